@@ -39,8 +39,8 @@ class NoAtmosphere(Exception):
 def read_package(folder, index):
     """Return the MARCS nodes: {(teff, logg, feh): array [N_DEPTH][N_COLUMN]}.
 
-    index is the table of the package (astropy). Models that its author copied from a
-    neighbour and models off the regular steps are left out.
+    index: the package's table of models (astropy). Models off the regular steps, and models that
+    the package's author copied from a neighbour, are left out.
     """
     nodes = {}
     with gzip.open(os.path.join(folder, "marcs_data.txt.gz"), "rt") as f:
@@ -132,9 +132,9 @@ class Atmospheres:
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(self, *point):
-        """Return an array [layer][N_COLUMN] at labels, and the number of nodes used in each label.
+        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used in each label.
 
-        The labels are Teff, log g and [M/H]; ATLAS9 adds [alpha/Fe], interpolated linearly.
+        The point is Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe], interpolated linearly.
         """
         names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
         for x, values, label in zip(point, self.axes, names):
