@@ -149,8 +149,8 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock.  If several processes try, only one removes the lock, and none removes
-        a newer lock than the one it has read."""
+        """Remove a stale lock.  If several processes try, only one removes the lock, and none
+        removes a newer lock than the one it has read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
