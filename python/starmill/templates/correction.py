@@ -58,8 +58,8 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Fit y by terms.  Return the coefficients, the residuals, and which residuals count less, as
-    beyond ROBUST errors.  error: by default the residuals' robust deviation."""
+    """Fit y by terms.  Return coefficients, residuals and a mask of the residuals beyond ROBUST
+    errors, which count less.  error [n] of y; None: the residuals' robust deviation."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
@@ -120,8 +120,8 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Return a function of mapped labels, and lines of text: how far labels are off the scale of
-    benchmark stars, by fits with corrected templates.  Beyond the stars it is constant."""
+    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels, how far
+    labels are off the stars' scale (constant beyond the stars), and lines of text about it."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)

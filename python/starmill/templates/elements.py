@@ -112,8 +112,8 @@ class Process:
         return out
 
     def run(self):
-        """Set for each pixel variance [k][n_pix], the models' coef [n][n_pix], and left [n][n_pix]:
-        each model's change minus its prediction by the other models."""
+        """Set variance [k][n_pix] of the processes, coef [n][n_pix] of the models in predictions,
+        and left [n][n_pix]: each model's change minus its prediction by the other models."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -249,8 +249,8 @@ def measure(process):
 
 
 def make(grid_path, uncorrected, base, path, program):
-    """Write the library `base` with labels for the elements of a grid file of plan "elements".
-    uncorrected: base before its correction by real spectra; the models are compared with this."""
+    """Write the library `base` with labels for the elements of a grid file of plan "elements".  The
+    grid's models are compared with `uncorrected`, base before its correction by real spectra."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
