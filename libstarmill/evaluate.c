@@ -118,6 +118,7 @@ static int check_within(const starmill_library *h, const double *theta)
   return MILL_OK;
 }
 
+/* Load the star again with the new model error; after a failure, restore the old settings. */
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {

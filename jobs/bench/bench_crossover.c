@@ -256,8 +256,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* Measure a kind of work at growing sizes.  *from: least size that is faster on the GPU; 0: none;
- * TOO_FEW: unknown. */
+/* Measure a kind of work at growing sizes.  *from: least size faster on the GPU, 0 or TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;

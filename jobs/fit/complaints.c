@@ -56,7 +56,7 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
   const char *path = c->inputs->file[left->i_file].path;
   const int lsf = c->config->lsf;
   char arms[LIST_SIZE];
-  unsigned fresh[MILL_N_COMPLAINT], any = 0;
+  unsigned fresh[MILL_N_COMPLAINT], any = 0; /* fresh: arms that this file had no warning for */
   for (int why = 0; why < MILL_N_COMPLAINT; why++)
     any |= left->arms[why];
   if (!any)

@@ -32,8 +32,7 @@ typedef struct mill_fit_task {
   mill_fit_tally *tally;
 } mill_fit_task;
 
-/** Return the CPU seconds of this thread; 0 unless the run is observed, as reading the clock
- *  costs time. */
+/** Return the CPU seconds of this thread, or 0 unless the run is observed: the clock costs time. */
 static inline double mill_fit_meter_s(const mill_fit_task *task)
 {
   return task->call->observer ? mill_thread_cpu_s() : 0.0;

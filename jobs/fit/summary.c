@@ -76,7 +76,6 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
-/* Print the path of the result. */
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;

@@ -6,8 +6,7 @@
 
 #include "src/config/text.h"
 
-/* getopt identifies a long option by FIRST_ID plus the index of its row; FIRST_ID is above the
- * codes of all letters. */
+/* getopt's number of a long option: FIRST_ID (above all letters) plus the index of its row. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)

@@ -19,8 +19,8 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* Limits of a round.  ROUND_BYTES: memory of rank 0 for all results, about; MOST_IN_ROUND: problems
- * of a rank. */
+/* Limits of a round.  ROUND_BYTES: about the memory of rank 0 for the results of all ranks;
+ * MOST_IN_ROUND: number of problems of a rank. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -241,8 +241,8 @@ static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   return err;
 }
 
-/* Choose the engine: all ranks use the CPU, or each rank uses a GPU.  auto: GPUs if every rank
- * gets one, else the CPU, and log the reason. */
+/* Choose the engine: all ranks use the CPU, or each rank uses a GPU.  With auto, use GPUs if every
+ * rank gets one; else use the CPU and log the reason. */
 static int find_engine(particle_job *job)
 {
   const int backend = job->options.backend;

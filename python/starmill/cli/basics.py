@@ -105,8 +105,8 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output path if it is an input of the job, or would become one, with any of `ends`
-    appended.  reads: [(description of an input, its path or None)]."""
+    """Refuse an output if one of its files, path + an item of `ends`, is an input of the job, or
+    would become one.  reads: [(description of an input, its path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]

@@ -46,8 +46,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone" or "lives" for the holder of a lock of age age_s.  Return "watch" if age or
-    restart count suggest that it is gone, as clocks differ and a lost host may still run."""
+    """Return "gone" or "lives" for the holder of a lock of age age_s, or "watch" if age or restart
+    count only suggest that the holder is gone: clocks differ, and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):

@@ -132,7 +132,7 @@ class Atmospheres:
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(self, *point):
-        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used in each label.
+        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used by label.
 
         The point is Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe], interpolated linearly.
         """

@@ -111,8 +111,8 @@ GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 # Root of x^5 = x + 1 above 1: its negative powers are the steps of the additive recurrence of
 # lowest known discrepancy in four dimensions.
 PLASTIC = 1.1673039782614187
-# Square roots of these primes are the steps of the abundances and the microturbulence: the primes
-# least correlated with each other and with the labels.
+# Square roots of these primes are the recurrence's steps for the abundances and microturbulence.
+# These primes give values least correlated with each other and with the labels.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 N_CORNER = 16

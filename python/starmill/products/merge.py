@@ -54,7 +54,7 @@ class Column:
 
 class Part:
     """A finished result.  n: {unit (GROUPS): number of rows, exposures or files}.  columns: {name:
-    Column}.  inputs: [(path, keys that find the input under another name)].  said: /provenance."""
+    Column}.  inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
-rows of a DESI input's tables, rvspecfit's images of models, and RVTAB with a row per exposure."""
+"""`starmill export --to rvtab, rvmod, epochs`.  rvtab: rvspecfit's table RVTAB of an input, and the
+rows of its spectra in a DESI input's other tables.  rvmod: rvspecfit's images of models.  epochs:
+RVTAB with a row per exposure."""
 
 import collections
 import contextlib

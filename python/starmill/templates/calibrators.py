@@ -53,8 +53,8 @@ class Calibrators:
                        measures=self.measures[at])
 
     def shifts(self, x, scale=None):
-        """Estimate how far each spectrum's labels are from those given [n, n_label], from residuals
-        x with priors of width `scale`; one residual in CORRELATED counts as independent."""
+        """Estimate from residuals x [n, n_pix] how far each spectrum's labels are off [n, n_label],
+        with priors of width `scale`; one residual in CORRELATED counts as independent."""
         scale = self.scale if scale is None else scale
         n_label = len(self.scale)
         out = np.zeros((len(x), n_label))

@@ -54,7 +54,7 @@ def leading(x, n_component):
 
 def enough(weight, score, left, limit):
     """Return the least number of components that leave an rms residual of at most limit in every
-    spectrum (else all components), and the largest residual.  left: residual of all components."""
+    spectrum (else all components), and the largest residual.  left: residual with all of them."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
     rest = np.append(np.sqrt(rest.max(axis=0)), left)

@@ -33,8 +33,8 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return ratio / its mean - 1 [n, n_pix], NaN for unknown pixels, where ratio = spectrum /
-    template; and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra;
+    """Return r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template, NaN for unknown
+    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra;
     kernel_aa: Gaussian sigma (A) with which templates are convolved first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
