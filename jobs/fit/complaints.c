@@ -46,7 +46,7 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
   if (exp(left->first_aa) < last && exp(left->last_aa) > first)
     hint = "; are these ln of A? Write e to that power";
   mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
-                   "%s, %.0f to %.0f A less a margin for the velocity limits%s",
+                   "%s (%.0f to %.0f A, less a margin for the velocity limits)%s",
                    path, n_digit, left->first_aa, n_digit, left->last_aa, c->lib->path, first, last,
                    hint);
 }
@@ -77,8 +77,8 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                                              : "resolution matrix or other line-spread function",
                      c->lib->path, list_arms(c->lib, fresh[MILL_NO_LSF], arms));
   if (fresh[MILL_OUTSIDE])
-    mill_log_warning("%s: outside the library %s, skipped: arm %s (%s)", path, c->lib->path,
-                     list_arms(c->lib, fresh[MILL_OUTSIDE], arms), left->reason);
+    mill_log_warning("%s: skipped arm %s, outside the library %s (%s)", path,
+                     list_arms(c->lib, fresh[MILL_OUTSIDE], arms), c->lib->path, left->reason);
   if (fresh[MILL_BEYOND])
     complain_of_range(c, path, left);
   if (fresh[MILL_ODD_LSF])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which models a grid has, in which order, and which are done.
-
-Imports only Python's own modules, so that its tests run anywhere.
-"""
+Imports only Python's own modules, so that its tests run anywhere."""
 
 import json
 import math

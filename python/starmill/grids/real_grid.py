@@ -69,8 +69,7 @@ def find(work, pattern):
 
 
 def sum_by_layer(path):
-    """Change Turbospectrum's source to sum hydrogen lines layer by layer, not wavelength by
-    wavelength.
+    """Make Turbospectrum sum hydrogen lines layer by layer, not wavelength by wavelength.
 
     Turbospectrum recomputes populations at each change of layer, so a sum by wavelength takes ten
     times as long. It gives the same numbers.

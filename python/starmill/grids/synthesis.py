@@ -31,9 +31,7 @@ def log_tail(path):
 
 def run(program, text, folder, log, result):
     """Run a program in folder, and check that it wrote `result`, as its exit status says nothing.
-
-    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy.
-    """
+    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy."""
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
         code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],

@@ -81,7 +81,7 @@ def read_text(path):
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or follows {MAX_PIX} lines; # begins a comment")
+                                     f"or is line {MAX_PIX + 1} of them; # begins a comment")
             rows.append(row)
     return names, np.array(rows).T
 
@@ -102,8 +102,8 @@ def read_array(path):
 def read_columns(path, names, values, request):
     """Return the Spectrum of columns values [n_column, n_pix], and the name of its error column."""
     if values.ndim != 2 or values.shape[1] < 2 or request.wave or request.wave_file:
-        raise Failure(INPUT, f"{path}: expected columns of 2 or more pixels, without --wave, "
-                             "--log-wave or --wave-file, which are for images")
+        raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or a wavelength "
+                             "option for images (--wave, --log-wave, --wave-file) is given")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
     at = {name.upper(): i for i, name in enumerate(names)}

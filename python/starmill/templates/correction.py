@@ -228,8 +228,8 @@ def apply(library, i_arm, calibrators, correction):
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
     elif len(emulator.weight) > 1:
-        raise Failure(INPUT, f"arm {arm.name}: functions of the labels before layers with SiLU "
-                             "cannot be corrected")
+        raise Failure(INPUT, f"arm {arm.name}: its emulator has functions of the labels and layers "
+                             "with SiLU; such emulators cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
         raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
                              f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "

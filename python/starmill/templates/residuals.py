@@ -142,7 +142,7 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
     if n < least:
-        raise Failure(INPUT, f"{n} spectra with numbers in half of the measured pixels or more; a "
+        raise Failure(INPUT, f"{n} spectra have numbers in at least half of the measured pixels; a "
                       f"model error with {n_component} components needs at least {least}")
     noise2, n_known = noise**2, known.sum(axis=0)
     before = (x**2).mean() - noise2
