@@ -42,9 +42,9 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Replace this rank's CPU backend by the one for the oldest instruction set among all ranks.
- * (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the search for
- * this rank's backend. */
+/* Replace this rank's CPU backend by the one for the oldest instruction set of all ranks, whose name
+ * sorts first.  (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the
+ * search for this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
