@@ -144,7 +144,7 @@ MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill
   return half;
 }
 
-/** Return element i of `in` [n], 0 beyond its ends, convolved with a symmetric kernel [half + 1]. */
+/** Return element i of `in` [n], which is 0 beyond its ends, convolved with kernel [half + 1]. */
 MILL_HD static inline mill_real mill_convolved(int n, int half, const double *kernel,
                                                const mill_real *in, int i)
 {
