@@ -54,7 +54,8 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Copy a piece to the upload buffers and queue its upload. */
+/** Copy a piece (from NULL: zeros) to the upload buffers; queue its upload, or extend the upload
+ *  queued last if its target is just before this piece. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;

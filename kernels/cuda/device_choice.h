@@ -78,8 +78,8 @@ typedef struct mill_gpu_place {
 
 /** Set the GPU of the CUDA backend before it is requested; NULL: clear it. */
 void mill_gpu_assign(const mill_gpu_place *place);
-/** Get the share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set: use all of
- *  the GPU that mill_gpu_choose gives local rank 0. */
+/** Get the GPU and share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set: the
+ *  caller then uses the whole GPU that mill_gpu_choose finds for local_rank 0. */
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END

@@ -119,8 +119,8 @@ typedef struct mill_particle_result {
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
-  /** Run all steps of n_problem problems and fill their results, with one upload and one download.
-   *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+  /** Run all steps of n_problem problems and fill their results.  A GPU takes as many problems at a
+   *  time as fit its memory.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
                 const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;
