@@ -94,8 +94,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Compute the taps' weights for MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
- *  their derivatives by the pixel's place frac in its interval. */
+/** Compute the taps' weights at MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
+ *  the weights' derivatives by frac, the pixel's place in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {

@@ -11,8 +11,8 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  /** CUDA 12.4: the first with looping graphs.  With an older driver (of the build's major version)
-   *  rounds are launched one by one. */
+  /** CUDA 12.4 is the first version with looping graphs.  With an older driver (of the same major
+   *  version as the build) rounds are launched one by one. */
   MILL_GPU_GRAPH_DRIVER = 12040,
   MILL_GPU_SLOTS = 4096, /**< default if memory allows; more slots hardly help */
   MILL_GPU_UUID_BYTES = 16

@@ -291,8 +291,8 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  The lane's rows r are loaded in x, and its row q
- *  in other.
+/** Add products of rows over a warp's 32 pixels.  x holds the pixels of the lane's rows r, other
+ *  those of its row q.
  *
  *  own       in/out  products of the n_own row groups of r with each other
  *  across    in/out  if n_own is 1: products of the group of r with that of q

@@ -106,8 +106,8 @@ typedef struct mill_particle_setup {
 
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
-  double *density;  /**< [n_record][n_grid[0]]...: integral 1 over the particles left; NaN if all
-                    *   particles are gone or in one place, where a kernel has no width */
+  double *density;  /**< [n_record][n_grid[0]]...: its integral is 1 while particles are left; NaN
+                    *   if none is left or all are in one place, where a kernel has no width */
   double *bound;    /**< [n_record] largest error of density; 0: density is the exact sum */
   double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
                     *   mean, and their covariance (sums divided by n - 1) */
