@@ -140,8 +140,7 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, line) ? printed() : mill_python_job(2, line);
 }
 
-/* Restart the program with an environment variable that libraries read before main; returns only
- * if that fails. */
+/* Restart with an environment variable that libraries read before main; returns only on failure. */
 static void begin_again(const char *name, const char *value, char **argv)
 {
   char program[PATH_MAX];

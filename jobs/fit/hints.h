@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Warnings at the end of a fit about settings that are probably wrong for all its stars: the
- *  medium of the wavelengths, templates broader than the spectra, or a resolving power without
- *  effect. */
+/** Warnings at the end of a fit about settings that are probably wrong for all its stars: medium of
+ *  the wavelengths, templates broader than the spectra, or a resolving power without effect. */
 #pragma once
 
 #include "io/surveys/spectra.h"

@@ -8,8 +8,7 @@
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
-/* Resolve wave_mask: auto, which masks DESI's dichroic in DESI files and nothing in other
- * formats. */
+/* Resolve wave_mask: auto.  It masks DESI's dichroic in DESI files, nothing in other formats. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -82,8 +81,8 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   return MILL_OK;
 }
 
-/* Count the rows, and warn of listed stars without a row.  Do not warn if rows are joined, since a
- * joined row keeps the names of one row, or if finished inputs are skipped. */
+/* Count the rows, and warn of listed stars without a row.  Do not warn if finished inputs are
+ * skipped, or if rows are joined: a joined row keeps the names of only one of its rows. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {

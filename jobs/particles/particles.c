@@ -363,7 +363,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Warn of problems whose time step was too long; if all were, fail. */
+/* Warn of problems that lost particles because the time step is too long; fail if all did. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)

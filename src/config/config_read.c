@@ -11,8 +11,8 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* libyaml loads the file as a tree whose nodes know their lines, also those of duplicate keys
- * and bad values (libcyaml loses these).  The table of keys has the allowed values. */
+/* libyaml loads the file as a tree whose nodes have line numbers, even of duplicate keys and bad
+ * values (libcyaml loses the numbers).  The table of keys has the allowed values. */
 
 enum {
   /* items of a list whose line numbers are kept for messages; later items have none */

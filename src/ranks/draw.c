@@ -63,7 +63,7 @@ static int answer(mill_draw *draw, int *there)
   return MILL_OK;
 }
 
-/* Thread of rank 0: answer requests, and nap longer the longer none comes. */
+/* Thread of rank 0: answer requests; double the nap after each look that finds none. */
 static void *answer_all(void *context)
 {
   mill_draw *draw = context;

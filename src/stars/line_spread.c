@@ -89,9 +89,9 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
 {
   for (int i = 1; i < raw->n_pix - 1; i++) {
     const double sigma = (double)raw->sigma_aa[i];
-    const double pixel = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double sharp = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
     const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (pixel * pixel - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
     if (!(sigma > 0.0) || !isfinite(sigma))
       continue;
     range->least = own < range->least ? own : range->least;
@@ -100,8 +100,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Return the sigma of the Gaussian that has the same sum of squares as row i of the matrix, as
- *  mill_find_narrow does.  pixel: the pixel's width, in the unit that sigma shall have. */
+/** Return the sigma of a Gaussian with the sum and sum of squares of row i of the matrix, the same
+ *  sigma as in mill_find_narrow.  pixel: the pixel's width, in the unit that sigma shall have. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -200,6 +200,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   return 1;
 }
 
+/* The shift is the first moment of the matrix's middle row. */
 int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 {
   double sum = 0.0, moment = 0.0;
