@@ -201,7 +201,7 @@ static int move_rows(const output_check *check, int is_write, double *value)
   return MILL_OK;
 }
 
-/* Write one file from all ranks; each rank then reads back the rows of the next. */
+/* Write one file from all ranks; each rank then reads back the next rank's rows. */
 static int write_together(output_check *check)
 {
   int code = MILL_OK;

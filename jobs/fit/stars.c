@@ -129,7 +129,7 @@ void mill_stars_note_memory(const mill_stars *stars)
                     mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
-/* Take the reader's next batch; release the batch before this one, whose pixels are uploaded. */
+/* Take the reader's next batch; release the last batch but one, whose pixels are uploaded. */
 static int next_batch(mill_stars *stars)
 {
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));

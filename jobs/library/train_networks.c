@@ -64,7 +64,7 @@ done:
   return err;
 }
 
-/* Write r->identity: the settings and data that must be those of the checkpoint to continue. */
+/* Write r->identity: the settings and data that must equal those of a checkpoint to continue. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;

@@ -439,7 +439,7 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
-/* n_covered: cameras within the library; n_taken: those of them that become arms. */
+/* n_covered: cameras that the library covers; n_taken: covered cameras that become arms. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)

@@ -46,7 +46,7 @@ static void nap(long *us, long most_us)
   *us = 2 * *us < most_us ? 2 * *us : most_us;
 }
 
-/* Rank 0: answer one waiting request; *there: there was one. */
+/* Rank 0: answer one waiting request; *there: 1 if there was a request. */
 static int answer(mill_draw *draw, int *there)
 {
   MPI_Status status;

@@ -5,7 +5,7 @@
 
 #include <cblas.h>
 
-/* A component with a smaller fraction of the first one's variance is rounding error: drop it. */
+/* Drop components below this fraction of the first one's variance: they are rounding errors. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
