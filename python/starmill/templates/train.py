@@ -110,8 +110,8 @@ def report_left_out(options, maker, grid, models, library):
     try:
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
         if not out.any():
-            raise Failure(INPUT, f"none of {n} models that can be left out is surrounded by "
-                                 "others: give a larger --left-out or --validation")
+            raise Failure(INPUT, f"none of {n} models is surrounded by others, so none can be left "
+                                 "out: give a larger --left-out or --validation")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
