@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Eliminate the companion's parameters from a star's fit (a Schur complement): the joint curvature
- *  gives their best values for any step of the star.
- *
- *  docs/science/numerics.md, "Two stars". */
+ *  gives their best values for any step of the star (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
 #include "kernels/math/linalg.h"
