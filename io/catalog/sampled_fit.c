@@ -65,7 +65,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   return MILL_OK;
 }
 
-/* The fit's IDENTITY contains the hashes of the files that it used (name: file that key gives). */
+/* Look for the hash in the fit's IDENTITY, which holds the hashes of the files used by the fit. */
 int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
                             const char *remedy)
 {

@@ -66,8 +66,8 @@ int mill_table_go_on(void)
 {
   if (mill_stop_reason() != MILL_STOP_NONE)
     return MILL_ERROR(MILL_ERR_STOPPED,
-                      "stopped while the output was made: nothing was fitted; the same "
-                      "command starts again");
+                      "stopped while the output was made: nothing was fitted; give the same "
+                      "command again");
   return MILL_OK;
 }
 
