@@ -144,8 +144,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points.  They are
-    smooth in r, unlike some of a fit's weights, as the truth table's v sin i is physical."""
+    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points,
+    as of a fit with rotation_kernel spline: linear would broaden slow rotators too much."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)

@@ -143,8 +143,8 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Expand folders, lists and file names to paths, without --table and --wave-file.  Return the
-    paths, and whether they are one file of many spectra."""
+    """Expand folders, lists and file names to paths, except those of --table and --wave-file.
+    Return the paths, and whether they are one file of many spectra."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]
