@@ -212,8 +212,8 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   if (n_missing > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "--object '%s', one of %lld missing: %s has no row of this TARGETID, IDENTIFIER or OBJECT",
-        name, (long long)n_missing, rows->path);
+        "%s has no row of TARGETID, IDENTIFIER or OBJECT '%s' (--object; %lld such names)",
+        rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,

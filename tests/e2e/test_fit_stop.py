@@ -143,7 +143,7 @@ class Asked(EndToEnd):
         wait_until(lambda: is_suspended(process.pid), process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
-        self.end(process, 75, "the same command starts again")
+        self.end(process, 75, "give the same command again")
         self.assertFalse(os.path.exists(path))
 
     def test_signal_while_the_output_is_opened(self):
