@@ -203,7 +203,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
   if (h->held == star->number)
     return MILL_OK;
-  h->held = 0; /* unless all that follows succeeds */
+  h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(star->status));

@@ -174,8 +174,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels of the spectra how[0] to the scale of the benchmark stars among
-    them.  Return the new Calibrators and lines of text.  kind, how: see take_out."""
+    """Shift the published labels of the spectra (how[0]) to the scale of the benchmark stars
+    among them.  Return the new Calibrators and lines of text.  kind, how: see take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)

@@ -101,8 +101,8 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def choose(calibrators, use, degrees=DEGREES):
-    """Return the (degree, ridge) for which residuals of stars left out are least (their median).  A
-    higher degree must lower it by 5 %, since more terms make the labels of such stars scatter."""
+    """Return the (degree, ridge) with the least median residual of the stars left out.  A higher
+    degree must lower this residual by 5 %, since more terms make fitted labels scatter."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)

@@ -141,7 +141,7 @@ class Process:
 
 def parts_of(process, values, n_component=N_COMPONENT):
     """Return the largest principal components of all elements' responses at values [n][4]:
-    [(element, factor [n] at values, at most 1, pattern [n_pix])]."""
+    [(element, factor [n] at values (at most 1), pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -224,7 +224,7 @@ def join(library, parts, values):
 def measure(process):
     """Return the report of the models left out, and the elements' floors (dex): robust errors of
     their abundances.  Abundances, four labels and continuum are fitted to process.left of each
-    model.  A pixel's error is S/N 100 per A and, in quadrature, the usual size of process.left."""
+    model.  A pixel's error is that of S/N 100 per A plus (in quadrature) the usual process.left."""
     models, base = process.models, process.models.library
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)

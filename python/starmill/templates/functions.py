@@ -103,8 +103,8 @@ class Lattice:
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
         if np.prod(shape, dtype=float) > 2 * len(mapped):
-            raise Failure(INPUT, f"{len(mapped)} models, {np.prod(shape, dtype=float):.0f} nodes of "
-                                 "a grid: more than half of the nodes lack a model; take "
+            raise Failure(INPUT, f"{len(mapped)} models, {np.prod(shape, dtype=float):.0f} nodes "
+                                 "of a grid: more than half of the nodes lack a model; take "
                                  "--emulator radial or network for scattered labels")
         self.at = np.ravel_multi_index(at, shape)  # the node of each model
         order = np.argsort(self.at, kind="stable")
