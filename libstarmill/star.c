@@ -203,13 +203,13 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
   if (h->held == star->number)
     return MILL_OK;
-  h->held = 0;
+  h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(star->status));
   const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
-  if (h->prepared.status != MILL_STATUS_NOT_DONE)
+  if (h->prepared.status != MILL_STATUS_NOT_DONE) /* the star cannot be fitted */
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(h->prepared.status));
   if (star->is_fixed) /* compute the model error at fixed_at */

@@ -28,7 +28,7 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the first row of the same name at the sky position of `row`; none: `row` itself. */
+/* Return the first row of the name at the sky position of `row`; if none is there, add `row`. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);

@@ -204,12 +204,12 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_ERROR(MILL_ERR_STOPPED,
                         "%s: stopped while waiting for room in the scratch folder", u->path);
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    const int there_is = free_bytes(u->scratch) >= (double)u->size; /* room for the file */
-    if (*is_alone && there_is)
+    const int has_room = free_bytes(u->scratch) >= (double)u->size;
+    if (*is_alone && has_room)
       break;
     if (*is_alone || mill_wall_s() > end_s)
       MILL_CHECK(fail_for_room(u));
-    if (there_is && !is_first) /* at first it may be what give_room_back freed */
+    if (has_room && !is_first) /* the first time, give_room_back may just have made this room */
       break;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);

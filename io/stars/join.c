@@ -231,8 +231,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* List pairs [*n_pair] of owners with spots within radius_deg of each other, enough to connect each
- * group of owners.  Sorts the spots and renumbers their owners from 0. */
+/* List pairs [*n_pair] of owners that have spots within radius_deg of each other, except pairs that
+ * other pairs already connect.  Sorts the spots and renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -304,8 +304,9 @@ static int settle_owners(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* For each pair with two owners, join the later owner to the earlier one.  Each call at least
- * halves the owners of a connected group.  *n_left: such pairs on all ranks.  Collective. */
+/* Replace the rows of each pair by their owners, drop pairs of one owner, and join the later owner
+ * of each other pair to the earlier.  Each call at least halves the owners of a connected group.
+ * *n_left: pairs left on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   MILL_OWNED int *rank = NULL;

@@ -316,8 +316,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  A second template that only fits errors of the first star's template
- *  is too far away, at a velocity limit, or has broad lines or an uncertain velocity. */
+/** Is the second star real?  It only fits errors of the first star's template if its velocity is
+ *  too far from the first star's, at a limit, or uncertain, or if its lines are broad. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

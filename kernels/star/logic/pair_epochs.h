@@ -5,8 +5,8 @@
  *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
  *  single epochs are more significant than the peak of all exposures together, the stars move
- *  against each other, and both velocities are scanned.  Before some turns the epochs'
- *  velocities alone are fitted, at the least v sin i, then fitted again from exchanged velocities.
+ *  against each other, and both velocities are scanned.  Before some turns only the
+ *  epochs' velocities are fitted, at minimum v sin i, then again with the two stars' swapped.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once
@@ -335,7 +335,7 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
 }
 
 /** At the end of a turn, step both velocities of each epoch from the last accepted point.  If the
- *  epoch alone does not determine both velocities, step along a known line of mass ratio. */
+ *  epoch alone does not determine both, step along the line that the other epochs determine. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

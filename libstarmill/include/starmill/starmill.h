@@ -227,9 +227,9 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Let the likelihood of this star, in all later calls, include the library's model error (the
- *  errors of its templates), lsf_width_error and sky_components, computed at theta [n_par].  theta
- *  NULL: leave them out (the default).  A fit includes them at its solution. */
+/** Let this star's likelihood, in all later calls, include the model errors: that of the library's
+ *  templates and those of the keys lsf_width_error and sky_components, computed at theta [n_par].
+ *  theta NULL: leave them out (the default).  A fit includes them at its solution. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 

@@ -159,7 +159,7 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the entries of the first part, with facts() in place of those that differ.
+    """Write /provenance: entries of the first part, except those that facts() makes of all parts.
     Items are copied one by one, since HDF5's own copy may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)

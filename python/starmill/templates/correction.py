@@ -101,8 +101,8 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def choose(calibrators, use, degrees=DEGREES):
-    """Return the (degree, ridge) with the least left-out residuals of the median star.  A higher
-    degree must lower them by 5 %, as labels of stars left out scatter more with more terms."""
+    """Return the (degree, ridge) with the least median residual of the stars left out.  A higher
+    degree must lower this residual by 5 %, since more terms make fitted labels scatter."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)
@@ -120,8 +120,8 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels, how far
-    labels are off the stars' scale (constant beyond the stars), and lines of text about it."""
+    """Fit the benchmark stars by corrected templates.  Return a function that gives for mapped
+    labels their offset from the stars' scale, constant beyond the stars, and lines of text."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
@@ -167,7 +167,8 @@ def labels_inside(library, calibrators):
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         if n < len(inside) * N_INSIDE // 1000:
-            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its labels")
+            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its "
+                                 "labels' ranges")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
     return np.concatenate([*inside, near[inside_hulls(library, near)]])
@@ -232,7 +233,7 @@ def apply(library, i_arm, calibrators, correction):
                              "with SiLU; such emulators cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
         raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
-                             f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "
-                             "--components")
+                             f"{n_term} of the correction are more than {MAX_WIDTH}; make the "
+                             "library with fewer --components")
     else:
         into_functions(emulator, values_at, by_term)

@@ -147,7 +147,7 @@ def galactic_alpha(feh):
 
 def tie_alpha(recipe, grid, train):
     """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and remove the
-    label [alpha/Fe].  Flux is multiplied by the ratio of templates of a library with all labels."""
+    label [alpha/Fe].  Flux is multiplied by the ratio of templates at the new and the old label."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
