@@ -99,8 +99,7 @@ static int printed(void)
   return mill_error_exit_status(MILL_ERR_OUTPUT);
 }
 
-/* Print `starmill JOB [SUB-COMMAND] --help` without starting the job or MPI; returns 1 if the
- * arguments ask for it. */
+/* If asked, print `starmill JOB [SUB-COMMAND] --help` without starting the job, and return 1. */
 static int print_job_help(const job_row *row, int argc, char **argv)
 {
   char command[64];

@@ -457,8 +457,7 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
-/* Line numbers of a document's keys, and of the first MAX_LINE_ITEM items of their lists; 0:
- * absent. */
+/* Line numbers of keys, and of the first MAX_LINE_ITEM items of the keys' lists; 0: absent. */
 typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;
