@@ -75,8 +75,8 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-/* Open the status file, and have it replaced (mill_board_meet) whenever the ranks write rows
- * together.  Rows done by earlier runs count as done. */
+/* Open the status file, which mill_board_meet then replaces whenever the ranks write rows together.
+ * Rows done by earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)
