@@ -291,8 +291,8 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  x holds the pixels of the lane's rows r, other
- *  those of its row q.
+/** Add products of rows over a warp's 32 pixels.  x [n_own]: the pixels of the lane's rows r;
+ *  other: the pixels of the lane's row q.
  *
  *  own       in/out  products of the n_own row groups of r with each other
  *  across    in/out  if n_own is 1: products of the group of r with that of q
@@ -330,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to by[1] of mill_weights_of, half the derivative of F by the
- *  template: those of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
+/** Add the terms of model error to by[1], half the derivative of F by the template
+ *  (mill_weights_of): the terms of mill_error_slopes (kernels/cpu/pixel_sums.h) over sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,

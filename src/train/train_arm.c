@@ -299,8 +299,8 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
   return MILL_OK;
 }
 
-/* Make the initial last layer: small random weights of scores, converted to pixels if the last
- * layer makes pixels. */
+/* Make the initial last layer: small random weights, whose outputs are scores; for a layer whose
+ * outputs are pixels, multiply them by the components. */
 static int begin_last(arm *a)
 {
   const mill_train_settings *net = &a->set->net;

@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
- *  the resolution matrix (mill_find_narrow); 0: the sigma is too large or no row is whole. */
+/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of the
+ *  matrix's whole row nearest to row i; 0: the sigma is too large, or no row is whole. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;

@@ -45,9 +45,9 @@
  *  in the last turns, whose curvature gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
- *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  If stars do not
- *  move, PROMISE is 1 after LATER_JAC Jacobians, and v sin i > BLUNT, km/s, also ends the turn. */
+/** After JAC Jacobians the first turn ends unless it promises to lower the one-star fit's F by half
+ *  of MILL_PAIR_GAIN: by the decrease so far plus PROMISE times that predicted for the next step.
+ *  From LATER_JAC on, if stars do not move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */

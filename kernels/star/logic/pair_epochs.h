@@ -21,8 +21,9 @@
 /** If the stars move, the second star's velocity at each epoch is scanned before turns 0 and
  *  SCANNED, which fit this star: one scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from exchanged
- *  velocities.  It precedes turn LATE; if the stars move, turns 0, SCANNED and LATE + SCANNED. */
+/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from the two
+ *  stars' velocities exchanged.  It precedes turn LATE; if stars move, turns 0, SCANNED and
+ *  LATE + SCANNED. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging the velocities raises -2 ln L
  *  by more than this many reduced chi-squares (mill_pair_unit_at). */

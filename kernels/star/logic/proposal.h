@@ -202,7 +202,7 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
 }
 
 /** Set a component to the Gaussian of the fit's curvature about the solution: mean, bend and
- *  covariance.  Without a minimum its widths are the typical uncertainties. */
+ *  covariance.  Without a minimum the Gaussian's widths are the typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
