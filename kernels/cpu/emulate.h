@@ -171,7 +171,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
   }
 }
 
-/** Write the first layer's input rows: the labels, or the output of a front (mill_front_task). */
+/** Write the first layer's input rows: labels, or the output of a spline grid or of an RBF. */
 static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
                        const mill_rows *rows, mill_lane *lane)
 {

@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Pass each star in c->done to the next library of its contest; keep the others in c->done. */
+/** Pass each star in c->done to the next library that fits it; c->done keeps stars without one. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;

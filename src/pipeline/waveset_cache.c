@@ -534,7 +534,7 @@ done:
   return err;
 }
 
-/* A set has a list of solvers by n_diag and blur_ln; make the solvers if the list lacks them. */
+/* Find the solvers for n_diag and blur_ln in the set's list; make them if the list lacks them. */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {

@@ -165,8 +165,8 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** Sample the posterior of a fitted star until the weights suffice.  These evaluations are counted
- *  in the posterior, not in the row. */
+/** Sample the posterior of a fitted star until the weights suffice.  The evaluations of points are
+ *  counted in the posterior, not in the row. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;
