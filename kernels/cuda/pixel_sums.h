@@ -222,8 +222,8 @@ typedef struct mill_product_row {
   const double *by; /**< the row's multipliers */
 } mill_product_row;
 
-/** Find row number `row`: model error first, then continuum functions, then the data (templ NULL)
- *  or the template's derivatives. */
+/** Return row number `row`.  Rows are, in this order: model error; continuum functions; the data
+ *  (templ NULL) or the template's derivatives. */
 static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segment *s, int row,
                                                                int n_row, const mill_real *templ,
                                                                int templ_pitch, const double *stage)

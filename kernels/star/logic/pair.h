@@ -36,8 +36,8 @@
 #define MILL_PAIR_RATIO 0.3
 /** A resolved v sin i above SPLIT, km/s, may come from two slow rotators: one star covers the lines
  *  of two by a v sin i of about their distance.  Two equally bright stars then begin
- *  SPLIT_PART v sin i to each side of the star.  They are kept only if the first star's v sin i
- *  ends below SLOWER v sin i; otherwise rotation alone explains the lines. */
+ *  SPLIT_PART times v sin i to each side of the star, and are kept only if the first star's v sin i
+ *  ends below SLOWER times v sin i; otherwise rotation alone explains the lines. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7

@@ -120,8 +120,8 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function that gives for mapped
-    labels their offset from the stars' scale, constant beyond the stars, and lines of text."""
+    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels (their
+    offset from the stars' scale, constant beyond the stars), and lines of text."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
