@@ -347,8 +347,7 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/** Queue the outputs, losses and d loss / d output of models whose upload is under way; add the
- *  losses to *sum. */
+/** Queue outputs, losses and d loss / d output of the models being uploaded; add losses to *sum. */
 static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
   const mill_train_shape *s = &w->net.shape;

@@ -380,6 +380,7 @@ static int work_apart(mill_pipeline *p)
   return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }
 
+/* Each thread fits in its own slots while stars are left to load; then all threads fit the rest. */
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
 {
