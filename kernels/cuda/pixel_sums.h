@@ -26,7 +26,7 @@ enum {
   MILL_BY_ONE,
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
   MILL_BY_CONTINUUM, /**< for derivatives of the template: P a / sigma */
-  MILL_BY_SLOPE,     /**< half the derivative of F by the template */
+  MILL_BY_SLOPE,     /**< half the derivative of F in the template */
   MILL_N_BY
 };
 
@@ -358,7 +358,7 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 }
 
 /** Compute by [2][pitch] at the pixels of a segment; nk <= n_max.  by[0] is the continuum P a /
- *  sigma.  by[1] is half the derivative of F by the template: (mill_det_weight t p^T N^-1 p - (P a)
+ *  sigma.  by[1] is half the derivative of F in the template: (mill_det_weight t p^T N^-1 p - (P a)
  *  r) / sigma (t: template / sigma, p: continuum functions, N: normal matrix, r: residual). */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,

@@ -390,7 +390,7 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-/** Compute the gradient by weights and biases of layer l from delta, d loss / d output. */
+/** Compute the gradient in weights and biases of layer l from delta, d loss / d output. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
   const mill_train_shape *s = &w->net.shape;

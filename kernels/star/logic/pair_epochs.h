@@ -374,7 +374,7 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 }
 
 /** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
- *  each epoch's velocities, the second from the exchanged velocities; keep the lower minimum. */
+ *  each epoch's velocities, the second from the stars' exchanged ones; keep the lower minimum. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
