@@ -241,6 +241,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   return MILL_OK;
 }
 
+/* Find what to do with the result at path (create, continue, replace, nothing); take its lock. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found)
 {

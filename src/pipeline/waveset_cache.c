@@ -373,8 +373,7 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
   }
 }
 
-/** Interpolate the components of the sky to row [n_component][mill_row_pitch(n_pix)]; 0 beyond the
- *  sky's wavelengths. */
+/** Interpolate the sky's components to row [n_component][mill_row_pitch]; 0 beyond their range. */
 static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, float *row)
 {
   const size_t pitch = (size_t)mill_row_pitch(n_pix);

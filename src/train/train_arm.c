@@ -274,8 +274,7 @@ static int rows(void *context, int n, const int *model, const float **row)
 
 /* ---- last layer ---- */
 
-/* Convert a last layer that makes scores into one that makes pixels: weights [n_pix][width] and
- * biases [n_pix]. */
+/* Convert a last layer of scores to one of pixels: weights [n_pix][width] and biases [n_pix]. */
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
                      float *pixel_weight, float *pixel_bias)
 {
