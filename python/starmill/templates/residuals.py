@@ -134,9 +134,9 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     x      [n, n_pix]   observed / template - 1, with or without continuum; NaN: unknown
     weight [n]          0 or more
     noise               rms of a pixel of the spectra relative to their flux
-    level  [n_pix]      template flux, any unit, above 0: continuum and components then describe
-                        level * x / (rms of level * x nearby), since all components would describe
-                        cores of strong lines, where x is large.  None: they describe x.
+    level  [n_pix]      template flux, any unit, above 0; None: continuum and components describe x.
+                        With a level both describe level * x / (rms of level * x nearby), since x is
+                        large in cores of strong lines, which would take up all components.
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
