@@ -99,7 +99,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction belongs to another spectrum; processors
  *  differ by some 1e-6 (float32). */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit from the row's solution that ends this much above the row's F used another spectrum; with
+/** A refit from the row's solution that ends this much above the row's F saw another spectrum; with
  *  the row's own spectrum it ends about 0.05 above. */
 #define MILL_SAMPLE_RISE 5.0
 
