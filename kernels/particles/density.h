@@ -102,7 +102,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** Write the coordinates of grid line i (along the last axis) on the other axes to other
+/** Grid line i runs along the last axis: write its coordinates on the other axes to other
  *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)

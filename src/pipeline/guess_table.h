@@ -72,7 +72,7 @@ void mill_guess_table_bins(const mill_guess_table *table, const mill_guess_range
 /** Length of the array of a range's templates. */
 size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_range *range);
 
-/** Divide a range's templates by their continuum and transform them, as mill_waveset needs them.
+/** Divide a range's templates by their continuum and Fourier-transform them for mill_waveset.
  *
  *  templ [mill_guess_table_numbers]  out  transforms, divided by n_fourier
  *

@@ -335,8 +335,7 @@ MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
   return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
 }
 
-/** Digest a Jacobian of a turn and make its next step, or say how it has ended
- *  (enum mill_polish_outcome). */
+/** Digest a turn's Jacobian and propose the next point.  Returns enum mill_polish_outcome. */
 MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

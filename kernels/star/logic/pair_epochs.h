@@ -271,8 +271,8 @@ typedef struct mill_pair_line {
   double v[2], slope, variance; /**< km/s; slope 0: the line is not known; variance of v2 */
 } mill_pair_line;
 
-/** Fit the line by total least squares to the epochs that determine both velocities from clear
- *  lines; slope 0: the velocities vary too little. */
+/** Fit the line v2(v1) by total least squares to the epochs that determine both velocities from
+ *  clear lines; slope 0: the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
@@ -437,7 +437,8 @@ MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
   return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
-/** Fill in both stars' velocities, errors and flags at each epoch. */
+/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE: the stars are not
+ *  surely resolved (MILL_PAIR_RESOLVED), or the epoch does not tell which velocity is whose. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;

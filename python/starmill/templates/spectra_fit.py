@@ -253,7 +253,7 @@ class Functions:
         self.values, self.weight = self.values[use], self.weight[use]
         self.y, self.gap = self.y[use], self.gap[use]
         if len(self.y) < LEAST_SPECTRA:
-            raise Failure(INPUT, f"all but {len(self.y)} spectra are unlike those with similar "
+            raise Failure(INPUT, f"only {len(self.y)} spectra resemble others with similar "
                           "labels; check that the labels belong to them")
         self._make()
 
