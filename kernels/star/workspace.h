@@ -7,7 +7,7 @@
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
 
-/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then N^-1 U
+/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then U N^-1
  *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum
  *  functions times template / sigma as columns, r is the residual, and N = S^T S. */
 enum {
@@ -32,7 +32,7 @@ typedef struct mill_workspace {
   void *pixel, *smooth;
   int *index;  /**< [max_seg_pix] grid point to the left of each pixel */
   float *frac; /**< [max_seg_pix] position of each pixel in its grid interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  A template is
+  /** Mean over the grid of the emulator's output, and of its label derivatives.  A template is
    *  exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux; rows hold t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */

@@ -56,7 +56,7 @@ done:
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
 {
   MILL_AT_END(mill_train_shares_clear) mill_train_shares shares = {0};
-  if (mpi->size == 1)
+  if (mpi->size == 1) /* else each rank has updated only its share of Adam's moments m and v */
     return MILL_OK;
   MILL_CHECK(mill_train_shares_create(mpi, state->n_param, &shares));
   MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count,

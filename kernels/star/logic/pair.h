@@ -232,7 +232,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 }
 
 /** Set least_apart (km/s) from the lines' width, which follows from the curvature in velocity of F
- *  without model error: F of all arms for one star, F of all epochs for the first of two stars. */
+ *  without model error.  F is summed over arms for one star, over epochs for the first of two. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;

@@ -99,7 +99,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 }
 
 /** Begin with the epochs' velocities of the one-star fit, and with one velocity of the second star.
- *  The stars move if the epochs' peaks together are more significant than the peak of all
+ *  Sets is_moving if the epochs' peaks together are more significant than the peak of all
  *  exposures.  Returns the larger significance. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
