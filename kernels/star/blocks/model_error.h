@@ -4,7 +4,7 @@
  *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
  *  model error (a fraction of its flux) squared, plus C C^T.  The first columns of C are
  *  components: patterns over pixels whose amplitudes have unit variance.  The next two are the
- *  template's derivative by ln(width of the line-spread function) times the relative error of the
+ *  template's derivative in ln(width of the line-spread function) times the relative error of the
  *  width.  The last columns are residuals of the sky.  The covariance is fixed at one template,
  *  velocity and continuum, so that F is a Gaussian likelihood of known covariance.  The weights
  *  s->is and s->d = flux is include the pixels' own model error.  With L L^T = 1 + C^T C and E =
