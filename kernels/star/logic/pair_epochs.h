@@ -177,7 +177,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
 }
 
 /** Return the least F of a scan, refined by a parabola, and its velocity *v.  The centre, where
- *  both stars have one velocity, does not count.  Infinite: there is no minimum. */
+ *  both stars have one velocity, does not count.  Infinity: no minimum. */
 MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 {
   const double *f = c->f;

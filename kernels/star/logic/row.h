@@ -29,7 +29,7 @@
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
 /** A Balmer line's core is in emission if its light above the model has at least this equivalent
- *  width (A) and this many errors. */
+ *  width (A), at this many times its error. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
 /** Flag ARMS is set if, for arms of one velocity, differences as large as the measured ones have a
