@@ -83,7 +83,7 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
 }
 
 /** Write a star's input rows for the emulators and append their numbers to the list of each arm
- *  that needs templates.  One block per lane.
+ *  that needs templates.  One block per active slot.
  *
  *  The order within a list depends on the hardware; results do not, since a product treats every
  *  row alike. */
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   }
 }
 
-/** Compute the first layer's input of a grid or radial-function emulator.  One block per lane. */
+/** Compute the spline grid or radial functions before the layers.  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 }
 
 /** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  One block per
- *  lane. */
+ *  active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {
@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 }
 
 /** From the last layer's input compute, in float64, the mean over pixels of the layer's output.  If
- *  narrow is set, also copy the input to float32.  One block per lane, one warp per row. */
+ *  narrow is set, also copy the input to float32.  One block per active slot, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
 {

@@ -154,8 +154,8 @@ mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const doubl
       square += z[k] * z[k];
     }
   }
-  *poly = sum;
-  *quad = square;
+  *poly = sum;    /* the continuum p . a */
+  *quad = square; /* p^T N^-1 p */
 }
 
 /** Shared memory that lets the warps of a block work independently. */

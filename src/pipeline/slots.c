@@ -16,7 +16,7 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots)
 {
   mill_slots *s = slots;
-  const mill_device_memory *last = &member[n_lib - 1].memory;
+  const mill_device_memory *last = &member[n_lib - 1].memory; /* its device holds the stars */
   s->member = member;
   s->n_lib = n_lib;
   s->memory = (mill_device_memory){.backend = last->backend, .device = last->device};
