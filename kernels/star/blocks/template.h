@@ -155,8 +155,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
 }
 
 /** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
- *  is taken as 0, the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels
- *  within the velocity limits only for v sin i of some hundred km/s. */
+ *  counts as 0, which is the template's mean flux (rvspecfit: flux 0).  This reaches pixels within
+ *  the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

@@ -127,7 +127,7 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input that is in two parts, since its stars would appear twice.  Two inputs are the
+    """Refuse an input of two parts (results), since its stars would appear twice.  Two inputs are the
     same if their size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
@@ -310,8 +310,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command made the whole output before it was killed.  Without parts,
-    only the command is compared, not the rows."""
+    """Return whether this same command made the whole output before it was killed.  If parts
+    is empty, only the command is compared, not the rows."""
     try:
         result = Result(output)
     except Failure:

@@ -45,7 +45,7 @@ def legendre(wave, n):
 
 
 class Grid:
-    """The arm of a library, and LabelledSpectra (spectra_files) to put on its pixels.
+    """LabelledSpectra (spectra_files), and the arm of the library to which they are resampled.
 
     fate [n]            index into FATES, judged from labels and pixels only
     good_aa             (first, last wavelength in A) of the longest range in which no spectrum with
