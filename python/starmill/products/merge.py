@@ -127,8 +127,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input of two parts (results), since its stars would appear twice.  Two inputs are the
-    same if their size, time and digest of rows agree, or if their paths lead to one file."""
+    """Refuse an input of two parts (results), since its stars would appear twice.  Two inputs are
+    the same if their size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
