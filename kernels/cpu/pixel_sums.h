@@ -433,7 +433,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
 
 /** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
  *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
- *  (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j.  Row n_error + nk + j, V_j,
+ *  (dT/dtheta_j / sigma) (P a), the model's derivative in parameter j.  Row n_error + nk + j, V_j,
  *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
  *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient in each parameter.
  *

@@ -32,7 +32,7 @@ MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
   exponent[at + 1] += carried + 1; /* at -1: the next degree begins */
 }
 
-/** Value of a monomial at u [n_axis], and its derivative by each variable, slope [n_axis]. */
+/** Value of a monomial at u [n_axis], and its derivative in each variable, slope [n_axis]. */
 MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, const double *u,
                                                double *slope)
 {

@@ -49,7 +49,7 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 }
 
 /** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
- *  the next point.  One step of the templates' grid (index, frac) has error->finer points. */
+ *  the next point.  A step of the templates' grid (place: index, frac) has error->finer points. */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
- *  the resolution matrix (mill_find_narrow); 0: the sigma is too large or no row is whole. */
+/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of the
+ *  matrix's whole row nearest to row i; 0: the sigma is too large, or no row is whole. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
