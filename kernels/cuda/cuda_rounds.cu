@@ -303,7 +303,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   return MILL_OK;
 }
 
-/** Launch one pass: n lanes work on entries first, first + 1, ... of the round's list. */
+/** Launch one pass over n slots: entries first, first + 1, ... of the round's list. */
 static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;

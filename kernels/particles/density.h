@@ -158,8 +158,8 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
   }
 }
 
-/** Put image number `image` of particles [first, first + n) of a cloud into batch; 0: the particles
- *  themselves.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
+/** Put particles [first, first + n) of a cloud (image 0), or their image number `image` at the
+ *  boundaries, into batch.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)

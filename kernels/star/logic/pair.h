@@ -232,7 +232,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 }
 
 /** Set least_apart (km/s) from the lines' width, which follows from the curvature in velocity of F
- *  without model error.  F is summed over arms for one star, over epochs for the first of two. */
+ *  without model error.  For one star F is summed over arms, for the first of two over epochs. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -270,7 +270,7 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Before a turn find both stars' velocities at each epoch: by scans if the stars move, then by
+/** Before a turn find both stars' velocities at each epoch: by scans if they change, then by
  *  Jacobians (mill_pair_epochs_settle). */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
