@@ -48,7 +48,7 @@ typedef struct mill_guess_cost {
 } mill_guess_cost;
 
 /** Return the length of the Fourier transforms for n_vel velocities: the least power of two that is
- *  at least four times n_vel (and 16). */
+ *  at least four times n_vel and at least 16. */
 double mill_guess_fourier_length(double n_vel);
 
 /** Return the cost of the guess for a star with one spectrum per arm, without making a table. */

@@ -44,7 +44,7 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert the emulator's derivative y' by a label, less its mean, to the template's derivative T',
+/** Convert the emulator's derivative y' in a label, less its mean, to the template's derivative T',
  *  in place.  log flux: T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)

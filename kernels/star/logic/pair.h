@@ -171,7 +171,7 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
-/** May the star's v sin i be the distance of two slow stars' lines?  Yes, if the fit's chi-square
+/** May v sin i be the distance of the lines of two slow rotators?  Yes, if the fit's chi-square
  *  exceeds that of noise by twice the decrease that two stars need.  No, if there are epochs, whose
  *  peaks show two stars, or outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)

@@ -6,7 +6,7 @@
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
  *  single epochs are more significant than the peak of all exposures together, the stars move
  *  against each other, and both velocities are scanned.  Before some turns only the
- *  epochs' velocities are fitted, at minimum v sin i, then again with the two stars' swapped.
+ *  epochs' velocities are fitted, at minimum v sin i, then again from the stars' swapped ones.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once

@@ -349,8 +349,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, but no extreme of a label with three values
-    or more.  Return a library of the others and a ModelSet of those left out, or None."""
+    """Leave out up to a fraction `part` of the spectra, but none with the least or largest value
+    of a label (of 3 or more).  Return a library of the rest and a ModelSet of these, or None."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
