@@ -198,7 +198,7 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
     MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large for %zu ranks", n_param,
               n_rank);
   for (int r = 0; r < mpi->size; r++) {
-    shares->mine_start[r] = r * mine;
+    shares->mine_start[r] = r * mine; /* place in `received` of rank r's values of this share */
     shares->mine_count[r] = mine;
   }
 done:
