@@ -4,9 +4,9 @@
  *  A turn fits one star's parameters (pair.h); its Jacobian gives gradient and curvature of each
  *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
- *  single epochs are more significant than the peak of all exposures together, the stars move
- *  against each other, and both velocities are scanned.  Before some turns only the
- *  epochs' velocities are fitted, at minimum v sin i, then again from the stars' swapped ones.
+ *  single epochs are more significant than the peak of all exposures together, is_moving is set,
+ *  and both velocities are scanned.  Before some turns only the epochs' velocities are fitted, at
+ *  minimum v sin i, then again from the two stars' swapped velocities.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once

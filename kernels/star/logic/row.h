@@ -32,8 +32,8 @@
  *  width (A), at this many times its error. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if, for arms of one velocity, differences as large as the measured ones have a
- *  probability below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
+/** Flag ARMS is set if arms of one velocity would differ as much as measured with a probability
+ *  below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
  *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0

@@ -35,7 +35,7 @@ def refuse(message):
 
 class Column:
     """A column of a part.  unit: kind of its rows (ROWS, EXPOSURES, FILES); shape: of one row;
-    type: HDF5's."""
+    type: its HDF5 type."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
