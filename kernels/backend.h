@@ -40,7 +40,7 @@ typedef struct mill_backend {
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
   /** Allocate pinned host memory for the pieces of uploads with mill_upload.stays; any thread may
-   *  call pin.  It is NULL in a backend that takes such pieces from any memory. */
+   *  call pin.  pin is NULL in a backend that takes such pieces from any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
   /** Call number k of settle waits for all uploads made before call k - 1; then their sources with

@@ -109,7 +109,7 @@ static void identify_rows(const char *path, mill_file_index *index)
 }
 
 /* Keep only the rows of listed stars, with their exposures.  by_object: rows will be joined, so a
- * listed IDENTIFIER, one row of an object, counts only for rows without TARGETID and OBJECT. */
+ * listed IDENTIFIER, which names one row, counts only for rows without TARGETID and OBJECT. */
 static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
 {
   int64_t n_row = 0, n_exposure = 0;

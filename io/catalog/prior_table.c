@@ -91,7 +91,7 @@ static int open_hdf5(source *s)
     if (n > 0 && n < COLUMN_SIZE) /* skip longer names: no column of a prior table has one */
       s->n_column++;
   }
-  for (int k = 0; k < MILL_N_STAR_COLUMN; k++) {
+  for (int k = 0; k < MILL_N_STAR_COLUMN; k++) { /* any of these columns gives the number of rows */
     const int column = find_column(s, mill_star_column[k].name);
     if (column < 0)
       continue;
@@ -314,7 +314,7 @@ static void digest(const mill_library *lib, mill_prior_table *t)
 static int read_table(source *s, const mill_library *lib, int n_lib, const mill_fit_settings *set,
                       mill_prior_table *t)
 {
-  int column[MILL_MAX_PAR][2];
+  int column[MILL_MAX_PAR][2]; /* value and error of each parameter; -1: none */
   double range[2];
   MILL_OWNED double *value = NULL, *error = NULL;
   if (mill_star_columns_wanted(has_column, s) == 0)

@@ -232,7 +232,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   config->fit.binaries = 0;              /* a sample describes one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */
   if (!wish->is_listing && !wish->flag && !wish->has_sn_range && wish->part == 1.0)
-    return MILL_OK;
+    return MILL_OK; /* sample all stars of the fit */
   MILL_CHECK(read_rows(path, &rows));
   MILL_CHECK(MILL_ALLOC(1, &kept));
   if (select->star)

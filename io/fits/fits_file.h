@@ -133,8 +133,8 @@ static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-/** Read columns of a table into new memory.  The caller declares values [n_wish] by
- *  MILL_FITS_VALUES, which frees them.  MILL_ERR_INPUT. */
+/** Read the requested columns, wish [n_wish], of a table into new memory.  The caller declares
+ *  values [n_wish] by MILL_FITS_VALUES, which frees them.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       mill_fits_values *values);
 

@@ -534,8 +534,8 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);
 }
 
-/* Copy a column's values, giving all NaNs the same bits.  from NULL: write the missing value for
- * reals, and leave other types. */
+/* Copy a column's values, giving all NaNs the same bits.  from NULL: write the missing value of
+ * reals, and nothing for other types. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
   if (from)

@@ -353,7 +353,7 @@ static int hear_go(mill_result_file *file, int *begins)
 /* Wait until rank 0 begins a write, at the request of any rank.  No rank blocks inside MPI. */
 static int await_write(mill_result_file *file)
 {
-  int begins = 0, has_told = 0, has_wanted = 0;
+  int begins = 0, has_told = 0, has_wanted = 0; /* has_told: rank 0 has this rank's request */
   long us = POLL_FIRST_US;
   const int64_t wish = file->i_write;
   MPI_Request told = MPI_REQUEST_NULL;
@@ -462,7 +462,7 @@ int mill_result_start_thread(mill_result_file *file)
     err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
-  file->may_start = err == MILL_OK ? 1 : -1;
+  file->may_start = err == MILL_OK ? 1 : -1; /* the thread waits for this */
   pthread_cond_signal(&file->work);
   pthread_mutex_unlock(&file->mutex);
   if (err != MILL_OK && file->has_io_thread)

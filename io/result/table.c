@@ -145,8 +145,8 @@ static int open_column(mill_table *t, const char *name)
   return MILL_OK;
 }
 
-/* Open the columns `names`, of any type, then the columns of `expected` (NULL: none); fail if these
- * have other types or shapes in the file. */
+/* Open the columns `names`, of any type, then the columns of `expected` (NULL: none), which
+ * must have the expected types and shapes in the file. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];

@@ -54,7 +54,7 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
   MILL_AT_END(mill_path_list_clear) mill_path_list list = {0};
   *format = NULL;
   MILL_CHECK(list_inputs(request, &list));
-  /* indexing will report errors of the other inputs */
+  /* the first file of a known format decides; indexing will report errors of the others */
   for (size_t i = 0; i < list.n && i < MOST_LOOKED_AT && !*format; i++)
     if (mill_format_of(list.path[i], config, format) == MILL_ERR_CONFIG)
       return MILL_ERR_CONFIG;

@@ -268,7 +268,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
   return MILL_OK;
 }
 
-/* Get the owners of the rows at places key [n] from their ranks.  Collective. */
+/* Ask the ranks that read the rows with numbers key [n] for these rows' owners.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -402,8 +402,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
- * file.  order [n_entry] out: entries (place) sorted by owner (key), an owner's own row first. */
+/* List this rank's parts (rows before joining, by owner) and joined rows (start); count rows and
+ * exposures by file.  order [n_entry] out: index of each entry (place), sorted by owner (key). */
 static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {

@@ -206,8 +206,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch: from its file, the spectra of the wanted rows of file i (a joined row
- * has spectra in several files).  Set w->place of each exposure. */
+/* Read part p of the batch: from file w->part_file[p], the spectra of the wanted rows of file i (a
+ * joined row has spectra in several files).  Set w->place of each exposure. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int n = 0, n_asked = 0;

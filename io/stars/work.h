@@ -25,7 +25,7 @@ typedef struct mill_work mill_work;
  *  MILL_ERR_MEMORY. */
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out);
 
-/** Open the work, before any row is finished.  Collective, with the same code on every rank:
+/** Open the work, before any row is finished.  Collective; returns the same code on every rank:
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out);
 

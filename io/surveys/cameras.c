@@ -182,7 +182,7 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a column of masks, truth values or integers.  CFITSIO 4.2 cannot add the offset of unsigned
+/* Read a mask column of truth values or integers.  CFITSIO 4.2 cannot add the offset of unsigned
  * 64-bit integers, so mask->offset is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {

@@ -77,8 +77,8 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
 
 /** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, since float32 cannot hold their
  *  inverse variances; else to 1.  Fluxes are in this unit if, in the first row with valid errors,
- *  most errors (with MILL_SENS, flux per count instead) are below 1e-10.  Not for
- *  MILL_NOISE_VARIANCE. */
+ *  most errors (with MILL_SENS, flux per count instead) are below 1e-10.  Do not
+ *  call it for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

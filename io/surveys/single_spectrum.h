@@ -130,7 +130,7 @@ typedef struct mill_fibres {
 } mill_fibres;
 
 /** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values [n_wish]:
- *  read by fibres->wish. MILL_ERR_INPUT names file, HDU and row: name too long. */
+ *  the columns fibres->wish.  MILL_ERR_INPUT names file, HDU and row: name too long. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

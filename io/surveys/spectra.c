@@ -323,7 +323,7 @@ void mill_spectra_close(mill_spectra *spectra)
     return;
   if (spectra->state && spectra->format->close)
     spectra->format->close(spectra->state);
-  if (spectra->fits)
+  if (spectra->fits) /* else the caller owns the state */
     mill_free(spectra->state);
   mill_fits_file_close(spectra->fits);
   mill_spectra_forget(spectra);

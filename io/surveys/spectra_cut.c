@@ -227,7 +227,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
   mill_known_waves *known = NULL;
   *wants = 0;
   MILL_CHECK(mill_spectra_know(spectra, channel, &known));
-  if (known->outside)
+  if (known->outside) /* beyond all arms: added, so that STATUS can tell */
     *wants = MILL_WANTS_CHANNEL;
   for (int i = 0; i < known->n_piece; i++) {
     const int lsf = mill_spectra_lsf(spectra, channel, known->piece[i].arm);

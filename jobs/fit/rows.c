@@ -46,8 +46,8 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Indices of the numbers of rows n [N_COUNT]: rows by outcome of the search in the start table
- * (enum mill_start_found), then rows with priors. */
+/* Indices into n [N_COUNT], numbers of rows: by outcome of the search in the start table (enum
+ * mill_start_found), then rows with priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
 /* Add the rows of file f, one of this rank's, to the counts n [N_COUNT] of rows in the tables of

@@ -179,7 +179,7 @@ static int prepare(job *j)
   return mill_stop_signal_catch();
 }
 
-/* Return the million operations of a training step, in the arm with most outputs. */
+/* Return the operations of a training step, in millions, in the arm with most outputs. */
 static int64_t step_mflop(const job *j)
 {
   mill_train_shape shape;

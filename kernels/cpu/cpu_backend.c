@@ -460,7 +460,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
     if (n == 0)
       return;
     mill_range_begin(MILL_RANGE_ROUND);
-    n = look_ahead(m, lane, n, active, of);
+    n = look_ahead(m, lane, n, active, of); /* adds copies of slots that draw samples */
     for (int a = 0; a < m->n_arm; a++)
       answer_arm(m, a, n, active, lane, &last);
     for (int i = 0; i < n; i++) {
@@ -469,7 +469,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       if (slot->request == MILL_REQ_PEAK || slot->request == MILL_REQ_WEIGH)
         mill_block_run(body_look, &task);
       const int phase = phase_of(slot);
-      if (slot != active[i])
+      if (slot != active[i]) /* a copy: move its sample and answer to the slot */
         take_ahead(m, slot, active[i]);
       count_answer(slot, &lane->timing);
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);

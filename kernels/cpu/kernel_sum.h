@@ -118,8 +118,8 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
 
 /** Load particles `from`, from + 1, ... into the lanes, n at most.  other: the grid line's place on
  *  the other axes.  A particle is w->offset + delta grid steps from the line's start point.  Set
- *  w->start to its kernel's value there, w->up and w->down to the ratios from point to point
- *  (without w->fade), start of unused lanes to 0.  Returns 0 if no kernel reaches the line. */
+ *  w->start to the kernel's value at this point (unused lanes: 0), w->up and w->down to the ratios
+ *  of its values at neighbouring points (without w->fade).  Returns 0 if none reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

@@ -35,7 +35,7 @@ typedef struct mill_taps {
 
 /** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
  *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to a second difference
- *  is `centre` there and falls by the factors `left` and `right` per point to each side, so B needs
+ *  is `centre` there and falls by the factors `left` and `right` per point to each side, so B adds
  *  two running sums. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
@@ -57,7 +57,7 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Make the taps of a symmetric kernel [half + 1].  They end where both K and B (mill_taps_bend)
+/** Make the taps of a symmetric kernel K [half + 1].  They end where both K and B (mill_taps_bend)
  *  are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a factor of 0.06 at
  *  most.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,

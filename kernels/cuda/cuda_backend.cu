@@ -112,7 +112,7 @@ static void cuda_close(mill_device *d)
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* wait for work that may use the memory to be freed, and ignore its failures: they were reported,
+  /* wait for queued work, which may still use this memory; ignore its failures: they were reported,
    * or no caller wants the results */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)

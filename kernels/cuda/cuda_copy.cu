@@ -55,7 +55,7 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
 }
 
 /** Copy a piece (from NULL: zeros) to the upload buffers; queue its upload, or extend the upload
- *  queued last if its target is just before this piece. */
+ *  queued last if that ends where this piece begins. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;

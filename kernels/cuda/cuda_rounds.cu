@@ -83,7 +83,7 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
 }
 
 /** Write a star's input rows for the emulators and append their numbers to the list of each arm
- *  that needs templates.  One block per lane.
+ *  that needs templates.  One block per active slot.
  *
  *  The order within a list depends on the hardware; results do not, since a product treats every
  *  row alike. */
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   }
 }
 
-/** Compute the first layer's input of a grid or radial-function emulator.  One block per lane. */
+/** Compute the spline grid or radial functions before the layers.  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
 }
 
-/** Apply SiLU to the value row; multiply tangent rows by the SiLU's slope.  One block per lane. */
+/** Apply SiLU to the value row; multiply tangent rows by its slope.  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {
@@ -147,7 +147,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 }
 
 /** From the last layer's input compute, in float64, the mean over pixels of the layer's output.  If
- *  narrow is set, also copy the input to float32.  One block per lane, one warp per row. */
+ *  narrow is set, also copy the input to float32.  One block per active slot, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
 {
@@ -267,7 +267,7 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
   return layer<double>(d, n_most, batch, l, in, out, "kernel product_f64", product_f64);
 }
 
-/** Compute one arm's templates, into work->grid and work->mean of all lanes that need them.
+/** Compute one arm's templates, into work->grid and work->mean of each active slot that needs them.
  *
  *  Labels, grids, radial functions and hidden layers are always float64 (emulate() of
  *  kernels/cpu/emulate.h has the reasons); on a GPU their tangents are, too. */
@@ -303,7 +303,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   return MILL_OK;
 }
 
-/** Launch one pass: n lanes work on entries first, first + 1, ... of the round's list. */
+/** Launch one pass over n slots: entries first, first + 1, ... of the round's list. */
 static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;

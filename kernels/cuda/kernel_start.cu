@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view
   mill_block_guess(&b, v.m, slot, &shared.work);
 }
 
-/** Compare a star's residuals with templates (second star).  One block per lane. */
+/** Compare a star's residuals with templates (second star).  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4) star_peak(device_view v, int first)
 {
   __shared__ star_shared<STAGE_SUMS> shared;

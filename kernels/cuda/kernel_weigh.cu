@@ -5,7 +5,7 @@
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/blocks/sample_weigh.h"
 
-/** Weigh the points of a star's posterior.  One block per lane. */
+/** Weigh the points of a star's posterior.  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS) star_weigh(device_view v, int first)
 {
   __shared__ double sum[MILL_BLOCK_SHARED];

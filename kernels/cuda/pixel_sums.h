@@ -154,8 +154,8 @@ mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const doubl
       square += z[k] * z[k];
     }
   }
-  *poly = sum;
-  *quad = square;
+  *poly = sum;    /* the continuum p . a */
+  *quad = square; /* p^T N^-1 p */
 }
 
 /** Shared memory that lets the warps of a block work independently. */
@@ -418,10 +418,10 @@ static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_th
   }
 }
 
-/** Sum products of rows over a segment's pixels: the n_own groups from g0 on with each other and,
- *  if n_own is 1, with group h.  Products of rows [first, n_row) go to sums at mill_gram_at(row,
- *  column) - mill_gram_at(first, 0); a Jacobian's gradient follows.  stages: shared memory of the
- *  n_thread threads.
+/** Sum products of rows over a segment's pixels: of the rows in groups g0 to g0 + n_own - 1 (eight
+ *  rows each) and, if n_own is 1, of these rows with those of group h.  Products of rows [first,
+ *  n_row) go to sums at mill_gram_at(row, column) - mill_gram_at(first, 0); a Jacobian's gradient
+ *  follows.  stages: shared memory of the n_thread threads.
  *
  *  templ [..][pitch]  in  the template (NULL: zeros); for a Jacobian its derivatives too
  *  by [2][pitch]      in  from mill_weights_of, for a Jacobian */

@@ -72,7 +72,7 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
   const mill_block b = mill_block_whole(shared->sum, shared->stage);
   if (threadIdx.x == 0) {
     shared->work = *work;
-    shared->work.sums = shared->own.sums;
+    shared->work.sums = shared->own.sums; /* these three arrays are in shared memory */
     shared->work.normal = shared->own.normal;
     shared->work.solve = shared->own.solve;
   }

@@ -225,9 +225,9 @@ static int create(const mill_train_net *net, mill_train_work **out)
   w->compute = compute[net->precision];
   MILL_TRY(mill_cublas_load(&w->cublas));
   MILL_TRY(make_streams(w));
-  bytes = lay_out(w);
+  bytes = lay_out(w); /* only measures: there is no arena yet */
   TRY_CUDA_AT("memory of the training", cudaMalloc((void **)&w->arena, bytes));
-  lay_out(w);
+  lay_out(w); /* places the arrays */
   for (int i = 0; i < N_STAGE; i++)
     MILL_TRY(mill_cuda_pin(&w->in[i].host, w->stage_size));
   MILL_TRY(mill_cuda_pin(&w->host_gradient, net->shape.n_param));

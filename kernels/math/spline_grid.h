@@ -89,8 +89,8 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
  *
  *  grid                       in   with arrays in the block's memory space
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
- *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
- *                                  mapping of label l and zeros elsewhere
+ *  in  [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: the mapping's slope
+ *                                  in element l, zeros elsewhere
  *  out [1 + n_tangent][n_out] out  h, and its derivative in each label
  *  in_pitch, out_pitch        in   elements from one row of in or out to the next
  *

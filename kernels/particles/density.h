@@ -102,7 +102,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** Write the coordinates of grid line i (along the last axis) on the other axes to other
+/** Grid line i runs along the last axis: write its coordinates on the other axes to other
  *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
@@ -158,8 +158,8 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
   }
 }
 
-/** Put image number `image` of particles [first, first + n) of a cloud into batch; 0: the particles
- *  themselves.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
+/** Put particles [first, first + n) of a cloud (image 0), or their image number `image` at the
+ *  boundaries, into batch.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)

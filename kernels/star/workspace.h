@@ -7,7 +7,7 @@
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
 
-/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then N^-1 U
+/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then U N^-1
  *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum
  *  functions times template / sigma as columns, r is the residual, and N = S^T S. */
 enum {

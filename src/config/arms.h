@@ -44,7 +44,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
 
 /** Narrow the wavelengths of lib's arms, but not their emulators, to those that `other` covers.
- *  lib borrows its arrays.  MILL_ERR_CONFIG if an arm has no common wavelengths. */
+ *  lib's arms still point into their old arrays.  MILL_ERR_CONFIG: an arm has none in common. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib);
 
 /** Set wanted [lib->n_arm] to 1 for arms to fit.  MILL_ERR_CONFIG if lib lacks a configured arm. */

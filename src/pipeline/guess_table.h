@@ -48,7 +48,7 @@ typedef struct mill_guess_cost {
 } mill_guess_cost;
 
 /** Return the length of the Fourier transforms for n_vel velocities: the least power of two that is
- *  at least four times n_vel (and 16). */
+ *  at least four times n_vel and at least 16. */
 double mill_guess_fourier_length(double n_vel);
 
 /** Return the cost of the guess for a star with one spectrum per arm, without making a table. */
@@ -72,7 +72,7 @@ void mill_guess_table_bins(const mill_guess_table *table, const mill_guess_range
 /** Length of the array of a range's templates. */
 size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_range *range);
 
-/** Divide a range's templates by their continuum and transform them, as mill_waveset needs them.
+/** Divide a range's templates by their continuum and Fourier-transform them for mill_waveset.
  *
  *  templ [mill_guess_table_numbers]  out  transforms, divided by n_fourier
  *

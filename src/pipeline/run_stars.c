@@ -187,7 +187,8 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars and run rounds over all started stars; *n_active: stars in these rounds. */
+/** Start fresh stars (a CPU with other work waits for START_TOGETHER of them), and run rounds over
+ *  all started stars; *n_active: stars in these rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;

@@ -139,7 +139,7 @@ static int next_library(mill_contest *c, int n_lib, int k)
 }
 
 /** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.  A
- *  poorer library may guess best, since the guess's bins blur sharp lines more than broad ones. */
+ *  poorer library may have the best guess: the guess's bins blur sharp lines more than broad. */
 static int second_choice(mill_contest *c, int n_lib)
 {
   double least = INFINITY;

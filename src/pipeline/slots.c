@@ -8,15 +8,15 @@
 /** Slots get their first memory together, in blocks of at most this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** Most pieces of an upload.  SEGMENT: flux, inverse variance, mask and resolution of each segment;
- *  STAR: segments, slot and line-spread functions. */
+/** Largest numbers of pieces of an upload.  SEGMENT_PIECES, per segment: flux, inverse variance,
+ *  mask and resolution; STAR_PIECES, per star: segments, slot and line-spread functions. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,
                       mill_slots *slots)
 {
   mill_slots *s = slots;
-  const mill_device_memory *last = &member[n_lib - 1].memory;
+  const mill_device_memory *last = &member[n_lib - 1].memory; /* its device holds the stars */
   s->member = member;
   s->n_lib = n_lib;
   s->memory = (mill_device_memory){.backend = last->backend, .device = last->device};
@@ -339,8 +339,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Fill segments and slot of a placed star for library k: the first two pieces of an upload.
- *  limit: as in mill_slots_turn; -INFINITY: the library only guesses. */
+/** Begin the upload of a star for library k by two pieces, its segments and its slot.  limit: as in
+ *  mill_slots_turn; -INFINITY: the library makes only its guess. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];

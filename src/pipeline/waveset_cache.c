@@ -509,7 +509,7 @@ done:
   return err;
 }
 
-/** Make made's solvers (mill_lsf_make_solvers); made->deconv.solve stays NULL after a failure. */
+/** Make the solvers of `made` in backend memory; made->deconv.solve stays NULL after a failure. */
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;

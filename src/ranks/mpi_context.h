@@ -76,8 +76,8 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 int mill_mpi_agree(const mill_mpi *mpi, int code);
 
 /** Call load(context) on rank 0 and, if it succeeds, on the other ranks.  So an error is
- *  reported once, and the other ranks find the file in the page cache.  Collective; the same
- *  code on every rank. */
+ *  reported once, and the other ranks find the file in the page cache.  Collective;
+ *  returns the same code on every rank. */
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
 /** Gather elements of size bytes from all ranks, in rank order, on every rank; the caller frees

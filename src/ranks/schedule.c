@@ -220,7 +220,7 @@ int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
   for (int i = 0; i < s->n_file; i++)
     cost += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
   const double most = LEAST_SHARE * cost / (double)plan->n_rank;
-  s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most;
+  s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most; /* of a chunk */
   s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
   MILL_CHECK(order_files(s));
   MILL_CHECK(make_chunks(s, plan));

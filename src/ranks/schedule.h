@@ -49,8 +49,7 @@ int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
 void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
 MILL_CLOSER(mill_schedule, mill_schedule_free)
 
-/** Sums of a list: numbers of chunks and of wanted rows, cost of those rows, and cost of opening
- *  each of their files once. */
+/** Totals over all chunks: numbers, and costs of the wanted rows and of opening each file once. */
 typedef struct mill_schedule_sum {
   int64_t n_chunk, n_row;
   double row_cost, open_cost;

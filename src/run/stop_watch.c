@@ -121,8 +121,8 @@ static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
   if (mill_stop_reason() == MILL_STOP_NONE)
     goto done;
   if (*first_s < 0)
-    *first_s = now_s;
-  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) {
+    *first_s = now_s; /* when a reason to stop was first seen */
+  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) { /* rank 0 usually asks first */
     if (mill_mpi_stop_others(watch->mpi) != MILL_OK)
       mill_log_warning("the other ranks cannot be asked to stop: %s", mill_error_message());
     goes_on = 0;

@@ -261,8 +261,8 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
     }
   if (!invert(n_diag, g, inverse))
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "the template's resolution (sigma %g pixels) cannot be taken out of a matrix "
-                      "of %d diagonals",
+                      "the template's resolution (sigma %g pixels) cannot be deconvolved from a "
+                      "matrix of %d diagonals",
                       sigma_pix, n_diag);
   return MILL_OK;
 }

@@ -168,7 +168,7 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
                         path, strerror(errno));
   }
   pthread_mutex_lock(&lock);
-  tell_counts();
+  tell_counts(); /* of lines that were not shown */
   if (state.file >= 0)
     close(state.file);
   state.rank = rank;

@@ -31,7 +31,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
   state->rate = settings->rate;
   state->best_loss = INFINITY;
   MILL_TRY(MILL_ALLOC(shape.n_param, &state->param));
-  MILL_TRY(MILL_ALLOC(shape.n_param, &state->m));
+  MILL_TRY(MILL_ALLOC(shape.n_param, &state->m)); /* Adam's moments m and v */
   MILL_TRY(MILL_ALLOC(shape.n_param, &state->v));
   MILL_TRY(MILL_ALLOC(shape.n_param, &state->best));
   MILL_TRY(MILL_ALLOC(settings->n_epoch, &state->epoch));
@@ -43,7 +43,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
     for (size_t i = 0; i < n; i++)
       state->param[shape.weight[l] + i] = (float)(bound * (2 * mill_random_uniform(&r) - 1));
   }
-  const size_t n_out = (size_t)problem->n_out;
+  const size_t n_out = (size_t)problem->n_out; /* the problem gives the last layer */
   memcpy(state->param + shape.weight[last], problem->weight,
          n_out * (size_t)shape.n_in[last] * sizeof *state->param);
   memcpy(state->param + shape.bias[last], problem->bias, n_out * sizeof *state->param);
@@ -56,7 +56,7 @@ done:
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
 {
   MILL_AT_END(mill_train_shares_clear) mill_train_shares shares = {0};
-  if (mpi->size == 1)
+  if (mpi->size == 1) /* else each rank has updated only its share of Adam's moments m and v */
     return MILL_OK;
   MILL_CHECK(mill_train_shares_create(mpi, state->n_param, &shares));
   MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count,

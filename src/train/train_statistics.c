@@ -229,8 +229,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn row (ops->directions) into a pattern [n_pix] in the spectra's units.  The row's sum of
- * squares is n times the variance, so scores of row / sqrt(n) have mean square 1. */
+/* Turn a principal direction, row, into a pattern [n_pix] in the spectra's units whose scores have
+ * mean square 1: the row's sum of squares is n times the variance. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {

@@ -74,7 +74,7 @@ void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_ou
   for (int l = 0; l < shape->n_layer; l++) {
     shape->n_in[l] = l == 0 ? n_in : shape->n_out[l - 1];
     shape->n_out[l] = l < settings->n_hidden ? settings->width[l] : n_out;
-    shape->weight[l] = shape->n_param;
+    shape->weight[l] = shape->n_param; /* index of the layer's first weight */
     shape->n_param += (size_t)shape->n_in[l] * (size_t)shape->n_out[l];
     shape->bias[l] = shape->n_param;
     shape->n_param += (size_t)shape->n_out[l];
@@ -198,7 +198,7 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
     MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large for %zu ranks", n_param,
               n_rank);
   for (int r = 0; r < mpi->size; r++) {
-    shares->mine_start[r] = r * mine;
+    shares->mine_start[r] = r * mine; /* place in `received` of rank r's values of this share */
     shares->mine_count[r] = mine;
   }
 done:

@@ -75,7 +75,7 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, cons
     for (int j = 1; j <= nd; j++)
       row[(ptrdiff_t)(nd + j) * pitch + i] =
           in ? unit * (mill_real)s->pair[(ptrdiff_t)j * from + i] : 0;
-    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = s->paired == 2 ? own : other;
+    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = s->paired == 2 ? own : other; /* second star's */
     row[i] += other;
     part[0] += in && s->good[i] ? (double)own : 0.0;
     part[1] += in && s->good[i] ? (double)other : 0.0;

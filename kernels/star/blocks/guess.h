@@ -120,8 +120,8 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Divide w n (*x) and w (*y) of pixel p by 1 + (variance of the sky's residual / variance of the
- *  data).  The guess thus takes the sky's residual as noise without correlation between pixels. */
+/** Lower the weight *y (w of mill_block_guess_bins) and product *x (w n) of pixel p by the variance
+ *  of the sky's residual, which the guess takes as noise without correlation between pixels. */
 MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
                                                 double *y)
 {

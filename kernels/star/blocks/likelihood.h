@@ -423,7 +423,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each velocity but NaN.  Teams share velocities. */
+/** Answer MILL_REQ_VALUES for a segment: F at each velocity except NaN.  Teams share velocities. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {

@@ -339,7 +339,7 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write the sky's residuals, in units of sigma, to the last n_sky columns of C (rows of `to`).
+/** Write the sky's residuals, in units of sigma, to `to`, the last n_sky columns of C.
  *  These residuals differ between exposures, so their variance is not multiplied by n_share. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
 {

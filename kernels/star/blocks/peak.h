@@ -22,9 +22,9 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
          !(i == v1 - 1 && i < nv - 1 && chisq[i + 1] < chisq[i]);
 }
 
-/** Write to slot->guess.chisq the term `what` of chi^2 between the residuals of the last model
- *  (model / sigma in s->scratch) and the group of templates from k0 on.  Of a model error only the
- *  pixels' own part is used. */
+/** For each template m of the group from k0 on write sum w m^2 (MILL_BINS_SQUARE) or -2 sum w n m
+ *  (MILL_BINS_RESIDUAL) to slot->guess.chisq; w, n: weights and residuals of the last model
+ *  (mill_block_guess_bins).  Of a model error only the pixels' own part is used. */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)

@@ -56,8 +56,8 @@ MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, f
   return (level * base + t) * (double)is;
 }
 
-/** Return half the derivative of the squared residual r^2 in the template t: -(P a) r, where P a
- *  (poly) is the continuum and r = d - P a t. */
+/** Return half the derivative of r^2, the squared residual, with respect to the template t:
+ *  -(P a) r, where P a (poly) is the continuum and r = d - P a t. */
 MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 {
   return -poly * ((double)d - poly * t);

@@ -105,7 +105,7 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** Do as mill_deconvolve for pixels of unequal width: interpolate between the nearest solvers. */
+/** mill_deconvolve for pixels of unequal width: interpolate x between the two nearest solvers. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {

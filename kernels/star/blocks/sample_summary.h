@@ -19,9 +19,9 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Return the effective number of samples among the points from `first` on: the least of the number
- *  that the weights give and of s->ess [n_free].  s->ess receives the number for each free
- *  parameter: variance / variance of the mean. */
+/** Return the effective number of samples of the points from `first` on: the least of the number by
+ *  the weights and one number per free parameter, variance / variance of the mean.  Stores the
+ *  parameters' numbers in s->ess [n_free]. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -207,8 +207,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the marginal density of free parameter k, whose samples are in s->column, from low to high
- *  and some kernel widths beyond.  Returns MILL_POST_SHAPE if it is not Gaussian, else 0. */
+/** Store the density of free parameter k from low to high and some kernel widths beyond; s->column
+ *  has its samples (standard deviation sigma).  Returns MILL_POST_SHAPE if not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, int k, double sigma, double low,
                                           double high)
@@ -235,7 +235,8 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
   return differs ? MILL_POST_SHAPE : 0;
 }
 
-/** Store percentiles, density and effective size of free parameter k; returns its flags. */
+/** Store percentiles, density and effective size of free parameter k; returns its flags.  shift:
+ *  the samples' mean less the solution; sigma: their standard deviation. */
 MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
                                       const mill_samples *s, int k, double shift, double sigma)
 {

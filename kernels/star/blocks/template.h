@@ -44,7 +44,7 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert the emulator's derivative y' by a label, less its mean, to the template's derivative T',
+/** Convert the emulator's derivative y' in a label, less its mean, to the template's derivative T',
  *  in place.  log flux: T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
@@ -155,8 +155,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
 }
 
 /** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
- *  is taken as 0, the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels
- *  within the velocity limits only for v sin i of some hundred km/s. */
+ *  counts as 0, which is the template's mean flux (rvspecfit: flux 0).  This reaches pixels within
+ *  the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

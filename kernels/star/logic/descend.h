@@ -42,7 +42,7 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 }
 
 /** Begin a start.  After a first solution, starts use levenberg-marquardt: several starts search
- *  more cheaply than a simplex.  simplex.done is 1 for nelder-mead, which begins with a simplex. */
+ *  more cheaply than a simplex.  simplex.done 1: method nelder-mead, run its simplex first. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;

@@ -64,7 +64,7 @@ MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** Fill in the row.  0: a brief start has found a star after all: fit again with all starts. */
+/** Fill in the row.  0: the brief start of a doubtful star found a star: fit with all starts. */
 MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -171,7 +171,7 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
-/** May the star's v sin i be the distance of two slow stars' lines?  Yes, if the fit's chi-square
+/** May v sin i be the distance of the lines of two slow rotators?  Yes, if the fit's chi-square
  *  exceeds that of noise by twice the decrease that two stars need.  No, if there are epochs, whose
  *  peaks show two stars, or outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
@@ -232,7 +232,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 }
 
 /** Set least_apart (km/s) from the lines' width, which follows from the curvature in velocity of F
- *  without model error: F of all arms for one star, F of all epochs for the first of two stars. */
+ *  without model error.  For one star F is summed over arms, for the first of two over epochs. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -270,7 +270,7 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Before a turn find both stars' velocities at each epoch: by scans if the stars move, then by
+/** Before a turn find both stars' velocities at each epoch: by scans if they change, then by
  *  Jacobians (mill_pair_epochs_settle). */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
@@ -335,8 +335,7 @@ MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
   return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
 }
 
-/** Digest a Jacobian of a turn and make its next step, or say how it has ended
- *  (enum mill_polish_outcome). */
+/** Digest a turn's Jacobian and propose the next point.  Returns enum mill_polish_outcome. */
 MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -4,9 +4,9 @@
  *  A turn fits one star's parameters (pair.h); its Jacobian gives gradient and curvature of each
  *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
- *  single epochs are more significant than the peak of all exposures together, the stars move
- *  against each other, and both velocities are scanned.  Before some turns only the
- *  epochs' velocities are fitted, at minimum v sin i, then again with the two stars' swapped.
+ *  single epochs are more significant than the peak of all exposures together, is_moving is set,
+ *  and both velocities are scanned.  Before some turns only the epochs' velocities are fitted, at
+ *  minimum v sin i, then again from the two stars' swapped velocities.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once
@@ -99,7 +99,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 }
 
 /** Begin with the epochs' velocities of the one-star fit, and with one velocity of the second star.
- *  The stars move if the epochs' peaks together are more significant than the peak of all
+ *  Sets is_moving if the epochs' peaks together are more significant than the peak of all
  *  exposures.  Returns the larger significance. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
@@ -177,7 +177,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
 }
 
 /** Return the least F of a scan, refined by a parabola, and its velocity *v.  The centre, where
- *  both stars have one velocity, does not count.  Infinite: there is no minimum. */
+ *  both stars have one velocity, does not count.  Infinity: no minimum. */
 MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 {
   const double *f = c->f;
@@ -437,7 +437,8 @@ MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
   return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
-/** Fill in both stars' velocities, errors and flags at each epoch. */
+/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE: the stars are not
+ *  surely resolved (MILL_PAIR_RESOLVED), or the epoch does not tell which velocity is whose. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;

@@ -5,8 +5,8 @@
 #include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
-/** Fill in one star's errors in the row, from the curvature at the last point of the star's last
- *  turn (`at`).  end [n_par]: the star's solution. */
+/** Fill in one star's errors in the row, from the curvature at point `at`, the last of the star's
+ *  last turn.  end [n_par]: the star's solution. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {

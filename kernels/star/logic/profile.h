@@ -33,7 +33,7 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
-  for (int a = 1; a < m->n_arm; a++) /* the offsets follow at their best */
+  for (int a = 1; a < m->n_arm; a++) /* each offset takes its best value */
     if (mill_par_offset(m, a) >= 0)
       h += mill_offset_slope(m, slot, a) *
            slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
@@ -74,8 +74,8 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
   return least;
 }
 
-/** Replace the first grid by MILL_N_PROFILE_QUARTIC values of the quartic through it; 0: a
- *  coefficient is outside its limits.  Saves 5 to 39 % of a fit. */
+/** Replace the first grid, of few velocities, by MILL_N_PROFILE_QUARTIC values of the quartic
+ *  through it; 0: a coefficient is outside its limits.  Saves 5 to 39 % of a fit. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
   mill_curve *at = &slot->profile.curve;

@@ -210,7 +210,7 @@ MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slo
   const double vsini = slot->best.end[MILL_PAR_VSINI];
   for (int k = 0; k < n; k++)
     part->mean[k] = part->bend[k] = 0.0;
-  const double h = mill_part_bend(m, slot, part);
+  const double h = mill_part_bend(m, slot, part); /* curvature in u; above 0: a minimum */
   if (v >= 0)
     part->mean[v] = vsini - m->set.min_vsini_km_s;
   for (int k = 0; k < n && !(h > 0.0); k++) {

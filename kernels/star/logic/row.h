@@ -29,11 +29,11 @@
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
 /** A Balmer line's core is in emission if its light above the model has at least this equivalent
- *  width (A) and this many errors. */
+ *  width (A), at this many times its error. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if, for arms of one velocity, differences as large as the measured ones have a
- *  probability below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
+/** Flag ARMS is set if arms of one velocity would differ as much as measured with a probability
+ *  below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
  *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0

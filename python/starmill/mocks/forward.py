@@ -160,8 +160,8 @@ def _error(error, share, is_correlated, random):
     """Return the template's relative error [n_pix]: the sum of components x sigma x share.
 
     share [n_component]: the star's amplitudes, in units of sigma.  is_correlated adds the error
-    outside the components: a Gaussian AR(1) process of rms error.fraction.  Its correlation falls
-    by `factor` per pixel; its sum over all lags, (1 + factor) / (1 - factor), is
+    outside the components: a Gaussian AR(1) process of rms error.fraction.  The correlation falls
+    by `factor` per pixel; summed over all lags it is (1 + factor) / (1 - factor) =
     error.correlation."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:

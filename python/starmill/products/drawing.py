@@ -52,7 +52,7 @@ def binned(wave, flux, ivar, model, n):
 
 
 def draw_panel(upper, lower, arms, limits, n):
-    """Draw a wavelength range of a star: data and model in axes upper, residuals in lower.  A point
+    """Draw a wavelength range of a star: data and model in `upper`, residuals in `lower`.  A point
     is the mean of n pixels.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
     bottom, top = [], []
     for arm in arms:

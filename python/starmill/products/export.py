@@ -75,7 +75,7 @@ def names_of(result, subdirs, prefix):
 def primary(result, kind, n_left_out, i=None, file=None):
     """Return the primary header: versions, library, configuration and command under rvspecfit's
     names, and `kind`, which is_done checks.  i: input of the product; None: all inputs.  file: DESI
-    file of that input, whose keywords GROUPING are copied; None: copy none."""
+    file of that input, whose keywords (GROUPING) are copied; None: copy none."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
     header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"

@@ -35,7 +35,7 @@ def refuse(message):
 
 class Column:
     """A column of a part.  unit: kind of its rows (ROWS, EXPOSURES, FILES); shape: of one row;
-    type: HDF5's."""
+    type: its HDF5 type."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
@@ -127,8 +127,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input that is in two parts, since its stars would appear twice.  Two inputs are the
-    same if their size, time and digest of rows agree, or if their paths lead to one file."""
+    """Refuse an input of two parts (results), since its stars would appear twice.  Two inputs are
+    the same if their size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -310,8 +310,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command made the whole output before it was killed.  Without parts,
-    only the command is compared, not the rows."""
+    """Return whether this same command made the whole output before it was killed.  If parts
+    is empty, only the command is compared, not the rows."""
     try:
         result = Result(output)
     except Failure:

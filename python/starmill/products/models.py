@@ -55,8 +55,8 @@ class Refitted:
     def __init__(self, result, rows, options):
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
         if rows and not options.program:
-            raise Failure(USAGE, "the stars must be fitted again, and PATH has no program starmill:"
-                                 " add its folder, or give the models file of the fit")
+            raise Failure(USAGE, "without a models file the stars must be fitted again, but PATH "
+                                 "has no program starmill: give that file, or put it in PATH")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
         self.row_of = {}

@@ -102,7 +102,7 @@ class Result:
     fits, catalog, epochs  {column: dataset}; epochs None: a fit without epochs
     arms, parameters       names as in the columns; parameters in the order of COVAR
     statuses, warnings, infos, posteriors  {code or bit: (name, meaning)}
-    libraries              {code of LIBRARY: (name, path)}; an only library has code 1
+    libraries              {code of LIBRARY: (name, path)}; a single library has code 1
     files, block           paths of the inputs as given to the fit; number of rows to read at once
     calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
     """

@@ -61,7 +61,7 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra [n] of an input.  row: in the result; input: row in the input's FIBERMAP, None if
+# exported spectra [n] of an input.  row: of the result; input: row in the input's FIBERMAP, None if
 # some spectra belong to other inputs; target: TARGETID; exposure: row in /catalog/exposures and in
 # the models' file
 Carried = collections.namedtuple("Carried", "row input target exposure")

@@ -35,8 +35,8 @@ def split_unit(name):
 
 
 def find_known(names):
-    """Return the names of columns WAVE and FLUX, then ERROR if it exists, then SIGMA if both exist.
-    None: there is no WAVE or no FLUX."""
+    """Return the names of the columns of wavelength, flux, error and sigma, in this order, up to
+    the first that is missing.  None: wavelength or flux is missing."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
     found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.
-A channel is one spectrum of one exposure; a model's wavelengths must agree to NEAR pixels."""
+A channel, one spectrum of one exposure, matches a model if their wavelengths agree (NEAR)."""
 
 import collections
 import os

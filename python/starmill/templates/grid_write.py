@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes grid files (docs/use/formats.md, "Grid file"); grid_models.py reads them.  create() makes
-the file, contiguous datasets with room for all models.  A Writer writes rows at their offsets,
+the file, with contiguous datasets for all models.  A Writer writes rows at their offsets,
 without HDF5, and a model's status last, so the file is valid whenever the Writer is killed."""
 
 import errno

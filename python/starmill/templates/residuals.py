@@ -84,8 +84,8 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Find at most q principal components (about zero) of x * scale, less noise.  Return components
-    / scale [q, n_pix] of rms 1, their standard deviations [q], and x without components."""
+    """Find at most q principal components (about zero) of x * scale, less noise variance.  Return
+    components / scale [q, n_pix] of rms 1, their standard deviations [q], and x without them."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],

@@ -45,7 +45,7 @@ def legendre(wave, n):
 
 
 class Grid:
-    """The arm of a library, and LabelledSpectra (spectra_files) to put on its pixels.
+    """LabelledSpectra (spectra_files), and the arm of the library to which they are resampled.
 
     fate [n]            index into FATES, judged from labels and pixels only
     good_aa             (first, last wavelength in A) of the longest range in which no spectrum with
@@ -253,7 +253,7 @@ class Functions:
         self.values, self.weight = self.values[use], self.weight[use]
         self.y, self.gap = self.y[use], self.gap[use]
         if len(self.y) < LEAST_SPECTRA:
-            raise Failure(INPUT, f"all but {len(self.y)} spectra are unlike those with similar "
+            raise Failure(INPUT, f"only {len(self.y)} spectra resemble others with similar "
                           "labels; check that the labels belong to them")
         self._make()
 
@@ -349,8 +349,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, but no extreme of a label with three values
-    or more.  Return a library of the others and a ModelSet of those left out, or None."""
+    """Leave out up to a fraction `part` of the spectra, but none with the least or largest value
+    of a label (of 3 or more).  Return a library of the rest and a ModelSet of these, or None."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
