@@ -191,8 +191,8 @@ static inline double mill_kernel_total(const mill_vec_f64 *sum)
   return total;
 }
 
-/** Add the kernels of one cell's particles to all lines of the grid, from the line's point nearest
- *  to the cell upwards and downwards. */
+/** Add the kernels of one cell's particles to all lines of the grid: up and down each line from its
+ *  point nearest to the cell. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
                                     double *out)
 {

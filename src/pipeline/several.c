@@ -125,7 +125,7 @@ void mill_contest_begin(mill_contest *c)
 }
 
 /** Return the library whose turn follows that of library k; -1: no more turns.  After the guesses,
- *  those libraries fit whose guess has a chi-square above c->fitted and at most c->tie. */
+ *  libraries fit whose guess's chi-square is at most c->tie and above c->fitted: not fitted yet. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {

@@ -191,9 +191,9 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
  *  templates' own resolution and rescale the rows at the ends.  A row narrower than the templates
- *  becomes its sum at the middle pixel plus a difference of both neighbours that keeps the row's
- *  shift.  A row with an element not finite or a sum not positive becomes the identity's row, with
- *  s->good 0.  Also sets s->narrow. */
+ *  becomes its sum at the middle pixel, and plus and minus half its first moment at the neighbours,
+ *  which keeps its shift.  A row with an element not finite or a sum not positive becomes the
+ *  identity's row, with s->good 0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;

@@ -80,8 +80,8 @@ def read_one(path, request, first=None):
         else:
             n_pix = hdus[i].shape[-1]
             if n_pix > MAX_PIX:
-                raise Failure(INPUT, f"{where(path, hdus, i)} has {n_pix} pixels, at most "
-                                     f"{MAX_PIX}")
+                raise Failure(INPUT, f"{where(path, hdus, i)} has {n_pix} pixels; at most "
+                                     f"{MAX_PIX} can be read")
             flux = image_part(hdus[i], (0,) * (len(hdus[i].shape) - 1) + (slice(None),))
             if request.wave_file and first and len(first.wave) == n_pix:
                 one = Spectrum(first.wave, flux, origin=Origin(**vars(first.origin)))

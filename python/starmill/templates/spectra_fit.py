@@ -240,8 +240,8 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
-        the geometric mean of the residuals with and without the spectrum in the fit, so that its
+        """Return each spectrum's residual divided by its neighbours' median residual, [n].  A
+        residual is the geometric mean of those with and without the spectrum in the fit: its
         expected size does not depend on the spectrum's leverage."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
