@@ -286,6 +286,7 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
   return *found ? MILL_OK : create(temporary, info);
 }
 
+/* Rank 0 finds or creates the file; then all ranks open it. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out)
 {

@@ -170,7 +170,7 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
   return n_far;
 }
 
-/* Find the owners by name: send all rows of a name to one rank. */
+/* Set each row's owner, the first row of its name: one rank receives all rows of a name. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
   MILL_OWNED int *rank = NULL;

@@ -66,8 +66,7 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
-/* Find the columns of flux, errors (FLUX_IVAR, else ERR_FLUX), mask and, in a single spectrum,
- * WAVE. */
+/* Find columns of flux, errors (FLUX_IVAR, else ERR_FLUX), mask and, in a single spectrum, WAVE. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;
@@ -155,6 +154,7 @@ static int divide(mill_cameras *c)
   return MILL_OK;
 }
 
+/* Describe all pixels as one camera, `all`, and divide it into cameras at gaps in wavelength. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   fourmost *f = state;

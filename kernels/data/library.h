@@ -106,8 +106,7 @@ typedef struct mill_emulator {
 } mill_emulator;
 
 /** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
- *  error"): components, whose amplitudes differ from star to star, and the rms of the remaining
- *  error. */
+ *  error"): components, whose amplitudes differ from star to star, and the rms of the rest. */
 typedef struct mill_model_error {
   float *fraction;  /**< [mill_error_points] rms of the rest, owned; NULL: no model error */
   int n_component;  /**< 0 ... MILL_MAX_COMPONENT */

@@ -182,7 +182,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Give each view one point, or points that differ only in velocity; evaluate all views together. */
+/* Give each view (slot's copy) a point, or points of several velocities; evaluate all together. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {
