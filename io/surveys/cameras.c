@@ -280,8 +280,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Set [*first, *end) to the pixels from left to right (the outermost good ones) and those beyond,
- * as far as their wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
+/* Set [*first, *end) to pixels `left` to `right` (the outermost good ones), and to those beyond as
+ * far as wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;

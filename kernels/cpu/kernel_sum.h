@@ -75,7 +75,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by the cell of their sheared place along the last axis; cell c begins
+/** Sort particles of weight > 0 by the cell of their sheared place on the last axis; cell c begins
  *  at first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
@@ -233,8 +233,8 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point.  For wide grid steps, where the ratios from point to
- *  point would overflow, a kernel covers few points. */
+/** Add one particle's kernel point by point.  Used for wide grid steps: there the ratios from point
+ *  to point would overflow, and a kernel covers few points. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {

@@ -11,7 +11,7 @@
  *  what  name of the texts in the message, in the plural: "settings"
  *  text  not NULL
  *
- *  Collective; the same code on every rank.  MILL_ERR_CONFIG names the first rank that differs,
+ *  Collective; returns one code on all ranks.  MILL_ERR_CONFIG names the first rank that differs,
  *  both hosts and the first line that differs; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text);
 

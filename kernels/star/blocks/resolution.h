@@ -344,8 +344,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Return the place in work->pixel of the templates at a segment's pixels before the product with
- *  the resolution matrix, aligned for mill_block_resolve. */
+/** Return where in work->pixel a segment's templates at the pixels begin, before their product with
+ *  the resolution matrix: aligned for mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compare real spectra of known labels with an arm's templates: their ratio, the ratio at other
-labels, and the shifts of labels and velocity that would explain it (docs/science/numerics.md,
-"Correction by real spectra")."""
+"""Compares real spectra of known labels with an arm's templates: finds their ratio, the ratio
+at other labels, and the shifts of labels and velocity that would explain it
+(docs/science/numerics.md, "Correction by real spectra")."""
 
 from dataclasses import dataclass, replace
 

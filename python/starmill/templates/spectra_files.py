@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads spectra with labels from FITS (docs/use/libraries.md, "What is read").  Source reads one at
-a time, read_all all onto one grid; a Failure of INPUT begins with the path of the spectrum's
+a time, read_all reads all onto one grid; a Failure of INPUT begins with the path of the spectrum's
 file."""
 
 import contextlib

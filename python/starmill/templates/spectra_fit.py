@@ -319,7 +319,7 @@ def align(functions, ln_step, velocity, rows):
 def build(settings, spectra):
     """Return a library and how its n input spectra were used.  rows: spectra in use.  fate [n]:
     index into FATES.  gap [n]: fraction of pixels in gaps.  velocity [n]: removed from the spectra
-    (km/s).  outside: rows in use outside the hulls.  n_align: rounds of align; align_step: scatter
+    (km/s).  outside: rows in use outside the hulls.  n_align: calls of align; align_step: scatter
     of the last changes of velocity (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
