@@ -330,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to by[1] of mill_weights_of, half the derivative of F by the
- *  template: those of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
+/** Add the terms of model error to by[1] of mill_weights_of, half the derivative of F with respect
+ *  to the template: those of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -400,8 +400,8 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
-/** Add up the lanes' shares of half the gradient by the parameters of row group g0; store the
- *  result behind the sums of products. */
+/** Add up the lanes' shares of half the derivatives of F with respect to the parameters of row
+ *  group g0; store the result behind the sums of products. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)

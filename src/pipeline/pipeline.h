@@ -22,8 +22,8 @@ typedef struct mill_pipeline mill_pipeline;
  *  a slot has a copy: star->start may change, and so may the pixels unless star->stays. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until all pixels given before the previous call of
- *  this function are copied, and so may be overwritten.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until all pixels that the source gave before the
+ *  previous call of this function are copied and may be overwritten.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */

@@ -347,7 +347,7 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
 }
 
 /** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels from
- *  first on.  reach [2] gets the functions that are not negligible there (mill_reach_of). */
+ *  first on.  reach [2] out: the range of narrow functions not negligible there (mill_reach_of). */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {

@@ -17,7 +17,7 @@
 
 typedef struct mill_draw mill_draw;
 
-/** Open the counter.  Collective; returns one code on all ranks.
+/** Open the counter.  Collective; all ranks return the same code.
  *
  *  patience_s  seconds of work that a rank still has when it asks; rank 0 looks for requests about
  *              ten times in that time, at some 10 us each

@@ -146,8 +146,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C^T, with L in work->normal; write the products of E with the
- *  data s->d to work->error. */
+/** Replace the columns C in s->error by the rows of E = L^-1 C^T, L being the Cholesky factor in
+ *  work->normal; write E times the data s->d to work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {

@@ -41,8 +41,8 @@
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** The companion's parameters may move within a trust region of TRUST typical uncertainties, WIDE
- *  in the last turns, whose curvature gives the errors. */
+/** Width of the trust region of the companion's parameters, in typical uncertainties: TRUST, but
+ *  WIDE in the turns after SWAP, since the curvature of the last turns gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
 /** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's

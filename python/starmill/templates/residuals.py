@@ -63,8 +63,8 @@ def flatten(wave, x, weight, level, n_continuum):
     weight, 0 where unknown; a mask of known pixels; and the factors of measure_scale.
 
     Spectra with less than half of the pixels from the first to the last known one are dropped.
-    With a level there are two rounds; the second gives low weight to pixels where templates are
-    poor, which would bend the continuum."""
+    With a level (template flux) the continuum is fitted twice; the second fit gives low weight to
+    pixels where templates are poor, which would bend the continuum."""
     known = np.isfinite(x)
     inside = np.flatnonzero(known.any(axis=0))
     span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)

@@ -252,7 +252,8 @@ class Source:
             self.n = int(np.prod(shape, dtype=object))
             if self.n > MAX_MODEL or n_pix > MAX_NUMBER:
                 raise Failure(INPUT, f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} "
-                                     f"pixels, at most {MAX_MODEL}")
+                                     f"pixels: expected at most {MAX_MODEL} spectra of "
+                                     f"{MAX_NUMBER} pixels")
             self._known = (labels_of_cube(path, hdus, i, self.request) if len(shape) > 1
                            else labels_beside_image(path, hdus, self.n, self.request))
             origin = Origin()
