@@ -63,7 +63,7 @@ def fetch(work):
 def find(work, pattern):
     found = glob.glob(os.path.join(work, "source", pattern))
     if len(found) != 1:
-        raise Failure(USAGE, "%d files %s in %s/source, one expected"
+        raise Failure(USAGE, "%d files %s in %s/source, expected one"
                          % (len(found), pattern, work))
     return found[0]
 
