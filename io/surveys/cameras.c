@@ -371,6 +371,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   return MILL_OK;
 }
 
+/* The unit of a column (TUNIT) or image (BUNIT), else the primary HDU's; 10^-17 of it if scaled. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT])
 {
