@@ -65,8 +65,7 @@ typedef struct mill_fits_column {
 } mill_fits_column;
 
 /** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  found NULL: a
- *  missing column is an error.  MILL_ERR_INPUT, also if the HDU is no table or two columns have the
- *  name. */
+ *  missing column is an error.  MILL_ERR_INPUT, also if the HDU is no table or has two of them. */
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out);
 

@@ -218,8 +218,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table.  Astra has shifted coadds to rest by v_rad, and visits in
- * a coadd by xcsao_v_rad. */
+/* Add a camera for each row of a table.  Astra has shifted coadds to rest by v_rad, and visits that
+ * belong to a coadd by xcsao_v_rad. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };

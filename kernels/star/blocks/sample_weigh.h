@@ -184,8 +184,8 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
 
 /** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Draw SPARE times as many further points as the effective size so far predicts, and at least STEP
- *  times the present number of points. */
+/** Draw SPARE times as many further points as are needed if the effective size goes on growing as
+ *  so far, and at least STEP times the present number of points. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 
