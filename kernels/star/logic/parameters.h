@@ -222,7 +222,7 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 
 /** Write to `to` the indices of the star's parameters on which a segment's parameter r depends, and
  *  return their number.  A velocity depends on VRAD and the arm's offset, any other parameter on
- *  one of the star.  With two stars the mill_pair_n parameters follow the star's n_par. */
+ *  the star's own.  With two stars the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
@@ -233,7 +233,7 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
 }
 
 /** Add a segment's gradient g and curvature H to the star's grad [n] and hess [n][n]: J^T g and
- *  J^T H J, where J = d(segment's parameters)/d(star's parameters), 1 where mill_map_of says so. */
+ *  J^T H J, where J = d(segment's parameters)/d(star's parameters) has elements 0 and 1. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)
