@@ -326,8 +326,7 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
-/* Compute in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes the
- * results of all ranks. */
+/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results. */
 static int rounds(particle_job *job)
 {
   const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;

@@ -172,8 +172,7 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  /** Quality measures as lines of text (starmill/templates/measure.py), owned; NULL: unknown.  Not
-   *  part of the hash. */
+  /** Quality measures as text (starmill/templates/measure.py), owned, not hashed; NULL: unknown. */
   char *report;
 } mill_library;
 

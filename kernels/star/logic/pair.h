@@ -85,8 +85,7 @@ MILL_HD static inline int mill_pair_drop(mill_slot *slot)
   return 0;
 }
 
-/** After the one-star row is finished, may a second star be sought?  Sets least_apart, km/s, from
- *  the width of the lines. */
+/** May a second star be sought after the one-star row?  Sets least_apart, km/s, from line width. */
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
