@@ -57,7 +57,7 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Make the taps of a symmetric kernel [half + 1].  They end where both K and B (mill_taps_bend)
+/** Make the taps of a symmetric kernel K [half + 1].  They end where both K and B (mill_taps_bend)
  *  are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a factor of 0.06 at
  *  most.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,

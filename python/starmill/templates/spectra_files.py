@@ -60,8 +60,8 @@ def read_table(path, hdus, i, request):
         if columns[-1].ndim != 1 or not 2 <= len(columns[-1]) <= MAX_PIX or len(
                 columns[-1]) != len(columns[0]):
             raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} has the shape "
-                                 f"{list(values.shape)}, expected a spectrum: one row a pixel or "
-                                 f"one row with all, of 2 to {MAX_PIX} pixels")
+                                 f"{list(values.shape)}, expected a spectrum of 2 to {MAX_PIX} "
+                                 "pixels: one pixel per row, or all in one row")
     names = [c.upper() for c in hdus[i].columns.names]
     unit = request.unit or hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
     at, origin = where(path, hdus, i), Origin(f"column {request.columns[0]}", unit)
