@@ -100,8 +100,8 @@ class ArmCut:
         self._n_sub = n_sub
 
     def apply(self, flux):
-        """Return a spectrum's flux density in the arm's pixels [n_pix], in the unit of flux, the
-        samples at the wavelengths of prepare().  Those beyond min_aa and max_aa may be bad."""
+        """Return a spectrum's flux density in the arm's pixels [n_pix], in flux's unit.  flux:
+        samples at the wavelengths of prepare(); those beyond min_aa and max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
