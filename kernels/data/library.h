@@ -189,7 +189,7 @@ void mill_model_error_clear(mill_model_error *error);
 /** Set a label's edges: rvspecfit's range if its name begins with teff, logg or feh, else 0. */
 void mill_label_set_edges(mill_label *label);
 
-/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, as in MGFE. */
+/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, e.g. MGFE. */
 int mill_label_is_element(const mill_label *label);
 
 /** Return the index of the label or arm with this name; -1: there is none. */

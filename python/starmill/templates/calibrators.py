@@ -31,7 +31,7 @@ class Calibrators:
     wave: np.ndarray  # [n_pix] A
     x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
     known: np.ndarray  # [n, n_pix]
-    slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template by label and by km/s, without continuum
+    slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template in label and km/s, without continuum
     weight: np.ndarray  # [n_pix] of squared residuals: square of measure_scale's, mean 1
     labels: np.ndarray  # [n, n_label]
     mapped: np.ndarray  # [n, n_label]
