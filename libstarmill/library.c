@@ -23,8 +23,7 @@ _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int
 
 static pthread_mutex_t hdf5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The calling program's HDF5 error handler, restored on unlock: our readers switch its messages
- * off. */
+/* The calling program's HDF5 error handler, restored on unlock: our readers switch messages off. */
 static struct {
   H5E_auto2_t print;
   void *data;

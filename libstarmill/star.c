@@ -116,8 +116,8 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)
-      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure,
-                        MOST - 1);
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d is outside 0 to %d", i,
+                        s->exposure, MOST - 1);
     if (s->resolution && s->n_diag < 1)
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d has a resolution matrix, but n_diag is %d", i,
                         s->n_diag);

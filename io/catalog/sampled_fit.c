@@ -39,6 +39,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   return MILL_OK;
 }
 
+/* *code: 1 + index of lib's hash in HASHES, the hashes of the fit's libraries. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};

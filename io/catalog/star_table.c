@@ -169,6 +169,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : (x->row > y->row) - (x->row < y->row);
 }
 
+/* List each row under the first key that it has, sorted; of rows of one star keep the first. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {

@@ -77,6 +77,7 @@ static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *ra
   }
 }
 
+/* Read the first table of a FITS file that has all columns; else say what the best one lacks. */
 static int read_fits(raw_table *raw, const mill_open_limits *limits)
 {
   MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;

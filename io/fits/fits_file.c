@@ -201,8 +201,7 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   return MILL_OK;
 }
 
-/* Read a scalar column as type `as`, and add offset to integers.  found: as in
- * mill_fits_column_int64. */
+/* Read a scalar column as type `as`; add offset to integers.  found: see mill_fits_column_int64. */
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
                        void *out, int *found)
 {

@@ -28,8 +28,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
 void mill_fits_file_close(mill_fits_file *file);
 MILL_CLOSER(mill_fits_file, mill_fits_file_close)
 
-/** Set *i_hdu to the index of the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT:
- *  two HDUs have the name. */
+/** Set *i_hdu to the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT: two have it. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
 /** Fail with MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows: readers allocate
@@ -65,8 +64,7 @@ typedef struct mill_fits_column {
 } mill_fits_column;
 
 /** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  found NULL: a
- *  missing column is an error.  MILL_ERR_INPUT, also if the HDU is no table or two columns have the
- *  name. */
+ *  missing column is an error.  MILL_ERR_INPUT, also if the HDU is no table or has two of them. */
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out);
 

@@ -19,8 +19,7 @@ int mill_library_check_file(const char *path, const void *image, size_t n_byte, 
 
 /** Read the components of the sky (docs/use/formats.md) for the arms of a library that has been cut
  *  to the fit's arms; arms that the file lacks get none.  Does nothing if path is empty.  hash:
- *  SHA-256 of what was read.
- *  MILL_ERR_CONFIG, also if the file has none of the arms. */
+ *  SHA-256 of what was read.  MILL_ERR_CONFIG, also if the file has none of the arms. */
 int mill_library_add_sky(const char *path, mill_library *lib, char hash[65]);
 
 /** Fail unless a library can be written at output: the folder is writable, and the file is missing

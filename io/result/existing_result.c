@@ -172,6 +172,7 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   return strcmp(job, made_by) == 0;
 }
 
+/* Set out to PATH.new if an earlier --overwrite has begun it (*is_new), else to the path itself. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   *is_new = 0;

@@ -214,7 +214,8 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
     describe_arm(info, a, 1, group, &columns);
     if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
       return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s has one set of wavelengths for all rows in arm %s, but now rows differ",
+                        "%s has one set of wavelengths for all rows in arm %s, but this run has "
+                        "one for each row",
                         path, info->lib->arm[a].name);
     return MILL_OK;
   }
@@ -286,6 +287,7 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
   return *found ? MILL_OK : create(temporary, info);
 }
 
+/* Rank 0 finds or creates the file; then all ranks open it. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out)
 {

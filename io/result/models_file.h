@@ -34,8 +34,7 @@ typedef struct mill_models_info {
 /** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
 void mill_models_remove_of(const char *path, const char *result);
 
-/** Create the models file, or open an existing one of the same run.  Collective.  MILL_ERR_OUTPUT,
- *  the same on every rank. */
+/** Create the models file, or open an existing one of this run.  Collective; MILL_ERR_OUTPUT. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out);
 

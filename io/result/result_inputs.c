@@ -267,8 +267,8 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 
 /* ---- repaired files ---- */
 
-/* Fail unless a changed input still has n_row rows and none of these, [start, start + n_row) of the
- * result's n_all rows, is fitted. */
+/* Fail unless a changed input still has n_row rows and none of these rows is fitted.  They are rows
+ * [start, start + n_row) of the n_all rows of the result. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {

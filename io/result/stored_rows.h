@@ -46,8 +46,7 @@ void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 /** Describe them, e.g. "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
-/** Find the damaged rows of /catalog, and of /fits if the result is finished.  MILL_ERR_OUTPUT,
- *  MILL_ERR_MEMORY. */
+/** Find damaged rows of /catalog, and /fits if is_finished.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
                            mill_damaged_rows *damaged);
 

@@ -95,6 +95,7 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
   return reset_rows(e);
 }
 
+/* Each rank examines its share of the rows; then all ranks get the bits of all wanted rows. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
 {
   /* shares are whole bytes of the bit field, so that a bitwise OR joins them */

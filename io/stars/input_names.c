@@ -130,7 +130,7 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
 
 /* The table of inputs lists the inputs done [n] under one result.  Set is_done of each input whose
  * rows are still done there, since another run may have replaced the result.  is_output: the result
- * is this run's output; without a fitted row set none, since this run replaces the output. */
+ * is this run's output; if no row is fitted in it, set none, since this run will replace it. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {

@@ -510,6 +510,7 @@ done:
   return err;
 }
 
+/* Open and index a file again; fail if it is no longer the file that was indexed at the start. */
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index)
 {

@@ -170,7 +170,7 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
   return n_far;
 }
 
-/* Find the owners by name: send all rows of a name to one rank. */
+/* Set each row's owner, the first row of its name: one rank receives all rows of a name. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
   MILL_OWNED int *rank = NULL;
@@ -231,8 +231,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* List pairs [*n_pair] of owners that have spots within radius_deg of each other, except pairs that
- * other pairs already connect.  Sorts the spots and renumbers their owners from 0. */
+/* List pairs [*n_pair] of owners (objects) with known positions (spots) within radius_deg of each
+ * other, except pairs that other pairs connect.  Sorts the spots and renumbers owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;

@@ -21,8 +21,7 @@ typedef struct mill_work_plan {
 
 typedef struct mill_work mill_work;
 
-/** Make the schedule for n_rank ranks of equal rate and n_held.  Not collective.
- *  MILL_ERR_MEMORY. */
+/** Make a schedule for n_rank ranks of equal rate and n_held.  Not collective; MILL_ERR_MEMORY. */
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out);
 
 /** Open the work, before any row is finished.  Collective; returns the same code on every rank:

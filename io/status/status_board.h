@@ -35,7 +35,7 @@ void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t byte
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** Count the rows done on all ranks and in earlier runs; *n_failed: those of them that failed.
- *  Assumes that other ranks work as fast as before the last meeting.  board NULL: zeros. */
+ *  Assumes that other ranks work as fast as before the last mill_board_meet.  board NULL: zeros. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
 /** Send the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */

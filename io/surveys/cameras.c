@@ -282,8 +282,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Set [*first, *end) to the pixels from left to right (the outermost good ones) and those beyond,
- * as far as their wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
+/* Set [*first, *end) to pixels `left` to `right` (the outermost good ones), and to those beyond as
+ * far as wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -374,6 +374,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   return MILL_OK;
 }
 
+/* The unit of a column (TUNIT) or image (BUNIT), else the primary HDU's; 10^-17 of it if scaled. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT])
 {

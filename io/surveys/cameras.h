@@ -71,7 +71,7 @@ int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row,
 
 /** Find a camera's columns in its HDU; name NULL: skip this plane.  is_alone: the table holds one
  *  spectrum (in one row, or one pixel per row); else each row is a spectrum.  The first column sets
- *  n_pix if 0.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, wrong length. */
+ *  camera->n_pix if it is 0.  MILL_ERR_INPUT: a column is missing, not numeric or of bad length. */
 int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE]);
 

@@ -109,8 +109,7 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* In a file without FIBERMAP take all spectra, with TARGETID from SCORES, which has the same
- * rows. */
+/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, gives TARGETID. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {

@@ -3,6 +3,7 @@
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/memory.h"
 
+/* Find out how an image is stored: plain (float or int, unscaled), or to be converted. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out)
 {
   int type = 0, status = 0;

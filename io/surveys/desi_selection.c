@@ -60,8 +60,7 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
   return MILL_OK;
 }
 
-/* Set *sn [n_spec] to the largest S/N of the fitted arms.  All arms use the kind of column found
- * for the first arm. */
+/* Set *sn [n_spec] to the largest S/N of the fitted arms, from one kind of column for all arms. */
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {

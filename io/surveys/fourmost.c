@@ -154,6 +154,7 @@ static int divide(mill_cameras *c)
   return MILL_OK;
 }
 
+/* Describe all pixels as one camera, `all`, and divide it into cameras at gaps in wavelength. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   fourmost *f = state;

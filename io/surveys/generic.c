@@ -139,7 +139,7 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
 }
 
 /* Exclude rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or whose TARGETID
- * differs from their star's first row.  Returns the number of rows left, sorted by exposure. */
+ * is not that of their star's first row.  Returns the number of rows left, sorted by exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;

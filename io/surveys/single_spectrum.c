@@ -392,6 +392,7 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
+/* Add each selected row of a table of fibres to the index, with one exposure. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *v, int64_t n_row, const mill_selection *select,
                       mill_file_index *index)

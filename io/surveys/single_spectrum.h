@@ -68,8 +68,8 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 
 /** Find a column of numbers, ignoring case.  mill_single_pixels: the table holds one spectrum, with
  *  one row per pixel or all in one row.  mill_single_vector: each row is a spectrum.  *n_pix:
- *  number of pixels, set if 0, else the column must agree.  MILL_ERR_INPUT names file, HDU and
- *  column: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
+ *  if 0, set to the number of pixels; else the column must have as many.  MILL_ERR_INPUT names
+ *  file, HDU and column: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,

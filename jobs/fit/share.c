@@ -120,7 +120,7 @@ static int fit_rows(share *s)
   return MILL_OK;
 }
 
-/* A failure or a signal on this rank stops the others too. */
+/* Fit this rank's share of the rows.  A failure or a signal on this rank stops the others too. */
 int mill_fit_share(const mill_fit_task *task)
 {
   share s = {.task = task, .stars = {.task = task}, .watch = -1};

@@ -169,6 +169,7 @@ int mill_stars_next(mill_stars *stars, mill_star **star)
   return MILL_OK;
 }
 
+/* Start the threads that read this rank's stars. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
 {
   const mill_inputs *inputs = task->inputs;

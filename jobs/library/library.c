@@ -101,8 +101,8 @@ static int find_good(const job *j, int *n, int **good)
   }
   if (n_to_do > 0 && !j->o.unfinished)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: %d of its %d models are still to do; let its library build come to an "
-                      "end, or take --unfinished",
+                      "%s: %d of its %d models are still to do; wait until starmill library build "
+                      "has ended, or give --unfinished",
                       j->o.input, n_to_do, info->n_model);
   return MILL_OK;
 }

@@ -293,6 +293,7 @@ static int train_arm(run *r, const float *x, mill_library *lib)
   return MILL_OK;
 }
 
+/* Train a network for each arm, from the checkpoint on if there is one. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib)
 {
   run *r = NULL;

@@ -58,7 +58,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
 
 /** Print a line for each option that must be equal on all ranks; a comparison of the lines finds
  *  the option that differs.  Leave out options that may differ, options of configuration keys (the
- *  configuration is compared itself), and the kinds OTHER and NAMES, which the job prints. */
+ *  configuration itself is compared), and the kinds OTHER and NAMES, which the job prints. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
 /** Print the table's usage text, a paragraph for each option, and the table's end text.

@@ -108,6 +108,7 @@ const mill_option_help mill_fit_help = {&table, NULL};
 
 /* ---- parsing ---- */
 
+/* Append text to the list of an option that may be repeated. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base)
 {
   char ***list = (char ***)(void *)((char *)base + row->offset), **grown = NULL;

@@ -40,8 +40,7 @@ typedef struct particle_job {
   int64_t *todo, n_todo;
   int64_t n_bad, first_bad;
   int bad_step;
-  /* numbers of doubles in a problem's results; n_result: the sum of the other four, plus 1 for
-   * bad_step */
+  /* doubles in a problem's results; n_result: sum of the other four, plus 1 for bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
   int n_round;    /* most problems of a rank in a round */
   double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
@@ -327,8 +326,7 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
-/* Compute in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes the
- * results of all ranks. */
+/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results. */
 static int rounds(particle_job *job)
 {
   const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;

@@ -10,8 +10,7 @@
 MILL_EXTERN_C_BEGIN
 
 /** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.
- *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (*out NULL) if memory is full or n * size
- *  overflows. */
+ *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (*out NULL): memory full, n * size too large. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
 
 /** mill_alloc_bytes without zeroing, for large memory that is written before it is read. */

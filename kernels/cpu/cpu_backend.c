@@ -366,8 +366,7 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
 }
 
 /** Answer all requests for an arm in a round.  Slots that have their template are answered at once.
- *  The others form batches, each emulated and then answered while its templates are in the
- *  cache. */
+ *  The others form batches, each emulated and then answered while its templates are in cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {

@@ -61,7 +61,7 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform the products sum [n][2][MILL_GUESS_LANE] back into correlations over n velocity bins.
+/** Transform sum [n][2][MILL_GUESS_LANE], of products, back to correlations over n velocity bins.
  *  Write the real parts of bins nv - 1 to 0 of the first n_lane templates to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)

@@ -48,7 +48,8 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
-/** Set *l, with cells for all sheared places; n_cell > MILL_KERNEL_MAX_CELL: too many cells. */
+/** Set *l, with cells for all places on the last axis that the shear (density.h) leads to.  If
+ *  n_cell > MILL_KERNEL_MAX_CELL, there are too many cells. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -74,7 +75,8 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by the cell of their sheared place; cell c begins at first[c]. */
+/** Sort particles of weight > 0 by the cell of their sheared place on the last axis; cell c begins
+ *  at first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -191,8 +193,8 @@ static inline double mill_kernel_total(const mill_vec_f64 *sum)
   return total;
 }
 
-/** Add the kernels of one cell's particles to all lines of the grid, from the line's point nearest
- *  to the cell upwards and downwards. */
+/** Add the kernels of one cell's particles to all lines of the grid: up and down each line from its
+ *  point nearest to the cell. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
                                     double *out)
 {
@@ -231,8 +233,8 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point.  For wide grid steps, where the ratios from point to
- *  point would overflow, a kernel covers few points. */
+/** Add one particle's kernel point by point.  Used for wide grid steps: there the ratios from point
+ *  to point would overflow, and a kernel covers few points. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {

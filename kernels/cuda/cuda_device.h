@@ -39,8 +39,7 @@ struct mill_device {
   cudaEvent_t stage_free[MILL_N_STAGE];
   int i_stage;
   size_t staged; /**< bytes in stage[i_stage] */
-  /** Pending uploads from stage[i_stage] or from pinned pieces; the last one from a stage may
-   *  grow. */
+  /** Pending uploads from stage[i_stage] or pinned pieces; the last one from a stage may grow. */
   mill_upload send[MILL_CUDA_MAX_SEND];
   int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */

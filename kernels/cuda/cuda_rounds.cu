@@ -203,6 +203,7 @@ static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, 
   return mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...);
 }
 
+/* Asking for a kernel's attributes loads it, or fails if it has no code for this GPU. */
 int mill_cuda_load_kernels(void)
 {
   const void *const kernel[] = {

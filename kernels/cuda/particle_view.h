@@ -189,8 +189,8 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   }
 }
 
-/** Spread one slab of a cloud's particles over node [n_node]: integers in units of 1 / scale, whose
- *  sums do not depend on the order. */
+/** Spread one slab of a cloud's particles over the nodes: node [n_node] has integers in units of
+ *  1 / scale, whose sums do not depend on the order. */
 static __device__ inline void particle_slab_spread(mill_block *b, const mill_particle_cloud *c,
                                                    const mill_particle_kernel *k, int i_slab,
                                                    double scale, particle_tile *tile,

@@ -357,9 +357,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** Compute by [2][pitch] at the pixels of a segment; nk <= n_max.  by[0] is the continuum P a /
- *  sigma.  by[1] is half the derivative of F in the template: (mill_det_weight t p^T N^-1 p - (P a)
- *  r) / sigma (t: template / sigma, p: continuum functions, N: normal matrix, r: residual). */
+/** Fill two rows, `by` [2][pitch], at a segment's pixels; nk <= n_max.  Row 0: the continuum P a /
+ *  sigma.  Row 1: half of dF / d template, (mill_det_weight t p^T N^-1 p - (P a) r) / sigma (t:
+ *  template / sigma, p: continuum functions, N: normal matrix, r: residual). */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,

@@ -123,8 +123,7 @@ static unsigned blocks(size_t n)
   return (unsigned)((n + THREADS - 1) / THREADS);
 }
 
-/** Compute c [m][n] = op(a) op(b), as gemm of train_cpu.c does.  cuBLAS is column-major, so a and b
- *  are exchanged. */
+/** Compute c [m][n] = op(a) op(b), as train_cpu.c's gemm.  cuBLAS, column-major, gets b first. */
 static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {

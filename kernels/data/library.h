@@ -106,8 +106,7 @@ typedef struct mill_emulator {
 } mill_emulator;
 
 /** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
- *  error"): components, whose amplitudes differ from star to star, and the rms of the remaining
- *  error. */
+ *  error"): components, whose amplitudes differ from star to star, and the rms of the rest. */
 typedef struct mill_model_error {
   float *fraction;  /**< [mill_error_points] rms of the rest, owned; NULL: no model error */
   int n_component;  /**< 0 ... MILL_MAX_COMPONENT */
@@ -173,8 +172,7 @@ typedef struct mill_library {
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];
-  /** Quality measures as lines of text (starmill/templates/measure.py), owned; NULL: unknown.  Not
-   *  part of the hash. */
+  /** Quality measures as text (starmill/templates/measure.py), owned, not hashed; NULL: unknown. */
   char *report;
 } mill_library;
 
@@ -191,7 +189,7 @@ void mill_model_error_clear(mill_model_error *error);
 /** Set a label's edges: rvspecfit's range if its name begins with teff, logg or feh, else 0. */
 void mill_label_set_edges(mill_label *label);
 
-/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, as in MGFE. */
+/** Is the label an abundance [X/Fe] of one element?  Its column is the symbol and FE, e.g. MGFE. */
 int mill_label_is_element(const mill_label *label);
 
 /** Return the index of the label or arm with this name; -1: there is none. */

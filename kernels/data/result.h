@@ -173,7 +173,7 @@ typedef struct mill_fit_result {
    *  not tell whose templates are better. */
   double excess;
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
-   *  guess_tie: another library ties if its guess_chisq is not above.  Both infinite: no guess. */
+   *  guess_tie: another library ties if its guess_chisq is at most this.  Infinite: no guess. */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */

@@ -23,8 +23,7 @@ MILL_HD static inline double mill_two_to(double k_shifted)
   return v.f;
 }
 
-/** exp(x) for x <= 0: relative error below 3e-16, plus one rounding of subnormal results; NaN for
- *  NaN. */
+/** exp(x) for x <= 0: relative error below 3e-16, plus one rounding of subnormals; NaN for NaN. */
 MILL_HD static inline double mill_exp_negative(double x)
 {
   x = x < -800.0 ? -800.0 : x; /* exp(-800) is 0; NaN stays NaN */

@@ -5,8 +5,7 @@
 #include "kernels/base/common.h"
 
 /** ln(rest wavelength / observed wavelength) of a source receding at vel_km_s:
- *  the template is evaluated at wave_obs * sqrt((1 - beta) / (1 + beta)).
- *  |vel_km_s| < c. */
+ *  the template is evaluated at wave_obs * sqrt((1 - beta) / (1 + beta)).  |vel_km_s| < c. */
 MILL_HD static inline double mill_doppler_ln(double vel_km_s)
 {
   return -atanh(vel_km_s / MILL_C_KM_S);

@@ -117,9 +117,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) with the quintic L, by Gauss-Legendre quadrature between grid
- *  points in t = tan(asin(x) / 2): in t, K dx is analytic up to x = -1 and 1.  The error is below
- *  rounding; a closed form would lose digits in proportion to R^5. */
+/** Compute W_k and dW_k/d(R^2/2) with the quintic L (see above).  Gauss-Legendre quadrature between
+ *  grid points in t = tan(asin(x) / 2), where K dx is analytic up to x = -1 and 1, errs less than
+ *  rounding does; a closed form would lose digits in proportion to R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */
@@ -224,8 +224,8 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** Factor that converts the slope of mill_rotation_weight to dW_k/du, per km/s: dR/du
- *  (MILL_ROT_LINEAR) or d(R^2/2)/du (MILL_ROT_SPLINE).  per_km_s: grid points per km/s. */
+/** Factor that converts the slope of mill_rotation_weight to dW_k/du (u: inner parameter, km/s):
+ *  dR/du (MILL_ROT_LINEAR) or d(R^2/2)/du (MILL_ROT_SPLINE).  per_km_s: grid points per km/s. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s

@@ -25,7 +25,7 @@ MILL_HD static inline void mill_bspline(double t, double value[4], double slope[
   slope[3] = 0.5 * t * t;
 }
 
-/** Return the index of the interval of axis a that contains x, and the place *t in it, 0 to 1.
+/** Return the index of the interval of axis a that contains x, and x's place *t in it, 0 to 1.
  *  Beyond the grid: the edge; NaN: the first node. */
 MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
                                               double *t)

@@ -166,6 +166,7 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
   return bind_lsf(config, lib);
 }
 
+/* Mark the configured arms as wanted; without any, mark all arms. */
 int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
 {
   for (int a = 0; a < lib->n_arm; a++)
@@ -439,7 +440,7 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
-/* n_covered: cameras that the library covers; n_taken: covered cameras that become arms. */
+/* Make arms of cameras that the library covers (n_covered): all, or the configured (n_taken). */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)

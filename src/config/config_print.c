@@ -269,6 +269,7 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
   return MILL_OK;
 }
 
+/* Print the keys that must be equal to continue a run, with digests in place of tables' paths. */
 int mill_config_identity(const mill_config *config, char **text)
 {
   const mill_option *sorted[MILL_N_KEY];

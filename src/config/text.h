@@ -31,10 +31,9 @@ void mill_text_nearer(const char *text, const char *known, mill_near *near);
 /** Does the text fit a YAML file and a one-line message: UTF-8 without control characters? */
 int mill_text_is_printable(const char *text);
 
-/** Compile a POSIX extended regular expression that must match the beginning of a name; the
- *  caller frees it by regfree.  Returns 0, with the reason in reason [size], if text is not a
- *  valid expression.  A backslash is refused: dialects disagree on its meaning, and no name
- *  needs it. */
+/** Compile a POSIX extended regular expression that must match the beginning of a name; the caller
+ *  frees it by regfree.  Returns 0, with the reason in reason [size], if text is not a valid
+ *  expression.  A backslash is refused: dialects disagree on it, and no name needs it. */
 int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size);
 
 /** Write the command line "starmill" and argv, quoted for a shell, to *out, which the caller

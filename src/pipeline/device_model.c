@@ -76,7 +76,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   if (s->binaries && 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d labels of two stars are more than %d parameters; give binaries: false",
+                      "two stars of %d labels have more than %d parameters; give binaries: false",
                       lib->n_label, MILL_MAX_PAR);
   const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
   if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)

@@ -102,9 +102,9 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Count how many of n points one view evaluates: the first, and the next ones that differ from it
- *  only in velocity and so share its template.  On a GPU return 1: there, sums made for several
- *  velocities differ from those made for one. */
+/** Count how many of n points one view (a copy of the held star's slot) evaluates: the first, and
+ *  the next ones that differ only in velocity and so share its template.  On a GPU return 1: there,
+ *  sums made for several velocities differ from those made for one. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -182,7 +182,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Give each view one point, or points that differ only in velocity; evaluate all views together. */
+/* Give each view (slot's copy) a point, or points of several velocities; evaluate all together. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

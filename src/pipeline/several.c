@@ -31,6 +31,7 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
   return MILL_OK;
 }
 
+/* Put the labels' fixed values and priors in the other library's order. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label)
 {
@@ -125,7 +126,7 @@ void mill_contest_begin(mill_contest *c)
 }
 
 /** Return the library whose turn follows that of library k; -1: no more turns.  After the guesses,
- *  those libraries fit whose guess has a chi-square above c->fitted and at most c->tie. */
+ *  libraries fit whose guess's chi-square is at most c->tie and above c->fitted: not fitted yet. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {
@@ -150,7 +151,8 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
-/* After the last library's fit: if the best row has HULL, raise c->tie for a second choice. */
+/* Keep a library's row if it is the best so far, and choose the next library.  After the last one,
+ * if the best row has HULL, raise c->tie for a second choice. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

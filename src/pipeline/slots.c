@@ -224,7 +224,7 @@ static void count_posterior(const mill_model *m, size_t *count)
 /** Lay out a star's arrays for library k in a block of memory: set the pointers of e->segment and
  *  s->host; block NULL: only measure.
  *
- *  at [MILL_N_STAR_REGION]  in/out  offset of each region's begin, then of its end */
+ *  at [MILL_N_STAR_REGION]  in/out  in: offset of each region's start; out: of its end */
 static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int k,
                          char *block, size_t *at)
 {

@@ -38,7 +38,7 @@ static size_t size_of(const mill_parcel *parcel)
   return sizeof(int64_t) + parcel->size;
 }
 
-/* A record is a key and its row.  next: where each owner's next record goes. */
+/* Sort records (a key and its row) by the key's owner.  next: where an owner's next record goes. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {
@@ -98,6 +98,7 @@ static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size,
   return MILL_OK;
 }
 
+/* Send each owner its records; take this rank's own and those of n_message received messages. */
 int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context)

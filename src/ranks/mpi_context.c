@@ -50,9 +50,8 @@ static int is_launched(void)
   return 0;
 }
 
-/* Give a process without a launcher its own session folder.  In Open MPI 4.1 such processes
- * share one folder per node: those that start together remove each other's files and die in
- * MPI_Init. */
+/* Give a process without a launcher its own session folder.  In Open MPI 4.1 such processes share
+ * one per node: those that start together remove each other's files and die in MPI_Init. */
 static int make_own_folder(void)
 {
   const char *base = getenv("TMPDIR");
@@ -384,6 +383,7 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
   return MILL_OK;
 }
 
+/* Each core counts 1 / (ranks of the node that may use it). */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;

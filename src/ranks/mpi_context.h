@@ -89,9 +89,8 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
 /** Divide n items evenly among ranks: returns this rank's first item, and its last + 1 in *end. */
 int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
 
-/** Ask all other ranks to stop, after a signal or failure here.  Not collective, any thread,
- *  returns at once.  Does nothing if this rank has already asked or been asked: every rank then
- *  knows. */
+/** Ask all other ranks to stop, after a signal or failure here.  Not collective, any thread, no
+ *  wait.  Does nothing if this rank has already asked or been asked: every rank then knows. */
 int mill_mpi_stop_others(mill_mpi *mpi);
 
 /** Has another rank asked this rank to stop, or MPI failed?  Not collective, any thread. */

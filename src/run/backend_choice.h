@@ -18,7 +18,7 @@ extern const char *const mill_backend_words[]; /**< ends with NULL */
  *
  *  may_be_mixed  1: the error message also proposes cuda+cpu
  *
- *  Collective; the same code on every rank, and the message of a rank that gets no GPU:
+ *  Collective; returns the same code on every rank, with the message of a rank that gets no GPU:
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND (also if GPUs are of different kinds), MILL_ERR_MEMORY,
  *  MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);

@@ -131,7 +131,8 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
-/* The blur's sigma^2: range.wanted, at most MILL_LARGEST_BLUR * range.least, at least `needed`. */
+/* The blur's sigma^2 is range.wanted, enough for the pixels, but below range.least, the narrowest
+ * line-spread function (times MILL_LARGEST_BLUR), and at least `needed`. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {
@@ -310,7 +311,7 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
   return (int)n_step + 1;
 }
 
-/* *solve holds the solvers [n][n_diag][n_diag], then at [n_pix] as floats if n > 1. */
+/* *solve: inverse Gaussians (solvers) [n][n_diag][n_diag], then at [n_pix] as floats if n > 1. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes)

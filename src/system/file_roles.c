@@ -160,6 +160,7 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
   return compare(roles, what, path, &file);
 }
 
+/* Refuse an input that is a written file, or has its name, without looking at each file on disk. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {

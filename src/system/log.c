@@ -226,6 +226,7 @@ void mill_log_write(int level, const char *file, int line, const char *format, .
   errno = saved;
 }
 
+/* Redraw the unfinished line on standard error, or end it (NULL). */
 void mill_log_status(const char *text)
 {
   char line[256];

@@ -19,8 +19,7 @@ void mill_host_name(char *out, size_t size);
 void mill_cpu_model(char *out, size_t size);
 
 /** Read a process's state (a letter, see proc(5)) and its start in ticks since boot, which
- *  distinguishes it from a later process with the same pid.  Returns 0 if /proc has no such
- *  process. */
+ *  distinguishes it from a later process with the same pid.  Returns 0 if /proc lacks pid. */
 int mill_process_look(int64_t pid, char *state, unsigned long long *start);
 
 /** Is a process of this machine alive?  A zombie counts as dead. */

@@ -197,6 +197,7 @@ done:
 
 /* ---- components ------------------------------------------------------------------------------ */
 
+/* Fill in the mean and standard deviation of each pixel over the spectra. */
 int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out)
 {
   int err = MILL_OK;

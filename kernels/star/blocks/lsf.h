@@ -16,8 +16,8 @@
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** A kernel of sigma s pixels comes from mill_lsf_even if s < SAMPLES and the pixels are uniform to
- *  the fraction EVEN.  Otherwise it comes from mill_lsf_moments below MOMENTS, from samples of the
- *  Gaussian above SAMPLES, and from a linear mixture of both between. */
+ *  the fraction EVEN.  Otherwise it comes from mill_lsf_moments if s < MOMENTS, from samples of the
+ *  Gaussian if s > SAMPLES, and for s between them from a linear mixture of both. */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01

@@ -121,7 +121,7 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Write the Cholesky factor of 1 + C^T C, with the n columns C of a segment, to work->normal
+/** Write the Cholesky factor of 1 + C^T C, where C has the n columns of s->error, to work->normal
  *  [n][n], and ln det(1 + C^T C) to work->sums[0].  Returns nonzero, on all threads, if the matrix
  *  is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,

@@ -191,9 +191,9 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 
 /** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
  *  templates' own resolution and rescale the rows at the ends.  A row narrower than the templates
- *  becomes its sum at the middle pixel plus a difference of both neighbours that keeps the row's
- *  shift.  A row with an element not finite or a sum not positive becomes the identity's row, with
- *  s->good 0.  Also sets s->narrow. */
+ *  becomes its sum at the middle pixel, and plus and minus half its first moment at the neighbours,
+ *  which keeps its shift.  A row with an element not finite or a sum not positive becomes the
+ *  identity's row, with s->good 0.  Also sets s->narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -344,8 +344,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Return the place in work->pixel of the templates at a segment's pixels before the product with
- *  the resolution matrix, aligned for mill_block_resolve. */
+/** Return where in work->pixel a segment's templates at the pixels begin, before their product with
+ *  the resolution matrix: aligned for mill_block_resolve. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Compute a star's posterior from its weighted points: effective size, samples of equal weight,
- *  statistics and flags (docs/science/numerics.md, "Posteriors").  Returned numbers are the same on
- *  all threads. */
+ *  statistics and flags (docs/science/numerics.md, "Posteriors").  All threads return the same. */
 #pragma once
 
 #include "kernels/math/select.h"

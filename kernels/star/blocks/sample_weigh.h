@@ -62,7 +62,7 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
 
 /** Make a component of the proposal from the mean [n_free + 1] and covariance c [n_free + 1]^2 of
  *  points in the free parameters and u, the inner parameter of v sin i.  to->bend gets the
- *  regression on u, to->axes the factor of the remaining covariance times `wider`; 0: no factor. */
+ *  regression on u, to->axes the Cholesky factor of the rest of c times `wider`; 0: none. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -156,7 +156,7 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
 }
 
 /** Make a new proposal by adapting each component of the old one to the weights (Cappe et al. 2008,
- *  Stat. Comp. 18, 447).  Returns 0, and keeps the old proposal, for lack of room or weights. */
+ *  Stat. Comp. 18, 447).  Returns 0, and keeps the old one, without room or enough weight. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -184,8 +184,8 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
 
 /** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Draw SPARE times as many further points as the effective size so far predicts, and at least STEP
- *  times the present number of points. */
+/** Draw SPARE times as many further points as are needed if the effective size goes on growing as
+ *  so far, and at least STEP times the present number of points. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 

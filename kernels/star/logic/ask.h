@@ -89,8 +89,8 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
   return c->centre + (i - c->n / 2) * c->step;
 }
 
-/** Ask for F of all curves of a group at the curves' velocities; slot->theta gives all other
- *  parameters.  A known F at a curve's centre is not asked; F beyond the limits is infinite. */
+/** Ask for F of a group's curves at the curves' velocities, except for a known F at the centre; all
+ *  other parameters are those of slot->theta.  F beyond the velocity limits is infinite. */
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {

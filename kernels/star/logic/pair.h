@@ -85,8 +85,7 @@ MILL_HD static inline int mill_pair_drop(mill_slot *slot)
   return 0;
 }
 
-/** After the one-star row is finished, may a second star be sought?  Sets least_apart, km/s, from
- *  the width of the lines. */
+/** May a second star be sought after the one-star row?  Sets least_apart, km/s, from line width. */
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -140,7 +139,7 @@ MILL_RESUMABLE(mill_pair_keep_rows)
 }
 
 /** Sum the template fluxes of both stars in each arm from the last tangents: flux [arm][0] of the
- *  star asked, [1] of its companion. */
+ *  star whose tangents were asked for, [1] of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
   const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
@@ -158,8 +157,8 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
 }
 
 /** Do template errors explain the residuals' peak?  They do if the correlation is high at all
- *  velocities, if the peak is low for the chi-square, or if it is within a line's width (two with a
- *  model error) of a star with sharp lines, which a companion there would broaden.  The residuals
+ *  velocities, if the peak is low for the chi-square, or if it is within a line's width (two widths
+ *  with a model error) of a star with sharp lines: a companion there would broaden them.  Residuals
  *  of moving stars always count as real, as a fit at one velocity cannot match such stars. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {

@@ -19,7 +19,7 @@
 /** Typical significance of the residual peak of an epoch without a second star. */
 #define MILL_PAIR_NOISE 2.7
 /** If the stars move, the second star's velocity at each epoch is scanned before turns 0 and
- *  SCANNED, which fit this star: one scan for each of PLACES velocities of the first star. */
+ *  SCANNED, which fit the second star: a scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more with the stars'
  *  velocities exchanged.  It precedes turn LATE; if stars move, 0, SCANNED and LATE + SCANNED. */
@@ -40,8 +40,8 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
  *  only if the velocities differ by more than this many times the sum of their errors. */
 #define MILL_PAIR_SIDED 2.0
 
-/** A velocity at an epoch with a larger error (km/s) counts as unknown; the search for the velocity
- *  of one star has the same limit. */
+/** A velocity at an epoch whose error is above this (km/s) counts as unknown; the search for the
+ *  velocity of one star has the same limit. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
 /** Does the star have epochs with velocities of their own? */
@@ -67,7 +67,7 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Return the reduced chi-square by which limits on a second star's decrease of -2 ln L are scaled.
+/** Return the reduced chi-square that scales the limits on how much a second star lowers -2 ln L.
  *  If the epochs' velocities differ, template errors repeat only within an epoch: use epoch 0. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {

@@ -222,7 +222,7 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 
 /** Write to `to` the indices of the star's parameters on which a segment's parameter r depends, and
  *  return their number.  A velocity depends on VRAD and the arm's offset, any other parameter on
- *  one of the star.  With two stars the mill_pair_n parameters follow the star's n_par. */
+ *  the same one of the star.  With two stars the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);

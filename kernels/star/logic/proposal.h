@@ -176,10 +176,9 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** Compute part->bend, the slope of the other parameters' best values in u (inner parameter of
- *  v sin i), and part->axes, the covariance at fixed u, from the fit's curvature.  Returns the
- *  curvature in u with the others at their best (a Schur complement); not positive: there is no
- *  minimum. */
+/** From the fit's curvature compute part->bend, the derivative of the other parameters' best values
+ *  in u (inner parameter of v sin i), and part->axes, the covariance at fixed u.  Returns the
+ *  curvature along u with the others at their best (a Schur complement); <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

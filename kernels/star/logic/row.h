@@ -11,8 +11,8 @@
 /** v sin i is resolved if its square exceeds the lower limit's square by this many errors of the
  *  square: below the line-spread function's width, -2 ln L is about quadratic in (v sin i)^2. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Flag STIFF_CONTINUUM is set if slow waves of the residuals make up more than the fraction PART
- *  of an arm's chi-square, and are ERRORS standard deviations above noise. */
+/** Flag STIFF_CONTINUUM is set if slow waves in the residuals (along the arm) make up more than the
+ *  fraction PART of its chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE per good pixel is about 1 if the errors are right, 0.5 if neighbours are correlated,

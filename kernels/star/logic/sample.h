@@ -96,8 +96,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** A chi-square that differs by more than this fraction belongs to another spectrum; processors
- *  differ by some 1e-6 (float32). */
+/** A chi-square that differs from the fit's by more than this fraction belongs to another spectrum;
+ *  between processors it differs by some 1e-6 (float32). */
 #define MILL_SAMPLE_SAME 1e-4
 /** A refit from the row's solution that ends this much above the row's F saw another spectrum; with
  *  the row's own spectrum it ends about 0.05 above. */
@@ -165,8 +165,8 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** Sample the posterior of a fitted star until the weights suffice.  The evaluations of points are
- *  counted in the posterior, not in the row. */
+/** Sample the posterior of a fitted star until the effective sample size suffices.  Evaluations of
+ *  points are counted in the posterior, not in the row. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;

@@ -60,7 +60,7 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex, a short one for hybrid.
+/** Begin a simplex; with the optimizer `hybrid` it is a short one.
  *
  *  Its centre is polish.at, or with `step` the next point of the polish.  Its axes are those of the
  *  curvature at polish.at.  If the curvature is not positive definite, the axes are the parameters,

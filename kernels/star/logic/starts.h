@@ -20,7 +20,7 @@ enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
- *  than this times the fit's reduced chi-square: GAP without a doubt, ONE_GAP with one doubt. */
+ *  than this times the fit's reduced chi-square: GAP if there is no doubt, ONE_GAP if one. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
 

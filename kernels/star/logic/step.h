@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute a step of the polish: damped, within the parameters' limits, and held by the penalty of
- *  the hull facets that it crosses. */
+/** Compute a step of the polish: damped, within the parameters' limits, and held back by the
+ *  penalty of the hull facets that it crosses. */
 #pragma once
 
 #include "kernels/math/linalg.h"

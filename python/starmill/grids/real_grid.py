@@ -63,7 +63,7 @@ def fetch(work):
 def find(work, pattern):
     found = glob.glob(os.path.join(work, "source", pattern))
     if len(found) != 1:
-        raise Failure(USAGE, "%d files %s in %s/source, one expected"
+        raise Failure(USAGE, "%d files %s in %s/source, expected one"
                          % (len(found), pattern, work))
     return found[0]
 
@@ -241,8 +241,8 @@ def main(options):
     command, *work = options.arguments
     grid = plan.GRIDS[options.plan]
     if command not in ("set-up", "compute", "status", "plan") or (command != "plan") != bool(work):
-        raise Failure(USAGE, "give set-up, compute or status with the folder WORK, or plan; see "
-                             "starmill grid --help")
+        raise Failure(USAGE, "give set-up, compute or status, and the folder WORK, or give plan; "
+                             "see starmill grid --help")
     if command == "plan":
         for m in plan.plan(options.models, grid):
             print("%7.1f" % m[0], *("%5.2f" % x for x in m[1:]), plan.name_of(m))

@@ -194,8 +194,8 @@ def labels_of_templates(survey, stars):
 
 
 def forward(survey, stars, i, a, flux):
-    """Return star i's flux [n_pix] in the instrument's arm a, in any unit: the template's flux
-    [arm.n_pix] with rotation, model error, Doppler shift and line-spread function."""
+    """Return star i's flux [n_pix] in the instrument's arm a, in arbitrary units: the template's
+    flux [arm.n_pix] with rotation, model error, Doppler shift and line-spread function."""
     template = survey.templates[a]
     arm, instrument = template.arm, template.instrument
     how = survey.settings.model_error if arm.error is not None else "false"

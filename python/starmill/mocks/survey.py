@@ -124,8 +124,8 @@ def clear(survey):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Make the folder and lock it.  Yield the lock, or None if the survey is complete, perhaps by
-    another job meanwhile."""
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete; another job
+    may have completed it meanwhile."""
     make_folder(survey.folder)
     with OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)

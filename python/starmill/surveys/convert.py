@@ -81,7 +81,7 @@ def read_text(path):
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or follows {MAX_PIX} such lines; # begins a comment")
+                                     f"or there are over {MAX_PIX} lines; # begins a comment")
             rows.append(row)
     return names, np.array(rows).T
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compare real spectra of known labels with an arm's templates: their ratio, the ratio at other
-labels, and the shifts of labels and velocity that would explain it (docs/science/numerics.md,
-"Correction by real spectra")."""
+"""Compares real spectra of known labels with an arm's templates: finds their ratio, the ratio
+at other labels, and the shifts of labels and velocity that would explain it
+(docs/science/numerics.md, "Correction by real spectra")."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ class Calibrators:
     wave: np.ndarray  # [n_pix] A
     x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
     known: np.ndarray  # [n, n_pix]
-    slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template by label and by km/s, without continuum
+    slope: np.ndarray  # [n_label + 1, n, n_pix] of ln template in label and km/s, without continuum
     weight: np.ndarray  # [n_pix] of squared residuals: square of measure_scale's, mean 1
     labels: np.ndarray  # [n, n_label]
     mapped: np.ndarray  # [n, n_label]

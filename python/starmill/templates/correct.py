@@ -52,7 +52,7 @@ def labels_to_use(options, library):
     names = [label.name for label in library.label]
     for name in assumed:
         if name not in names:
-            raise Failure(USAGE, f"--assumed {name}: {library.path} has the labels "
+            raise Failure(USAGE, f"--assumed {name}: no label of {library.path}, which has "
                           f"{', '.join(names)}")
     return [i for i, name in enumerate(names) if name not in assumed]
 
@@ -183,7 +183,7 @@ def onto_scale(library, i_arm, found, how, kind):
     scale, lines = correction.scale_of(stars, kind[0], library.label)
     if not lines:
         raise Failure(INPUT, "--error-columns: a label's scale needs errors of at least "
-                      f"{correction.LEAST_BENCHMARK} spectra, and no label has so many")
+                      f"{correction.LEAST_BENCHMARK} spectra; no label has as many")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [

@@ -140,8 +140,8 @@ class Process:
 
 
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest principal components of all elements' responses at values [n][4]:
-    [(element, factor [n] at values (at most 1), pattern [n_pix])]."""
+    """Return the largest principal components of all elements' responses at n points of the four
+    labels, values [n][4]: [(element, factor [n] at these points, at most 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -179,8 +179,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to a library's network the sum over parts of departure x factor x pattern.  The library
-    already has the elements' labels."""
+    """Add to the ln flux of a library's network the sum over parts of departure (of the part's
+    element) x factor x pattern.  The library already has the elements' labels."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
@@ -223,8 +223,9 @@ def join(library, parts, values):
 
 def measure(process):
     """Return the report of the models left out, and the elements' floors (dex): robust errors of
-    their abundances.  Abundances, four labels and continuum are fitted to process.left of each
-    model.  A pixel's error is that of S/N 100 per A plus (in quadrature) the usual process.left."""
+    their abundances.  Abundances, four labels and continuum are fitted to each model's process.left
+    (its change less the prediction).  A pixel's error is that of S/N 100 per A plus, in quadrature,
+    the robust scatter of process.left."""
     models, base = process.models, process.models.library
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)

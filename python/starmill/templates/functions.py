@@ -282,8 +282,9 @@ class Maker:
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
 
     def make_radial(self, mapped, scores, size):
-        """Fit radial functions to the scores of all arms at once, since the slow part depends on
-        the labels alone.  size [n_score]: norm of each score's component over the arm's pixels."""
+        """Fit radial functions to the scores of all arms at once, since the slow part of the fit
+        depends on the labels alone.  size [n_score]: norm of each score's component over the
+        pixels."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)

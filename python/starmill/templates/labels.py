@@ -57,8 +57,8 @@ def make_hulls(labels, mapped, kind="pairs"):
     if kind == "whole" and n_label > 2:
         return [whole_hull(mapped)]
     if n_label * (n_label - 1) // 2 > MAX_HULL:
-        raise Failure(INPUT, f"{n_label} labels have more pairs than the {MAX_HULL} hulls of a "
-                             "library")
+        raise Failure(INPUT, f"{n_label} labels have more pairs than a library may have hulls, "
+                             f"{MAX_HULL}")
     hulls = []
     for pair in itertools.combinations(range(n_label), 2):
         x = mapped[:, pair]

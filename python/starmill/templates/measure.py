@@ -162,7 +162,7 @@ def label_lines(library, models):
 
 
 def report(library, models, n_component, how):
-    """Measure a library by a ModelSet of at most MAX_SPECTRA.  Return the text, and each arm's
+    """Measure a library's errors by at most MAX_SPECTRA models.  Return a report, and each arm's
     ModelError (None with too few spectra).  how: a line that says which spectra were left out."""
     n = len(models.labels)
     if not 1 <= n <= MAX_SPECTRA:

@@ -34,9 +34,9 @@ MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, i
 
 
 class ArmCut:
-    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution, at
-    least 0.01 pixels; if all are below, spectra are not convolved.  A spectrum must cover min_aa to
-    max_aa (A)."""
+    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution,
+    raised to at least 0.01 pixels; if all are below, spectra are not convolved.  A spectrum must
+    cover min_aa to max_aa (A)."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
@@ -100,8 +100,8 @@ class ArmCut:
         self._n_sub = n_sub
 
     def apply(self, flux):
-        """Return a spectrum's flux density in the arm's pixels [n_pix], from flux at the
-        wavelengths of prepare(), in its unit.  Samples beyond min_aa and max_aa may be bad."""
+        """Return a spectrum's flux density in the arm's pixels [n_pix], in flux's unit.  flux:
+        samples at the wavelengths of prepare(); those beyond min_aa and max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))

@@ -160,7 +160,7 @@ def find_layers(net, state):
 
 def fold(layers):
     """Return [(weight, bias)] of the same network without batch normalisation.  After
-    training, this is a factor and an addend per output of SiLU; the next layer absorbs both."""
+    training, the latter is a factor and an addend per output of SiLU, put into the next layer."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads spectra with labels from FITS (docs/use/libraries.md, "What is read").  Source reads one at
-a time, read_all all onto one grid; a Failure of INPUT begins with the path of the spectrum's
+a time, read_all reads all onto one grid; a Failure of INPUT begins with the path of the spectrum's
 file."""
 
 import contextlib
@@ -80,8 +80,8 @@ def read_one(path, request, first=None):
         else:
             n_pix = hdus[i].shape[-1]
             if n_pix > MAX_PIX:
-                raise Failure(INPUT, f"{where(path, hdus, i)} has {n_pix} pixels, at most "
-                                     f"{MAX_PIX}")
+                raise Failure(INPUT, f"{where(path, hdus, i)} has {n_pix} pixels; at most "
+                                     f"{MAX_PIX} can be read")
             flux = image_part(hdus[i], (0,) * (len(hdus[i].shape) - 1) + (slice(None),))
             if request.wave_file and first and len(first.wave) == n_pix:
                 one = Spectrum(first.wave, flux, origin=Origin(**vars(first.origin)))

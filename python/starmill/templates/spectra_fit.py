@@ -240,8 +240,8 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual over the median of its neighbours' [n].  The residual is
-        the geometric mean of the residuals with and without the spectrum in the fit, so that its
+        """Return each spectrum's residual divided by its neighbours' median residual, [n].  A
+        residual is the geometric mean of those with and without the spectrum in the fit: its
         expected size does not depend on the spectrum's leverage."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
@@ -319,7 +319,7 @@ def align(functions, ln_step, velocity, rows):
 def build(settings, spectra):
     """Return a library and how its n input spectra were used.  rows: spectra in use.  fate [n]:
     index into FATES.  gap [n]: fraction of pixels in gaps.  velocity [n]: removed from the spectra
-    (km/s).  outside: rows in use outside the hulls.  n_align: rounds of align; align_step: scatter
+    (km/s).  outside: rows in use outside the hulls.  n_align: calls of align; align_step: scatter
     of the last changes of velocity (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan

@@ -157,7 +157,8 @@ def list_files(arguments, request):
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]
     if not found:
-        raise Failure(INPUT, f"{arguments[0]}: has only the table and wavelengths, no spectra")
+        raise Failure(INPUT, f"{arguments[0]}: has no spectra, only the files of --table and "
+                             "--wave-file")
     return found, False
 
 
