@@ -98,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Is the lock's holder alive?  WATCH: unknown.  The lock is old, but hosts' clocks may differ; or
- * it is from an earlier start of this Slurm job, which a host lost to Slurm may still run. */
+/* Is the lock's holder alive?  WATCH: unknown.  Either the lock is old, but clocks may differ;
+ * or an earlier start of this Slurm job took it, and may still run on a host that Slurm lost. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -271,8 +271,8 @@ int mill_lock_keep(const mill_lock *lock)
     touch(lock->beat); /* the machine or this process was suspended */
   if (atomic_load(&lock->beat->is_lost))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s was taken over by another job, as this one had not touched it for long "
-                      "(was it suspended?): this job stops writing",
+                      "%s was taken over by another job, since this job had not touched the lock "
+                      "for long (was the job suspended?): this job stops writing",
                       lock->path);
   return MILL_OK;
 }

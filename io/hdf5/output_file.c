@@ -172,8 +172,8 @@ int mill_output_still_there(const char *path, int fd)
     return MILL_OK;
   if (fstat(fd, &held) == 0 && held.st_nlink == 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s was removed while this job wrote it, and its contents are lost: the same "
-                      "command starts again",
+                      "%s was removed while this job wrote it, and its contents are lost: give the "
+                      "same command again to start over",
                       path);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, now, sizeof now - 1);
@@ -307,6 +307,7 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
   return create_dataset(loc, path, name, type, n_dim, dim, 1, fill, unit, description);
 }
 
+/* Find the offset (bytes) of a dataset's values in the file, which ranks write without HDF5. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);

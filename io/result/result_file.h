@@ -82,12 +82,11 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 /** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
-/** Queue a finished row for the I/O thread; any thread, not collective.  Returns the failure of an
- *  earlier write. */
+/** Queue a finished row for the I/O thread; any thread.  Returns an earlier write's failure. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Queue a star's rows of /epochs, epoch [n] from row `first` on, before mill_result_put of the
- *  star.  *crc is the EPOCH_CRC to put into the star's row.  The result must have epochs. */
+/** Queue rows epoch [n] of a star for /epochs, from row `first` on, before mill_result_put of the
+ *  star.  *crc: EPOCH_CRC to put into the star's row.  The result must have epochs. */
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 

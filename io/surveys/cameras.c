@@ -91,6 +91,7 @@ static void turn_round(double *x, int n)
   }
 }
 
+/* Read a camera's pixels of one kind (flux, ivar, mask, ...) from a column, else from an image. */
 int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
                       double *out)
 {
@@ -106,6 +107,7 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
   return MILL_OK;
 }
 
+/* Describe for messages where a camera's numbers are: column or row of an image. */
 static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
 {
   const char *name = plane->name ? plane->name : "wavelengths";
@@ -180,8 +182,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask as stored, as truth values or integers.  CFITSIO 4.2 cannot add the offset of
- * unsigned 64-bit integers, so mask->offset is added here. */
+/* Read a column of masks, truth values or integers.  CFITSIO 4.2 cannot add the offset of unsigned
+ * 64-bit integers, so mask->offset is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -265,8 +267,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate those wavelengths between the good pixels left and right that do not ascend.  An
- * interpolated pixel gets the line width of the pixel before it. */
+/* Between the good pixels left and right, interpolate wavelengths that do not ascend.  A pixel with
+ * an interpolated wavelength gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -330,6 +332,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
   return MILL_OK;
 }
 
+/* Read a camera's wavelengths and, if wanted, pixels, and add them to the exposure as a channel. */
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;

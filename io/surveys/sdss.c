@@ -70,8 +70,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- exposures -------------------------------------------------------- */
 
-/* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat,
- * arc. */
+/* Parse an exposure's HDU name: B1-00104927-00104934-00104935 is camera, exposure, flat, arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
   char camera[2], unit[2], digits[9];
@@ -121,8 +120,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find columns, frame and medium of a camera; conventions are in the primary header for a coadd,
- * else in the exposure's header. */
+/* Find a camera's columns, and read its frame and medium: from the primary header for a coadd, else
+ * from the exposure's header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;

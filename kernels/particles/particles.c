@@ -47,8 +47,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     if (n_work > 1 << 26)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes, computed axis by axis, passes through %.0f "
-          "numbers in memory, more than %d: give fewer points or nodes",
+          "a density of %.0f points from %.0f nodes, computed axis by axis, needs an array of "
+          "%.0f numbers, more than %d: give fewer points or nodes",
           n_grid, n_node, n_work, 1 << 26);
   }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&

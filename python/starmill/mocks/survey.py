@@ -37,7 +37,7 @@ class Survey:
         if self.n_file > MAX_FILE:
             raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
                                  f"{settings.per_file} are {self.n_file} files, more than "
-                                 f"{MAX_FILE}: give more rows a file")
+                                 f"{MAX_FILE}: give a higher --per-file")
         self.arms = instrument.arms()
         shipped = shipped_file("libraries/fgk.h5")
         if not options.library and not os.path.exists(shipped):

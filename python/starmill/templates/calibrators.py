@@ -94,7 +94,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     """Return the Calibrators of an arm.
 
     sigma_aa   sigma (A) of the spectra's line-spread function
-    kernel_aa  sigma (A) with which templates are convolved to that of the spectra
+    kernel_aa  sigma (A) that convolves templates to the spectra's resolution
     measures   function of wavelengths, 0 to 1: how much the spectra may correct templates there
     size       [n_label] errors of the spectra's labels
     slope      slope of earlier Calibrators of these spectra; None: compute it

@@ -124,7 +124,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    An uncorrected pixel gets its residuals' rms; beyond the spectra, that of their end quarter."""
+    Uncorrected pixels get their residuals' rms, pixels beyond the ends that of the last quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -159,7 +159,7 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm; kind: (use, degree, ridge); how: arguments of calibrators.compare.  Return
+    """Correct an arm; kind: (labels, degree, ridge); how: arguments of calibrators.compare.  Return
     the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
@@ -174,8 +174,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels of the spectra, how[0] in take_out, to the scale of the benchmark
-    stars among them.  Return the new Calibrators and lines of text."""
+    """Shift published labels (spectra how[0] without label errors) to the scale of benchmark stars
+    (with label errors).  Return new Calibrators and lines of text.  kind, how: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)

@@ -58,8 +58,8 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Set in options the names of the labels, their limits [n_label, 2], beyond which spectra are
-    left out, the source's name, and range and hull if they were not given."""
+    """Set in options: names of the labels; limits [n_label, 2] of the labels of spectra to use;
+    source, the file's name; range and hull if they were not given."""
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")

@@ -172,8 +172,8 @@ class Grid:
 
 
 class Functions:
-    """Functions of the labels fitted to spectra y [n, n_pix] (ln flux) with labels values
-    [n, n_label], gaps gap [n, n_pix] (bool) and weights [n].
+    """Functions of the labels, fitted to spectra.  values [n, n_label]: labels.  y [n, n_pix]: ln
+    flux; the functions fill it in gaps.  gap [n, n_pix]: whether in a gap.  weight [n].
 
     Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square of
     a spectrum outside the components.  fit: RadialFit of the scores.
@@ -280,8 +280,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted without the spectrum: the
-    shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted to all other spectra:
+    the shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -350,7 +350,7 @@ def build(settings, spectra):
 
 def leave_out(made, names, part, seed):
     """Leave out up to a fraction `part` of the spectra, but no extreme of a label with three values
-    or more.  Return a library of the others and a ModelSet of those left out; None: none can be."""
+    or more.  Return a library of the others and a ModelSet of those left out, or None."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
