@@ -62,11 +62,27 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 }
 
 /** Transform sum [n][2][MILL_GUESS_LANE], of products, back to correlations over n velocity bins.
- *  Write the real parts of bins nv - 1 to 0 of the first n_lane templates to chisq [n_lane][nv]. */
+ *  Write the real parts of bins nv - 1 to 0, nv <= n / 4, of the first n_lane templates to chisq
+ *  [n_lane][nv].  A pass over sum does two steps of the transform, the last one for these bins. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
-  mill_block_fourier(b, n, 1, root, sum);
+  for (int half = 1, more; half < n / 4; half *= more) {
+    more = half < n / 8 ? 4 : 2;
+    MILL_FOR(b, j, n / more)
+    {
+      if (more == 4)
+        mill_fourier_quad(n, half, j, root, 4, sum);
+      else
+        mill_fourier_pair(n, half, j, 1, root, MILL_FOURIER_LANE, sum);
+    }
+    MILL_BARRIER(b);
+  }
+  MILL_FOR(b, v, nv)
+  {
+    mill_fourier_quad(n, n / 4, v, root, 1, sum);
+  }
+  MILL_BARRIER(b);
   MILL_FOR(b, k, n_lane)
   {
     MILL_SIMD

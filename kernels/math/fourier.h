@@ -50,3 +50,43 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
     }
   }
 }
+
+/** Apply an inverse butterfly with the root (c, s) to numbers 0 and 1. */
+MILL_HD_INLINE void mill_fourier_join(float c, float s, float *re0, float *im0, float *re1,
+                                      float *im1)
+{
+  const float re = c * *re1 + s * *im1, im = c * *im1 - s * *re1;
+  *re1 = *re0 - re;
+  *im1 = *im0 - im;
+  *re0 += re;
+  *im0 += im;
+}
+
+/** Apply the four inverse butterflies with pairs `half` and then 2 half apart that belong to
+ *  j < n / 4, in one pass over the data.  Only the first n_kept of their numbers are stored. */
+MILL_HD_INLINE void mill_fourier_quad(int n, int half, int j, const float *root, const int n_kept,
+                                      float *x)
+{
+  enum { LANE = MILL_FOURIER_LANE };
+  const int k = j & (half - 1), far = n / 4 / half;
+  const float *near_root = root + 4 * k * far, *left = near_root - 2 * k * far;
+  const float *right = left + 2 * half * far;
+  const ptrdiff_t apart = (ptrdiff_t)half * 2 * LANE;
+  float *at = x + (ptrdiff_t)(4 * j - 3 * k) * 2 * LANE;
+  MILL_SIMD
+  for (int l = 0; l < LANE; l++) {
+    float re[4], im[4];
+    for (int i = 0; i < 4; i++) {
+      re[i] = at[i * apart + l];
+      im[i] = at[i * apart + LANE + l];
+    }
+    mill_fourier_join(near_root[0], near_root[1], &re[0], &im[0], &re[1], &im[1]);
+    mill_fourier_join(near_root[0], near_root[1], &re[2], &im[2], &re[3], &im[3]);
+    mill_fourier_join(left[0], left[1], &re[0], &im[0], &re[2], &im[2]);
+    mill_fourier_join(right[0], right[1], &re[1], &im[1], &re[3], &im[3]);
+    for (int i = 0; i < n_kept; i++) {
+      at[i * apart + l] = re[i];
+      at[i * apart + LANE + l] = im[i];
+    }
+  }
+}
