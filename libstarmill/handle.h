@@ -35,9 +35,9 @@ struct starmill_star {
   starmill_library *library;
   int64_t number; /**< from 1 */
   int64_t target_id;
-  int is_other; /**< 1: the survey classifies the object as no star (mill_catalog_row) */
-  int status;   /**< STATUS if the star has no segments */
-  int is_fixed; /**< 1: evaluations include the model error */
+  int is_extragalactic;          /**< as in mill_catalog_row */
+  int status;                    /**< STATUS if the star has no segments */
+  int is_fixed;                  /**< 1: evaluations include the model error */
   double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is computed */
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] in batch */

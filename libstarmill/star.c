@@ -183,7 +183,7 @@ mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *st
   return (mill_star){.row = row,
                      .n_segment = star->n_segment,
                      .segment = star->segment,
-                     .warn = star->is_other ? MILL_WARN_CLASS : 0,
+                     .warn = star->is_extragalactic ? MILL_WARN_CLASS : 0,
                      .start = start};
 }
 
@@ -318,7 +318,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                                row->n_exposure, &batch));
   MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
-  (*star)->is_other = row->is_other;
+  (*star)->is_extragalactic = row->is_extragalactic;
   return MILL_OK;
 }
 

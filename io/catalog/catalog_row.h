@@ -15,7 +15,7 @@ typedef struct mill_catalog_row {
   double z;      /**< by redrock, NaN: unknown */
   int32_t zwarn; /**< warning bits of redrock or SDSS; 0: none or unknown */
   char spectype[8], subtype[24];
-  int is_other;                    /**< 1: classified as galaxy or quasar without warnings */
+  int is_extragalactic;            /**< 1: classified as galaxy or quasar without warnings */
   int32_t healpix, uniqpix;        /**< sky pixels of DESI's files, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< night: YYYYMMDD; -1: unknown, or exposures differ */

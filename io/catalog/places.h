@@ -8,8 +8,7 @@
 /** Rows further apart than this (1 arcmin) are different stars. */
 #define MILL_FAR_DEG (1.0 / 60.0)
 
-/** Does a row have a position?  Catalogues mark unknown positions by NaN, values such as -999, or
- *  two zeros. */
+/** Does a row have a position?  NaN, two zeros or values such as -999 mark an unknown position. */
 int mill_place_known(double ra_deg, double dec_deg);
 
 /** Distance of two positions in degrees; accurate for small distances too. */
@@ -33,4 +32,4 @@ enum { MILL_MOST_PLACES = 64 };
  *  A row joins the earliest star of its name whose first row is within MILL_FAR_DEG.  A row without
  *  a position joins the first row of its name.  After MILL_MOST_PLACES positions of a name, each
  *  row at a new one becomes a star of its own.  Returns 1 if any name has several positions. */
-int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
+int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);

@@ -212,7 +212,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   if (n_missing > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "%s has no row of TARGETID, IDENTIFIER or OBJECT '%s' (--object; %lld such names)",
+        "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s' (--object; not found: %lld)",
         rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(

@@ -269,7 +269,7 @@ static const line epoch_line[] = {
     {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
      "the same of the second star, with SB2"},
     {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
-     "its error; errors of two stars have the model error in them"},
+     "its error; with SB2 both errors include the model error"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
@@ -380,7 +380,7 @@ typedef struct made_for {
   int length[1 - MODE_LENGTH]; /* values per row of columns of variable length, at index -n_value */
 } made_for;
 
-/* How often the lines of a scope are repeated; 0: left out. */
+/* Number of columns that a table line of this scope makes; 0: the run has no such columns. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {

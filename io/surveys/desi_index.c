@@ -83,8 +83,7 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Read values of the header that FIBERMAP may lack: healpix, tile, night, survey, program; they
- * hold for all rows. */
+/* Read header values for all rows, as FIBERMAP may lack healpix, tile, night, survey, program. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;
@@ -314,7 +313,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   if (file->joint && map[EXP].there) { /* without EXPID it is a coadd with one row per target */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
-    if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))
+    if (mill_places_group(kept, n, map[RA].f64, map[DEC].f64))
       index->warning = MILL_TOLD_PLACES;
   }
   MILL_CHECK(mill_file_index_alloc(index, n, n));

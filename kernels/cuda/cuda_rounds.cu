@@ -129,8 +129,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
 }
 
-/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  One block per
- *  lane. */
+/** Apply SiLU to the value row; multiply tangent rows by the SiLU's slope.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {
@@ -268,7 +267,7 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
   return layer<double>(d, n_most, batch, l, in, out, "kernel product_f64", product_f64);
 }
 
-/** Emulate one arm for all lanes that want its templates, into their work->grid and mean.
+/** Compute one arm's templates, into work->grid and work->mean of all lanes that need them.
  *
  *  Labels, grids, radial functions and hidden layers are always float64 (emulate() of
  *  kernels/cpu/emulate.h has the reasons); on a GPU their tangents are, too. */

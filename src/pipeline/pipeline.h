@@ -22,8 +22,8 @@ typedef struct mill_pipeline mill_pipeline;
  *  a slot has a copy: star->start may change, and so may the pixels unless star->stays. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until all pixels given before the previous call of
- *  this function are copied, and so may be overwritten.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until all pixels that the source gave before the
+ *  previous call of this function are copied and may be overwritten.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -86,8 +86,8 @@ typedef struct mill_evaluation {
  *  request                 MILL_REQ_VALUES, _TANGENTS or _MODELS
  *  fix_error               1, with _TANGENTS: fix the model error at the first point
  *  theta [n_point][n_par]  in   parameters of a fit: VRAD, VSINI, labels, velocity offsets
- *  eval [n_point]          out  without hull penalty and priors
- *  penalty [n_point]       out  hull penalty and priors, to be added to f */
+ *  eval [n_point]          out  F, derivatives, chi-squares; without hull penalty and priors
+ *  penalty [n_point]       out  hull penalty and priors, to be added to eval.f */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 

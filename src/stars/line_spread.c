@@ -11,8 +11,8 @@
  *  resolution matrix, whose rows would undersample narrower templates.  The blur's sigma^2 is at
  *  most MILL_LARGEST_BLUR times (the line-spread function's sigma^2 - the templates' sigma^2). */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** A solver takes the templates' resolution out of a matrix.  One solver serves all pixels if the
- *  templates' sigma in pixels varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
+/** A solver deconvolves a resolution matrix by the templates' sigma.  One solver serves all pixels
+ *  if this sigma, in pixels, varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
  *  are SOLVER_STEP pixels apart, or further if that would take more than MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
@@ -82,7 +82,7 @@ typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
 
-/** Include a segment with sigmas in an arm's blur_range.  wave [n_pix]: wavelengths, A.  templ:
+/** Update an arm's blur_range by the sigmas of a segment.  wave [n_pix]: wavelengths, A.  templ:
  *  sigma of the templates, A. */
 static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
                           blur_range *range)
@@ -109,8 +109,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Include a segment with a matrix in an arm's blur_range, from N_LOOK rows of the matrix.  The
- *  segment's `least` is the second smallest value of the rows, so that no single row sets it. */
+/** Update an arm's blur_range by N_LOOK rows of a segment's resolution matrix.  The second smallest
+ *  value of these rows counts for `least`, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -217,7 +217,7 @@ int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 
 /* ---- resolution matrices less the templates' own resolution ---- */
 
-/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  Not by LAPACK:
+/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  LAPACK by
  *  OpenBLAS would allocate 128 MiB, and retry forever under a memory limit. */
 static int invert(int n, double *a, double *inverse)
 {

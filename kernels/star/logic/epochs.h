@@ -187,8 +187,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt and the
- *  epochs are not yet shifted, scan all epochs and search again from the least F of each scan. */
+/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt before
+ *  mill_epochs_shift has moved the epochs, scan all epochs and search again from each least F. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;

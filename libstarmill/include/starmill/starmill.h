@@ -168,8 +168,8 @@ STARMILL_API void starmill_star_free(starmill_star *star);
 /** Set the star's TARGETID in result tables; -1 until set. */
 STARMILL_API void starmill_star_set_target_id(starmill_star *star, int64_t target_id);
 
-/** Return the number of the star's pieces.  A piece is the part of a spectrum in one arm; models
- *  list pieces in the same order. */
+/** Return the number of the star's pieces.  A piece is the part of a spectrum in one arm; every
+ *  model of the star has the same pieces in the same order. */
 STARMILL_API int starmill_star_n_piece(const starmill_star *star);
 
 /** Open a spectra file in any format of `starmill fit`, with the configuration's row selection. */

@@ -34,7 +34,8 @@ def refuse(message):
 
 
 class Column:
-    """A column of a part.  unit: what its rows count (GROUPS); shape: of one row; type: HDF5's."""
+    """A column of a part.  unit: kind of its rows (ROWS, EXPOSURES, FILES); shape: of one row;
+    type: HDF5's."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
@@ -53,8 +54,8 @@ class Column:
 
 
 class Part:
-    """A finished result.  n: {unit (GROUPS): number of rows, exposures or files}.  columns: {name:
-    Column}.  inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance."""
+    """A finished result.  n {ROWS, EXPOSURES, FILES}: how many it has.  columns: {name: Column}.
+    inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance's attributes."""
 
     def __init__(self, path, n_part):
         self.path = path

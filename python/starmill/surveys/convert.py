@@ -227,8 +227,8 @@ def read_rows(paths, request, power):
         raise failures[0]
     without = [row["NAME"] for row in rows if "LSF_SIGMA" not in row]
     if 0 < len(without) < len(rows):
-        raise Failure(INPUT, f"{seen[without[0]]}: has no column of sigma, unlike others; give "
-                             "--resolving-power, or make two tables")
+        raise Failure(INPUT, f"{seen[without[0]]}: has no column of the LSF's sigma, but other "
+                             "spectra have; give --resolving-power, or make two tables")
     return rows, failures
 
 

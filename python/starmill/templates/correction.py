@@ -37,7 +37,11 @@ class Correction:
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        return emulate.monomials(mapped[:, self.use], self.degree)
+        """From degree 2 on, the first label (Teff) has one degree more: molecular bands grow fast
+        towards the coolest stars."""
+        x = mapped[:, self.use]
+        further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
+        return np.hstack([emulate.monomials(x, self.degree), further])
 
 
 def robust_ridge(terms, x, known, ridge):
@@ -120,21 +124,25 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function that gives for mapped
-    labels their offset from the stars' scale, constant beyond the stars, and lines of text."""
+    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels (their
+    offset from the stars' scale, constant beyond the stars), and lines of text.  Slopes have
+    priors of one error of the labels, as few stars tell cool dwarfs from cool giants."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
+    slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
     shift = stars.shifts(stars.x, FREE * stars.scale)
     for k in range(n_label):
         known = np.isfinite(stars.errors[:, k])
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
-        data = (emulate.monomials(mapped[known], 1), shift[known, k],
-                np.hypot(stars.errors[known, k], stars.scale[k]))
-        coef[:, k], rest, less = linear(*data)
-        value = data[1] - rest
-        without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
+        data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
+                np.append(shift[known, k], zeros),
+                np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
+        coef[:, k], rest, less = (x[:n] for x in linear(*data))
+        value = data[1][:n] - rest
+        without = [data[0][:n] @ linear(*(np.delete(x, i, axis=0) for x in data))[0]
+                   for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
         lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                            f"known to {jackknife:.2g}; {n} stars scatter by "

@@ -97,7 +97,7 @@ def whole_hull(x):
                              "lie in a plane") from error
     if len(facet) > MAX_FACET:
         raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
-                             f"at most {MAX_FACET}: use hulls of pairs")
+                             f"more than {MAX_FACET}: use hulls of pairs")
     return Hull(np.arange(n_label), facet)
 
 

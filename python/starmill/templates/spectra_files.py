@@ -252,7 +252,8 @@ class Source:
             self.n = int(np.prod(shape, dtype=object))
             if self.n > MAX_MODEL or n_pix > MAX_NUMBER:
                 raise Failure(INPUT, f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} "
-                                     f"pixels, at most {MAX_MODEL}")
+                                     f"pixels: expected at most {MAX_MODEL} spectra of "
+                                     f"{MAX_NUMBER} pixels")
             self._known = (labels_of_cube(path, hdus, i, self.request) if len(shape) > 1
                            else labels_beside_image(path, hdus, self.n, self.request))
             origin = Origin()
@@ -370,8 +371,8 @@ def read_all(paths, is_many, request):
             if out is None:
                 n, n_pix, first = source.n, len(one.flux), one
                 if n > MAX_SPECTRUM or n * n_pix > MAX_NUMBER:
-                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels, at most {MAX_SPECTRUM} "
-                                         f"spectra and {MAX_NUMBER} numbers")
+                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels: give at most "
+                                         f"{MAX_SPECTRUM} spectra, {MAX_NUMBER} pixels in all")
                 out = np.full((n, n_pix), np.nan, "f4")
             out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:

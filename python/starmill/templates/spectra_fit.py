@@ -280,8 +280,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted without the spectrum: the
-    shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted to all other spectra:
+    the shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape

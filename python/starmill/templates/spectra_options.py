@@ -83,7 +83,7 @@ def read_columns(text, n_most):
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
     """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
-    names in --columns: 3 with a continuum, 4 with error and sigma.  most_labels: in --labels."""
+    names in --columns (3: also continuum; 4: also error, sigma).  most_labels: most in --labels."""
     if options.name_column and not options.table:
         raise Failure(USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
