@@ -91,7 +91,7 @@ MILL_RESUMABLE(mill_fit_star)
       mill_start_begin(m, slot);
       MILL_CALL(mill_descend);
       mill_start_end(m, slot, slot->polish.outcome);
-    } while (mill_start_wanted(m, slot));
+    } while (mill_start_next(m, slot));
     if (mill_starts_compare(m, slot))
       MILL_CALL(mill_polish_again);
     if (!slot->best.have) {

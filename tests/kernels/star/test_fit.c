@@ -242,6 +242,13 @@ MILL_TEST(a_start_led_where_an_earlier_one_was_has_its_end)
       assert_int_equal(mill_start_merges(&model, &slot), -1);
     slot.starts.i++;
     assert_int_equal(mill_start_merges(&model, &slot), 3);
+    double *next = slot.starts.theta[slot.starts.i];
+    slot.best.have = 1;
+    memcpy(next, slot.best.end, sizeof start);
+    next[MILL_PAR_VSINI] += 100;
+    assert_int_equal(mill_start_is_idle(&model, &slot), !lost);
+    next[2] += 0.8 * mill_par_limit(&model, 2);
+    assert_false(mill_start_is_idle(&model, &slot));
   }
 }
 
