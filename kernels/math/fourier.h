@@ -21,6 +21,17 @@ static inline void mill_fourier_roots(int n, float *root)
   }
 }
 
+/** Apply a butterfly of the inverse transform, of root c + i s, to two complex numbers. */
+MILL_HD_INLINE void mill_fourier_join(float c, float s, float *re0, float *im0, float *re1,
+                                      float *im1)
+{
+  const float re = c * *re1 + s * *im1, im = c * *im1 - s * *re1;
+  *re1 = *re0 - re;
+  *im1 = *im0 - im;
+  *re0 += re;
+  *im0 += im;
+}
+
 /** Apply butterfly j < n / 2 of the step with pairs `half` apart to the first n_lane lanes of x.
  *  root: from mill_fourier_roots. */
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
@@ -32,13 +43,8 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
   float *re1 = re0 + (ptrdiff_t)half * 2 * MILL_FOURIER_LANE, *im1 = re1 + MILL_FOURIER_LANE;
   if (inverse) {
     MILL_SIMD
-    for (int l = 0; l < n_lane; l++) {
-      const float re = c * re1[l] + s * im1[l], im = c * im1[l] - s * re1[l];
-      re1[l] = re0[l] - re;
-      im1[l] = im0[l] - im;
-      re0[l] += re;
-      im0[l] += im;
-    }
+    for (int l = 0; l < n_lane; l++)
+      mill_fourier_join(c, s, &re0[l], &im0[l], &re1[l], &im1[l]);
   } else {
     MILL_SIMD
     for (int l = 0; l < n_lane; l++) {
@@ -51,26 +57,15 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
   }
 }
 
-/** Apply an inverse butterfly with the root (c, s) to numbers 0 and 1. */
-MILL_HD_INLINE void mill_fourier_join(float c, float s, float *re0, float *im0, float *re1,
-                                      float *im1)
-{
-  const float re = c * *re1 + s * *im1, im = c * *im1 - s * *re1;
-  *re1 = *re0 - re;
-  *im1 = *im0 - im;
-  *re0 += re;
-  *im0 += im;
-}
-
-/** Apply the four inverse butterflies with pairs `half` and then 2 half apart that belong to
- *  j < n / 4, in one pass over the data.  Only the first n_kept of their numbers are stored. */
+/** Make two steps of the inverse transform, with pairs `half` and then 2 half apart, in one pass, for
+ *  four numbers that depend on each other only; j < n / 4 chooses them.  Stores the first n_kept. */
 MILL_HD_INLINE void mill_fourier_quad(int n, int half, int j, const float *root, const int n_kept,
                                       float *x)
 {
   enum { LANE = MILL_FOURIER_LANE };
   const int k = j & (half - 1), far = n / 4 / half;
-  const float *near_root = root + 4 * k * far, *left = near_root - 2 * k * far;
-  const float *right = left + 2 * half * far;
+  const float *near_root = root + 4 * k * far;
+  const float *left = root + 2 * k * far, *right = left + 2 * half * far;
   const ptrdiff_t apart = (ptrdiff_t)half * 2 * LANE;
   float *at = x + (ptrdiff_t)(4 * j - 3 * k) * 2 * LANE;
   MILL_SIMD
