@@ -139,7 +139,7 @@ class Generic(Formats):
                 *((self.sample("SPECTRA WAVELENGTH@" + value + good), "", 0, 1, "WAVELENGTH")
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
                 (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),
-                (self.sample(error), "", 0, 2, "in a unit of 10^-17 times"),
+                (self.sample(error), "", 0, 2, "in a unit 10^-17 times as large"),
                 (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
                 (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
                 (vectors(**one), "", 0, 2, "1 pixels")):
