@@ -34,6 +34,12 @@ class Failure(Exception):
         return self.message
 
 
+def need(good, kind, message):
+    """Raise an error unless good.  kind: exit status of a Failure, or the class of an exception."""
+    if not good:
+        raise kind(message) if isinstance(kind, type) else Failure(kind, message)
+
+
 def check_packages(*modules):
     """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
     lacks them too, raise a Failure that names the missing modules and the Python in use."""

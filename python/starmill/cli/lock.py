@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 
-from starmill.cli.basics import OUTPUT, Failure, printable, process
+from starmill.cli.basics import OUTPUT, Failure, need, printable, process
 
 # s: between renewals, age of a suspect lock, age of a stale empty lock; renewals to watch for
 BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
@@ -164,10 +164,8 @@ class OutputLock:
             if not text and age_s < EMPTY_S:  # being written, or its writer was killed
                 time.sleep(EMPTY_S / 10)
                 return
-            if not who and text:
-                raise Failure(OUTPUT, f"{self.output} is locked, and {self.path} does not say by "
-                                      "whom: if no job writes this output, remove that file and "
-                                      "start again")
+            need(who or not text, OUTPUT, f"{self.output} is locked, and {self.path} does not say "
+                 "by whom: if no job writes this output, remove that file and start again")
             verdict = judge(who.groups(), age_s) if who else "gone"
             if verdict == "lives" or verdict == "watch" and is_touched(self.path, opened):
                 job = f", Slurm job {who[3]}" if who[3] != "-" else ""

@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from starmill.cli.basics import INTERNAL, STOP_SIGNALS, STOPPED, USAGE, Failure, refuse_input
+from starmill.cli.basics import INTERNAL, STOPPED, STOP_SIGNALS, USAGE, Failure, need, refuse_input
 
 
 def tell(message):
@@ -20,10 +20,9 @@ def tell(message):
 
 def check_roles(output, reads):
     """Check the output before any file is opened or made.  reads: as for refuse_input."""
-    if output.endswith(".new") and os.path.exists(output[:-4]):
-        raise Failure(USAGE, f"--output {output} is the temporary file of --overwrite for "
-                             f"{output[:-4]}: give another name; a run begun with --overwrite is "
-                             "continued by its own command")
+    need(not output.endswith(".new") or not os.path.exists(output[:-4]), USAGE,
+         f"--output {output} is the temporary file of --overwrite for {output[:-4]}: give another "
+         "name; a run begun with --overwrite is continued by its own command")
     refuse_input(output, reads, ("", ".lock", ".new"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, need
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
 
@@ -67,10 +67,8 @@ class Stars:
 def check_library(library):
     """Check that labels can be drawn inside the library's hulls."""
     n_inside = inside_hulls(library, _points(library, generator(1, STAR, 0), 20000)).sum()
-    if n_inside < 20:
-        raise Failure(USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
-                             "limits lie inside the hulls, too few to draw stars from; check hulls "
-                             "and limits")
+    need(n_inside >= 20, USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
+         "limits lie inside the hulls, too few to draw stars from; check hulls and limits")
 
 
 def _points(library, random, n):

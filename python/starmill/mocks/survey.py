@@ -10,8 +10,7 @@ import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, Failure, make_folder, version,
-                                 write_whole)
+from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
 from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.mocks import draw, files, forward, instrument
@@ -34,16 +33,14 @@ class Survey:
         self.folder, self.overwrite = options.output, options.overwrite
         self.n_process = running.n_workers(options.threads)
         self.n_file = -(-settings.stars // settings.per_file)
-        if self.n_file > MAX_FILE:
-            raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
-                                 f"{settings.per_file} are {self.n_file} files, more than "
-                                 f"{MAX_FILE}: give more rows a file")
+        need(self.n_file <= MAX_FILE, USAGE,
+             f"--stars {settings.stars} in files of --per-file {settings.per_file} are "
+             f"{self.n_file} files, more than {MAX_FILE}: give more rows a file")
         self.arms = instrument.arms()
         shipped = shipped_file("libraries/fgk.h5")
-        if not options.library and not os.path.exists(shipped):
-            raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
-                                 "shipped with this program: there is no share/starmill/libraries/"
-                                 "fgk.h5 next to its bin)")
+        need(options.library or os.path.exists(shipped), USAGE,
+             "no library to draw stars from: give --library LIB.h5 (none was shipped with this "
+             "program: there is no share/starmill/libraries/fgk.h5 next to its bin)")
         whole = library_file.read(options.library or shipped)
         self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
                                                 for arm in self.arms})
@@ -91,9 +88,8 @@ def is_same(survey, path):
     if os.path.isfile(path):
         with open(path, "rb") as file:  # as a card, or in the catalog's first line
             found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
-    if not found:
-        raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
-                              "another folder, or move it away")
+    need(found, OUTPUT, f"{path} exists and was not made by starmill simulate: choose another "
+         "folder, or move it away")
     return found[1].decode("ascii", "replace") == survey.origin[0]
 
 
@@ -105,10 +101,9 @@ def is_complete(survey):
         if not OURS.fullmatch(name):
             continue
         same = is_same(survey, survey.path(name))
-        if not same and not survey.overwrite:
-            raise Failure(OUTPUT, f"{survey.path(name)} belongs to a survey with other settings: "
-                                  "give its settings to continue it, another folder, or "
-                                  "--overwrite to remove it")
+        need(same or survey.overwrite, OUTPUT,
+             f"{survey.path(name)} belongs to a survey with other settings: give its settings to "
+             "continue it, another folder, or --overwrite to remove it")
         n_file += same
     return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
 
@@ -204,8 +199,7 @@ def make(survey, lock, stop):
     n_made, progress = 0, None if survey.settings.quiet else Progress(n_row, "stars")
 
     def check(message):
-        if stop.asked():
-            raise Failure(STOPPED, f"{message}; give the same command again to continue")
+        need(not stop.asked(), STOPPED, f"{message}; give the same command again to continue")
 
     def tell(batch, n):
         nonlocal n_file, n_made

@@ -6,7 +6,7 @@ import numpy as np
 from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, writing
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, need, writing
 from starmill.products.layout import text
 from starmill.products.result import Result
 from starmill.products.survey import half_width
@@ -54,12 +54,10 @@ def read_one(path):
 def read(paths):
     """Return the rows of all files with the columns common to all; paths: joined by commas."""
     parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
-    if not parts:
-        raise Failure(OUTPUT, f"{paths}: has no row")
+    need(parts, OUTPUT, f"{paths}: has no row")
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
-        if name not in table.colnames:
-            raise Failure(OUTPUT, f"{paths}: has no column {name}")
+        need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.nan
     return table[[n for n in (*IDS, *(q[0] for q in QUANTITIES), "RVS_WARN", "NPIX_TOT")
@@ -81,8 +79,7 @@ def match(a, b):
     once = [unique(t, by, keep="none") for t in (a, b)]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
-    if not both:
-        raise Failure(USAGE, f"no star is in both files ({'+'.join(by)})")
+    need(both, USAGE, f"no star is in both files ({'+'.join(by)})")
     print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
           f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
           f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, need
 from starmill.interchange import symmetric
 from starmill.products.drawing import DATA, INK, MODEL, literal, plt
 from starmill.products.result import number, symbol
@@ -84,8 +84,7 @@ def draw_corner(result, row):
     if "POST_DENSITY" not in result.fits:
         raise Failure(USAGE, f"{result.path}: --corner needs a result of starmill sample")
     figure = corner(result, row)
-    if not figure:
-        raise Failure(USAGE, f"{result.path}: row {row} was not sampled")
+    need(figure, USAGE, f"{result.path}: row {row} was not sampled")
     values = result.row(row)
     flags = ", ".join(result.words(values["POST_FLAG"], result.posteriors)) or "none"
     name = values["OBJECT"] or values["IDENTIFIER"]

@@ -14,7 +14,8 @@ import h5py
 
 from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
-                                 check_packages, make_folder, printable, refuse_data, refuse_input)
+                                 check_packages, make_folder, need, printable, refuse_data,
+                                 refuse_input)
 from starmill.cli.progress import Progress
 from starmill.products import formats, rvtab, table
 from starmill.products.models import Models
@@ -37,16 +38,13 @@ def check(options):
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
                      ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", *TABLES])):
-        if getattr(options, name) and kind not in of:
-            raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
-                                 "starmill export --help")
+        need(not getattr(options, name) or kind in of, USAGE, f"--{name.replace('_', '-')} does "
+             f"not apply to --to {kind}; see starmill export --help")
     check_packages(*formats.NEEDS.get(kind, ()))
-    if kind == "rvmod" and not options.models:
-        raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
-                             "written by fit --models")
-    if options.prefix and "/" in options.prefix:
-        raise Failure(USAGE, f"--prefix {options.prefix}: a file's prefix has no '/'; give folders "
-                             "with --output")
+    need(kind != "rvmod" or options.models, USAGE, "rvmod needs the best-fit models: give --models "
+         "MODELS.h5, the file written by fit --models")
+    need(not options.prefix or "/" not in options.prefix, USAGE,
+         f"--prefix {options.prefix}: a file's prefix has no '/'; give folders with --output")
     if options.prefix is None and kind not in TABLES:
         options.prefix = kind + "-"
 
@@ -55,9 +53,8 @@ def name_of(path, subdirs, prefix):
     """Return the path of an input's product below the output folder, without .gz."""
     *folders, name = path.split("/")
     below = [f for f in folders if f not in ("", ".")][-2:] if subdirs else []
-    if ".." in below:
-        raise Failure(USAGE, f"--subdirs: the product of {path} would lie outside the output "
-                             "folder: fit with paths without '..', or export without --subdirs")
+    need(".." not in below, USAGE, f"--subdirs: the product of {path} would lie outside the output "
+         "folder: fit with paths without '..', or export without --subdirs")
     return os.path.join(*below, prefix + (name[:-3] if name.endswith(".gz") else name))
 
 
@@ -114,9 +111,8 @@ class Export:
             self.result.calibrate()
         self.names = names_of(self.result, options.subdirs, options.prefix) \
             if options.to not in TABLES else []
-        if options.to == "epochs" and self.result.epochs is None:
-            raise Failure(USAGE, f"{self.result.path} has no epochs: fit with --epochs exposure, "
-                                 "or night")
+        need(options.to != "epochs" or self.result.epochs is not None, USAGE,
+             f"{self.result.path} has no epochs: fit with --epochs exposure, or night")
 
     def product(self, i):
         """Make the product of input i; return a Done."""
@@ -246,9 +242,8 @@ def main(options):
     if n_damaged:
         print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
               "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
-    if refused:
-        raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
-                              "or --overwrite")
+    need(not refused, OUTPUT,
+         f"{len(refused)} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
         n_row = result.n_row - n_damaged - export.n_without
         said = f"rows         {n_row}" if options.to in TABLES else \

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from starmill.cli.basics import INTERNAL, USAGE, Failure, temporary_name, warn, writing
+from starmill.cli.basics import INTERNAL, USAGE, Failure, need, temporary_name, warn, writing
 from starmill.cli.lock import OutputLock
 from starmill.interchange import known_unit
 from starmill.products import table
@@ -131,8 +131,7 @@ def hats(path, columns, result, whole, facts):
     n_without = int((whole & ~has).sum())
     if n_without:
         warn(f"rows without a position are left out of the catalogue: {n_without}")
-    if not (whole & has).any():
-        raise Failure(USAGE, f"{result.path}: no row has a position, which HATS needs")
+    need((whole & has).any(), USAGE, f"{result.path}: no row has a position, which HATS needs")
     path = os.path.realpath(path)
     name, place = os.path.basename(path), temporary_name(path)
     with writing(path), OutputLock(path), contextlib.ExitStack() as stack:

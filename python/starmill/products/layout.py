@@ -5,6 +5,8 @@ texts exist and have the right type.  The CRC of a row checks its values."""
 import h5py
 import numpy as np
 
+from starmill.cli.basics import need
+
 ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
 GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
           "epochs": EXPOSURES}  # epochs is optional
@@ -52,8 +54,7 @@ def check_object(item):
 def check_columns(file, name, n):
     """Check the columns of a group and return their length; n: expected rows, None: any."""
     group = file.get(name)
-    if not isinstance(group, h5py.Group):
-        raise Wrong(f"it has no group {name}")
+    need(isinstance(group, h5py.Group), Wrong, f"it has no group {name}")
     for column in NEEDED[name].split():
         if not isinstance(group.get(column), h5py.Dataset):
             raise Wrong(f"it has no column {column} in {name}")
@@ -66,8 +67,7 @@ def check_columns(file, name, n):
         if column.dtype.kind not in kinds or column.ndim != 1 + is_vector:
             raise Wrong(f"{name}/{key} is no such column of a result")
         n = len(column) if n is None else n
-        if len(column) != n:
-            raise Wrong(f"{name}/{key} has {len(column)} rows, not {n}")
+        need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:
             check_list(column, LISTS[kind])
     return n
@@ -84,8 +84,7 @@ def check_vectors(fits):
     """Check ORDER (parameters of COVAR), and that vectors have one or more values per parameter."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
-    if not names or not all(name in fits for name in names):
-        raise Wrong("ORDER of fits/COVAR")
+    need(names and all(name in fits for name in names), Wrong, "ORDER of fits/COVAR")
     n = len(names)
     for key, column in fits.items():
         width = column.shape[1] if isinstance(column, h5py.Dataset) and column.ndim == 2 else n
@@ -103,8 +102,7 @@ def text(value):
 def provenance(file):
     """Return {name: text or number} of /provenance."""
     group = file.get("provenance")
-    if not isinstance(group, h5py.Group):
-        raise Wrong("it has no group provenance")
+    need(isinstance(group, h5py.Group), Wrong, "it has no group provenance")
     said = {key: text(value) if isinstance(value, bytes) else value
             for key, value in group.attrs.items()}
     for key, item in group.items():
@@ -112,8 +110,7 @@ def provenance(file):
         first = value[0] if value else None
         said[key] = text(first) if isinstance(first, bytes) else first
     for key in SAID:
-        if not isinstance(said.get(key), str):
-            raise Wrong(f"provenance/{key} is no text")
+        need(isinstance(said.get(key), str), Wrong, f"provenance/{key} is no text")
     for key in COUNTED:
         try:
             float(said[key])

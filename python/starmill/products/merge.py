@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                                 refuse_foreign, replacing, warn, writing)
+                                 need, refuse_foreign, replacing, warn, writing)
 from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
@@ -61,9 +61,8 @@ class Part:
         result = Result(path)
         with result.file:
             said = self.said = result.provenance
-            if not result.finished:
-                refuse(f"{path} is not finished: give its command again (starmill status {path} "
-                       "says how far it is)")
+            need(result.finished, USAGE, f"{path} is not finished: give its command again "
+                 f"(starmill status {path} says how far it is)")
             if n_part > 1 and "join_by_name: true" in said["IDENTITY"]:
                 refuse(f"{path} was made with join_by_name: an object with spectra in several "
                        "parts would have several rows; fit all inputs in one run")
@@ -118,9 +117,8 @@ def compare(first, part):
                "whose results differ in the last digits")
     for a, b in ((first, part), (part, first)):
         for name in a.columns:
-            if name not in b.columns:
-                refuse(f"{a.path} has {len(a.columns)} columns, among them {name}, which {b.path} "
-                       "lacks: they were made by different versions")
+            need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
+                 f"{name}, which {b.path} lacks: they were made by different versions")
     for name, column in first.columns.items():
         column.take(part.columns[name], first.path, part.path)
 
@@ -133,9 +131,8 @@ def refuse_duplicates(parts):
         for path, keys in part.inputs:
             for key in keys:
                 other = known.setdefault(key, path)
-                if other is not path:
-                    refuse(f"{other} and {path}, inputs of two of the parts, are the same, or a "
-                           "part is named twice")
+                need(other is path, USAGE, f"{other} and {path}, inputs of two of the parts, are "
+                     "the same, or a part is named twice")
 
 
 def copy_attributes(model, made):
@@ -253,8 +250,7 @@ def write_whole(path, parts, options, lock):
         starts.append(dict(n))
         for unit in n:
             n[unit] += part.n[unit]
-    if n[FILES] > 2**31 - 1:
-        refuse("more than 2147483647 inputs")
+    need(n[FILES] <= 2**31 - 1, USAGE, "more than 2147483647 inputs")
     n_byte = sum(os.path.getsize(part.path) for part in parts)
     with open(path, "r+b") as file:  # HDF5 cannot close a file that does not fit
         file.truncate(n_byte)

@@ -8,7 +8,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, need, warn
 from starmill.products.result import FITTED, Result, star_names, text
 
 
@@ -20,8 +20,7 @@ class Models:
         self.result = result
         try:
             self.file = h5py.File(path, "r")
-            if "models" not in self.file:
-                raise Failure(USAGE, f"{path} holds no models of starmill fit")
+            need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
             if run_id != result.provenance["RUN_ID"]:
                 raise Failure(USAGE, f"{path} has the models of a result other than {result.path}")
@@ -54,9 +53,8 @@ class Refitted:
 
     def __init__(self, result, rows, options):
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
-        if rows and not options.program:
-            raise Failure(USAGE, "the stars must be fitted again, and PATH has no program starmill:"
-                                 " add its folder, or give the models file of the fit")
+        need(not rows or options.program, USAGE, "the stars must be fitted again, and PATH has no "
+             "program starmill: add its folder, or give the models file of the fit")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
         self.row_of = {}

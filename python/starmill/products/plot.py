@@ -8,7 +8,7 @@ import numpy as np
 from astropy import units
 from matplotlib.backends.backend_pdf import PdfPages
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, need, printable, refuse_data,
                                  write_whole)
 from starmill.interchange import errors
 from starmill.products.corner import draw_corner
@@ -119,9 +119,8 @@ def within(arms, limits):
                              if isinstance(values, np.ndarray)})
              for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
              if at.sum() > 1]
-    if not found:
-        raise Failure(USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it "
-                             f"has {arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
+    need(found, USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it has "
+         f"{arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
     return found
 
 
@@ -198,8 +197,7 @@ def draw_row(result, row, options, limits):
 
 def draw_pieces(library, theta, pieces, limits):
     """Draw the starmill.Pieces of a star's exposure with the highest S/N, with parameters theta."""
-    if not any(piece.ivar.any() for piece in pieces):
-        raise ValueError("the star has no usable pixel")
+    need(any(piece.ivar.any() for piece in pieces), ValueError, "the star has no usable pixel")
     strength = {piece.exposure: 0.0 for piece in pieces}
     for piece in pieces:
         strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
@@ -229,17 +227,15 @@ def main(options):
         else:
             rows.append(row)
     result.warn_damaged()
-    if not rows:
-        raise Failure(OUTPUT, f"{path}: all rows of these stars are damaged")
+    need(rows, OUTPUT, f"{path}: all rows of these stars are damaged")
     if options.corner and options.range:
         raise Failure(USAGE, "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
     kind = os.path.splitext(output)[1].lower()
     if kind not in (".png", ".pdf"):
         raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
-    if kind == ".png" and len(rows) > 1:
-        raise Failure(USAGE, f"these stars have {len(rows)} rows: give --output FILE.pdf, which has"
-                             " a page for each")
+    need(kind != ".png" or len(rows) <= 1, USAGE,
+         f"these stars have {len(rows)} rows: give --output FILE.pdf, which has a page for each")
     check_output(output, options.overwrite, result.reads(options))
     refuse_data(output)
     if not options.corner:

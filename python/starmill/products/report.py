@@ -9,7 +9,8 @@ import string
 
 import numpy as np
 
-from starmill.cli.basics import Failure, check_output, printable, refuse_data, write_whole
+from starmill.cli.basics import (USAGE, Failure, check_output, need, printable, refuse_data,
+                                 write_whole)
 from starmill.products import charts
 from starmill.products.corner import corner
 from starmill.products.drawing import STYLE, plt, png
@@ -379,8 +380,7 @@ def main(options):
     result = Result(path)
     check_output(output, options.overwrite, result.reads(options))
     refuse_data(output)
-    if result.n_row == 0:
-        raise Failure(2, f"{path} has no rows: there is nothing to report")
+    need(result.n_row, USAGE, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
     result.warn_damaged()
     examples = sorted({r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)

@@ -11,7 +11,7 @@ import zlib
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, need, warn
 from starmill.products import layout
 from starmill.products.layout import text
 
@@ -71,8 +71,7 @@ def works(path, function):
         finally:
             os._exit(status)
     status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        raise Failure(OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
     return status == 0
 
 
@@ -156,8 +155,7 @@ class Result:
         return all(name in self.fits or name in self.catalog for name in names)
 
     def column(self, name):
-        if not self.has(name):
-            raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {name}")
+        need(self.has(name), OUTPUT, f"{self.path} is damaged: it has no column {name}")
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
@@ -174,9 +172,8 @@ class Result:
     def calibrate(self):
         """Scale errors from now on as the calibration by repeats says, where there is one."""
         attrs = self.fits.attrs
-        if "CAL_FACTOR" not in attrs:
-            raise Failure(USAGE, f"{self.path} has no calibration of its errors: make a result "
-                                 "with one by starmill merge --calibrate")
+        need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
+             "result with one by starmill merge --calibrate")
         names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
         if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):

@@ -8,7 +8,7 @@ import contextlib
 import numpy as np
 from astropy.io import fits as pyfits
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure
+from starmill.cli.basics import INPUT, OUTPUT, Failure, need
 from starmill.products import table
 from starmill.products.product import head, words
 from starmill.products.result import text
@@ -81,9 +81,8 @@ def carried(result, i, whole, by_exposure):
     first, number, target = (result.catalog[name][start:stop][whole] for name in (
         "FIRST_EXPOSURE", "FITS_ROW", "TARGETID"))
     exposure, place = result.exposures_of(row)
-    if (np.diff(exposure) <= 0).any():
-        raise Failure(OUTPUT, f"{result.path} is damaged: FIRST_EXPOSURE of rows of "
-                              f"{result.files[i]}")
+    need(not (np.diff(exposure) <= 0).any(), OUTPUT,
+         f"{result.path} is damaged: FIRST_EXPOSURE of rows of {result.files[i]}")
     if not by_exposure:
         return Carried(row, number, target, first)
     at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))
@@ -111,9 +110,8 @@ def opened(result, i, spectra):
         path = result.unchanged_input(i)
     except Failure as failure:
         raise Failure(INPUT, f"{failure}, or {ALONE}") from failure
-    if spectra.input is None:
-        raise Failure(INPUT, f"{path}: some of its rows have exposures of other inputs "
-                             f"(join_by_name), and FIBERMAPs are not joined: {ALONE}")
+    need(spectra.input is not None, INPUT, f"{path}: some of its rows have exposures of other "
+         f"inputs (join_by_name), and FIBERMAPs are not joined: {ALONE}")
     with reading(path):
         file = pyfits.open(path)
     with file:

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 
-from starmill.cli.basics import OUTPUT, Failure, check_packages
+from starmill.cli.basics import OUTPUT, Failure, check_packages, need
 from starmill.cli.lock import Holder, is_alive
 from starmill.cli.progress import left
 
@@ -50,12 +50,10 @@ def read_status(path):
     if not os.path.exists(path):
         return None
     try:
-        if not os.path.isfile(path):
-            raise Failure(OUTPUT, f"{path} is not a status file of starmill")
+        need(os.path.isfile(path), OUTPUT, f"{path} is not a status file of starmill")
         with open(path, "rb") as file:
             words = file.read()
-        if not words.startswith(SIGNATURE):
-            raise Failure(OUTPUT, f"{path} is not a status file of starmill")
+        need(words.startswith(SIGNATURE), OUTPUT, f"{path} is not a status file of starmill")
         return json.loads(words)
     except ValueError as error:
         raise Failure(OUTPUT, f"{path} is damaged: {error}") from error

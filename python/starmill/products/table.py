@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from starmill.cli.basics import OUTPUT, Failure
+from starmill.cli.basics import OUTPUT, need
 from starmill.interchange import known_unit
 from starmill.products.product import head, printable, words
 from starmill.products.result import NO_SN, text
@@ -43,9 +43,8 @@ def column(name, source, form=None):
     if source.dtype.kind == "S":
         return Column(name, "A", source.dtype.itemsize, *of)
     natural = FORM.get(source.dtype.str[1:])
-    if not natural:
-        raise Failure(OUTPUT, f"{source.file.filename} is damaged: {source.name} has a type that "
-                              "no column of a result has")
+    need(natural, OUTPUT, f"{source.file.filename} is damaged: {source.name} has a type that no "
+         "column of a result has")
     return Column(name, form or natural, int(np.prod(source.shape[1:])), *of)
 
 

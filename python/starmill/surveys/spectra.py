@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.products.result import text
 from starmill.templates import library_file
 from starmill.wavelength import doppler
@@ -93,8 +93,7 @@ class Inputs:
         arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None: the channels are the
         arms."""
         exposures = self.result.exposures(row)
-        if not exposures:
-            raise Failure(INPUT, f"row {row} of {self.result.path} has no exposure")
+        need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
         found = []
         for k, (i, number) in enumerate(exposures):
             channels = self.channels(i, number)
@@ -103,8 +102,7 @@ class Inputs:
             if arms:
                 found.append((sum(float((a.flux**2 * a.ivar).sum()) for a in arms if a.ivar.any()),
                               k, arms))
-        if not found:
-            raise Failure(INPUT, f"row {row} of {self.result.path} has no model in any exposure")
+        need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
         found.sort(reverse=True)
         _, k, arms = found[0]
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, STOPPED, USAGE, Failure, printable, refuse_foreign, version
+from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, need, printable, refuse_foreign,
+                                 version)
 from starmill.cli.lock import OutputLock
 from starmill.cli.progress import Progress
 from starmill.cli.running import Stop, check_roles, each, n_workers, tell
@@ -95,9 +96,8 @@ class Job:
                                  f"{wave[i]:.6g} A, but the input has {native[i]:.4g} A there: "
                                  "give a larger sigma, or sharper spectra")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
-        if middle > MAX_SIGMA_WIDTH * (wave[-1] - wave[0]):
-            raise Failure(USAGE, f"{o.setup}: arm {want.name} is too narrow for sigma "
-                                 f"{middle:.4g} A")
+        need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE,
+             f"{o.setup}: arm {want.name} is too narrow for sigma {middle:.4g} A")
         kind = ("as the input" if asked is None else "convolved to this sigma" if want.sigma
                 else "convolved to a resolving power")
         if want.at_instrument:
@@ -112,11 +112,10 @@ class Job:
     def cut_spectrum(self, spectrum):
         """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
-        if o.native_sigma is None and not o.native_resolving_power and not (
-                abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa):
-            raise Failure(INPUT, f"its card FWHM is {fwhm:g} A, that of the first model "
-                                 f"{self.origin.fwhm_aa:g} A; build them separately, or give "
-                                 "--native-sigma")
+        need(o.native_sigma is not None or o.native_resolving_power
+             or abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa, INPUT,
+             f"its card FWHM is {fwhm:g} A, that of the first model {self.origin.fwhm_aa:g} A; "
+             "build them separately, or give --native-sigma")
         out = []
         for arm, cut in zip(self.arms, self.cut):
             cut.prepare(spectrum.wave)
@@ -258,12 +257,10 @@ class Job:
                  for name in ("label", "name", "stamp", "why", "status")}
         grid.file.close()
         for was, now in zip(grid.settings.split("\n"), self.settings().split("\n")):
-            if was != now:
-                raise Failure(USAGE, f"{output} was begun with other settings ('{was}', now "
-                                     f"'{now}'): {help_}")
-        if len(there["status"]) != len(self.models):
-            raise Failure(USAGE, f"{output} was begun with {len(there['status'])} models, now "
-                                 f"there are {len(self.models)}: {help_}")
+            need(was == now, USAGE,
+                 f"{output} was begun with other settings ('{was}', now '{now}'): {help_}")
+        need(len(there["status"]) == len(self.models), USAGE, f"{output} was begun with "
+             f"{len(there['status'])} models, now there are {len(self.models)}: {help_}")
         self.compare_models(output, there, help_)
         complete = self.take_status(output, there, grid.complete)
         if not complete:
@@ -283,9 +280,8 @@ class Job:
         other = (there["label"] != now.label).any(axis=1) & ~was_bad
         if other.any():
             i = np.argmax(other)
-            if now.status[i] == BAD:
-                raise Failure(INPUT, f"{output} was begun with {names[i]}, which cannot be used "
-                                     f"now: {os.fsdecode(now.why[i])}")
+            need(now.status[i] != BAD, INPUT, f"{output} was begun with {names[i]}, which cannot "
+                 f"be used now: {os.fsdecode(now.why[i])}")
             raise Failure(USAGE, f"{output} was begun with other labels of {names[i]}: {help_}")
         other = (there["stamp"] != now.stamp) & (there["stamp"] > 0) & (now.stamp > 0) & ~was_bad
         if other.any():

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, need
 from starmill.cli.running import each, tell
 from starmill.templates.grid_models import BAD, TO_DO
 from starmill.templates.grid_write import WHY, Models, short
@@ -41,8 +41,7 @@ def select_models(source, options, n_worker):
     for ranges in exclude:
         wanted &= ~inside(ranges, models.label, source.names)
     wanted |= models.status == BAD
-    if not wanted.any():
-        raise Failure(INPUT, f"--keep and --exclude leave none of {source.n} models")
+    need(wanted.any(), INPUT, f"--keep and --exclude leave none of {source.n} models")
     return Models(*(values[wanted] for values in vars(models).values())), np.flatnonzero(wanted)
 
 
@@ -62,11 +61,9 @@ def mark_doubles(models):
 
 def check_labels(models, names):
     good = models.label[models.status == TO_DO]
-    if not len(good):
-        raise Failure(INPUT, f"none of the {len(models)} models can be used; "
-                             f"{os.fsdecode(models.name[0])}: {os.fsdecode(models.why[0])}")
+    need(len(good), INPUT, f"none of the {len(models)} models can be used; "
+         f"{os.fsdecode(models.name[0])}: {os.fsdecode(models.why[0])}")
     for name, values in zip(names, good.T):
-        if (values == values[0]).all():
-            raise Failure(INPUT, f"label {name} is {values[0]:g} in all models, so it cannot be "
-                                 "learned: omit it from --labels, or give models in which it "
-                                 "varies")
+        need(not (values == values[0]).all(), INPUT,
+             f"label {name} is {values[0]:g} in all models, so it cannot be learned: omit it from "
+             "--labels, or give models in which it varies")

@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates import calibrators, correction, emulate, residuals
 from starmill.templates.calibrators import clipped, mad
 from starmill.templates.library_file import write
@@ -32,8 +32,7 @@ def numbers(option, text, n):
 def where_to_measure(options):
     """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
     low, high = options.range or (0, np.inf)
-    if low == high:
-        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+    need(low != high, USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
 
@@ -51,9 +50,8 @@ def labels_to_use(options, library):
     assumed = options.assumed.split(",") if options.assumed else []
     names = [label.name for label in library.label]
     for name in assumed:
-        if name not in names:
-            raise Failure(USAGE, f"--assumed {name}: {library.path} has the labels "
-                          f"{', '.join(names)}")
+        need(name in names, USAGE,
+             f"--assumed {name}: {library.path} has the labels {', '.join(names)}")
     return [i for i, name in enumerate(names) if name not in assumed]
 
 
@@ -181,9 +179,8 @@ def onto_scale(library, i_arm, found, how, kind):
     stars = calibrators.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
     scale, lines = correction.scale_of(stars, kind[0], library.label)
-    if not lines:
-        raise Failure(INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
-                      "spectra, the least that set a scale")
+    need(lines, INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
+         "spectra, the least that set a scale")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [
@@ -199,9 +196,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
            label_errors(options, library))
     found = calibrators.compare(library, i_arm, *how)
-    if len(found.x) < LEAST_STARS:
-        raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
-                      f"{arm.name}; a correction needs at least {LEAST_STARS}")
+    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: {len(found.x)} spectra cover "
+         f"half of arm {arm.name}; a correction needs at least {LEAST_STARS}")
     degrees = correction.DEGREES if options.degree is None else (options.degree,)
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline, make_interp_spline
 from scipy.spatial import cKDTree
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates import emulate
 from starmill.templates.calibrators import mad
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
@@ -203,9 +203,8 @@ def into_functions(emulator, values_at, by_term):
     else:
         coef = RadialFit(front.center, front.length, np.ones(len(front.center)),
                          values_at(front.center), front.degree, np.array([THROUGH])).coef
-        if len(coef) != len(front.coef):
-            raise Failure(INPUT, "the centers of the radial functions do not determine a polynomial "
-                                 f"of degree {front.degree}")
+        need(len(coef) == len(front.coef), INPUT, "the centers of the radial functions do not "
+             f"determine a polynomial of degree {front.degree}")
     front.coef = np.concatenate([front.coef, coef.astype("f4")], axis=-1)
     emulator.weight[0] = np.hstack([emulator.weight[0], by_term.T.astype("f4")])
 
@@ -215,9 +214,8 @@ def apply(library, i_arm, calibrators, correction):
     arm = library.arm[i_arm]
     emulator = arm.emulator
     n_term = len(correction.coef)
-    if not emulator.log_flux:
-        raise Failure(INPUT, f"arm {arm.name}: its emulator gives the flux; only emulators of ln "
-                             "flux can be corrected")
+    need(emulator.log_flux, INPUT,
+         f"arm {arm.name}: its emulator gives the flux; only emulators of ln flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.interpolate import krogh_interpolate, make_interp_spline
 from scipy.linalg import eigh, qr
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_NODE, MAX_WIDTH, Emulator,
                                              Radial, SplineGrid)
@@ -95,17 +95,15 @@ class Lattice:
         self.labels, self.node, at = labels, [], []
         for i, label in enumerate(labels):
             node = distinct(mapped[:, i])
-            if len(node) > MAX_NODE:
-                raise Failure(INPUT, f"label {label.name} has {len(node)} values in {len(mapped)} "
-                                     f"models; a grid has {MAX_NODE} at most: use --emulator "
-                                     "radial or network for scattered labels")
+            need(len(node) <= MAX_NODE, INPUT,
+                 f"label {label.name} has {len(node)} values in {len(mapped)} models; a grid has "
+                 f"{MAX_NODE} at most: use --emulator radial or network for scattered labels")
             self.node.append(node)
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
-        if np.prod(shape, dtype=float) > 2 * len(mapped):
-            raise Failure(INPUT, f"{len(mapped)} models at {np.prod(shape, dtype=float):.0f} nodes "
-                                 "of a grid: more than half of them are missing; take --emulator "
-                                 "radial or network for scattered labels")
+        need(np.prod(shape, dtype=float) <= 2 * len(mapped), INPUT, f"{len(mapped)} models at "
+             f"{np.prod(shape, dtype=float):.0f} nodes of a grid: more than half of them are "
+             "missing; take --emulator radial or network for scattered labels")
         self.at = np.ravel_multi_index(at, shape)  # the node of each model
         order = np.argsort(self.at, kind="stable")
         twice = np.flatnonzero(np.diff(self.at[order]) == 0)
@@ -203,14 +201,11 @@ class Maker:
     def make(self, grid, models, library, fill_gaps):
         """Complete a library whose arms have no emulators yet; return lines of text about it."""
         n = len(models)
-        if not 1 <= len(grid.label) <= MAX_AXIS:
-            raise Failure(INPUT, f"models with {len(grid.label)} labels; this emulator takes 1 to "
-                                 f"{MAX_AXIS}")
-        if n < MIN_MODEL:
-            raise Failure(INPUT, f"{n} good models; a library needs at least {MIN_MODEL}")
-        if self.kind == "radial" and n > MAX_RADIAL:
-            raise Failure(INPUT, f"{n} models; radial functions take {MAX_RADIAL} at most: use "
-                                 "--emulator network, splines or linear")
+        need(1 <= len(grid.label) <= MAX_AXIS, INPUT,
+             f"models with {len(grid.label)} labels; this emulator takes 1 to {MAX_AXIS}")
+        need(n >= MIN_MODEL, INPUT, f"{n} good models; a library needs at least {MIN_MODEL}")
+        need(self.kind != "radial" or n <= MAX_RADIAL, INPUT, f"{n} models; radial functions take "
+             f"{MAX_RADIAL} at most: use --emulator network, splines or linear")
         values = grid.values[models]
         library.label, mapped = make_labels(grid.label, values)
         library.hull = make_hulls(library.label, mapped, self.hulls)
@@ -263,9 +258,8 @@ class Maker:
     def make_grid(self, lattice, score):
         """Return splines (or linear interpolation) through the scores at all nodes."""
         shape, n_out = lattice.model.shape, score.shape[1]
-        if lattice.model.size * n_out > MAX_COEF:
-            raise Failure(INPUT, f"a grid of {lattice.model.size} nodes and {n_out} components has "
-                                 f"more than {MAX_COEF} numbers; give fewer --components")
+        need(lattice.model.size * n_out <= MAX_COEF, INPUT, f"a grid of {lattice.model.size} nodes "
+             f"and {n_out} components has more than {MAX_COEF} numbers; give fewer --components")
         value = np.zeros((lattice.model.size, n_out))
         value[lattice.at] = score
         lattice.fill(value, cubic=self.kind == "splines")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates.library_data import MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
 from starmill.templates.library_file import opened, text_of
 from starmill.wavelength import C_KM_S
@@ -33,9 +33,8 @@ class Grid:
     def good(self, unfinished):
         """Return which models are good [n]; refuse an incomplete file without `unfinished`."""
         n = int((self.status == TO_DO).sum())
-        if n and not unfinished:
-            raise Failure(INPUT, f"{self.path}: {n} of its {len(self.status)} models are still to "
-                                 "do; finish it by library build, or give --unfinished")
+        need(not n or unfinished, INPUT, f"{self.path}: {n} of its {len(self.status)} models are "
+             "still to do; finish it by library build, or give --unfinished")
         return np.flatnonzero(self.status == GOOD)
 
     def flux(self, i_arm, models, what="flux"):
@@ -65,13 +64,11 @@ def open_grid(path):
 
 def read_grid(path, file):
     made = text_of(file, "format") if "format" in file.attrs else "file of another kind"
-    if made != "starmill grid" or file.attrs["version"] != 1:
-        raise ValueError(f"is a {made}, not a grid file of version 1; starmill library build makes "
-                         "one")
+    need(made == "starmill grid" and file.attrs["version"] == 1, ValueError,
+         f"is a {made}, not a grid file of version 1; starmill library build makes one")
     label = [name.decode() for name in file["labels/name"][...]]
-    if not 1 <= len(label) <= MAX_LABEL or not all(label):
-        raise ValueError(f"has {len(label)} labels, or one without a name; this program takes 1 to "
-                         f"{MAX_LABEL}")
+    need(1 <= len(label) <= MAX_LABEL and all(label), ValueError,
+         f"has {len(label)} labels, or one without a name; this program takes 1 to {MAX_LABEL}")
     values, status = file["models/label"][...].astype(float), file["models/status"][...]
     if values.shape != (len(status), len(label)) or not 1 <= len(status):
         raise ValueError(f"dataset /models/label has the shape {values.shape}, expected models of "
@@ -95,14 +92,12 @@ def read_arm(group, n_model, source):
     name, n_pix = text_of(group, "name"), int(group.attrs["n_pix"])
     ln_wave0, ln_step = float(group.attrs["ln_wave0"]), float(group.attrs["ln_step"])
     sigma = float(group.attrs["template_sigma_aa"])
-    if not name or not MIN_PIX <= n_pix <= MAX_PIX:
-        raise ValueError(f"arm {name} has {n_pix} pixels, this program takes {MIN_PIX} to "
-                         f"{MAX_PIX}")
+    need(name and MIN_PIX <= n_pix <= MAX_PIX, ValueError,
+         f"arm {name} has {n_pix} pixels, this program takes {MIN_PIX} to {MAX_PIX}")
     # wavelengths of 10 A to 1 mm
-    if not (ln_step > 0 and ln_wave0 > 2.3 and ln_wave0 + n_pix * ln_step < 16.2
-            and math.isfinite(sigma)):
-        raise ValueError(f"arm {name} has no possible wavelengths or resolution: ln_wave0 "
-                         f"{ln_wave0:g}, ln_step {ln_step:g}, template_sigma_aa {sigma:g}")
+    need(ln_step > 0 and ln_wave0 > 2.3 and ln_wave0 + n_pix * ln_step < 16.2
+         and math.isfinite(sigma), ValueError, f"arm {name} has no possible wavelengths or "
+         f"resolution: ln_wave0 {ln_wave0:g}, ln_step {ln_step:g}, template_sigma_aa {sigma:g}")
     for what in ("flux", "continuum"):
         if (what == "flux" or what in group) and group[what].shape != (n_model, n_pix):
             raise ValueError(f"dataset {group[what].name} has the shape {group[what].shape}, "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, replacing, writing
+from starmill.cli.basics import INPUT, need, replacing, writing
 
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
@@ -47,8 +47,7 @@ def create(path, label_names, models, arms, parts, settings, generator):
     arms: [(Arm, its sigma [n_pix], None: it does not vary)]; parts: flux, and continuum if given"""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
-    if len(settings.encode()) > MAX_SETTINGS:
-        raise Failure(INPUT, "the settings are too long")
+    need(len(settings.encode()) <= MAX_SETTINGS, INPUT, "the settings are too long")
     with writing(path, *HDF5), replacing(path) as temporary:
         take_room(temporary, n_byte)
         with h5py.File(temporary, "w") as file:

@@ -9,8 +9,8 @@ import os
 import h5py
 import numpy as np
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, refuse_foreign, version,
-                                 write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, need, refuse_foreign,
+                                 version, write_whole)
 from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, Hull, Label, Library,
                                              ModelError, Radial, SplineGrid)
 
@@ -130,9 +130,8 @@ def refuse_links(path, file):
 
     def look_links(group):
         for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise Failure(USAGE, f"{path}: {group.name}/{name} is a link, which may lead out "
-                                     "of the file")
+            need(isinstance(group.get(name, getlink=True), h5py.HardLink), USAGE,
+                 f"{path}: {group.name}/{name} is a link, which may lead out of the file")
 
     look_links(file)
     file.visititems(look)
@@ -140,16 +139,14 @@ def refuse_links(path, file):
 
 def text_of(group, name):
     """Return a text attribute of a group, stored as bytes or as str."""
-    if name not in group.attrs:
-        raise KeyError(f"attribute {name} of {group.name} is missing")
+    need(name in group.attrs, KeyError, f"attribute {name} of {group.name} is missing")
     value = group.attrs[name]
     return value.decode("ascii") if isinstance(value, bytes) else str(value)
 
 
 def array_of(group, name, dtype, n_dim):
     """Return a numeric dataset that has n_dim dimensions."""
-    if name not in group:
-        raise KeyError(f"dataset {group.name.rstrip('/')}/{name} is missing")
+    need(name in group, KeyError, f"dataset {group.name.rstrip('/')}/{name} is missing")
     data = group[name]
     if not isinstance(data, h5py.Dataset) or data.ndim != n_dim or data.dtype.kind not in "iuf":
         raise ValueError(f"{data.name} is not numbers of {n_dim} dimensions")

@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates import emulate, library_file, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
@@ -165,12 +165,10 @@ def report(library, models, n_component, how):
     """Measure a library by a ModelSet of at most MAX_SPECTRA.  Return the text, and each arm's
     ModelError (None with too few spectra).  how: a line that says which spectra were left out."""
     n = len(models.labels)
-    if not 1 <= n <= MAX_SPECTRA:
-        raise Failure(USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
+    need(1 <= n <= MAX_SPECTRA, USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
     inside = inside_hulls(library, models.labels)
-    if not inside.any():
-        raise Failure(INPUT, f"none of the {n} spectra left out has labels inside the library's "
-                      "hulls")
+    need(inside.any(), INPUT,
+         f"none of the {n} spectra left out has labels inside the library's hulls")
     models = ModelSet(models.labels[inside], [m for m, use in zip(models.names, inside) if use],
                       [f[inside] for f in models.flux],
                       [None if c is None else c[inside] for c in models.continuum])

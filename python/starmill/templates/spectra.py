@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates.library_file import writable, write
 from starmill.templates.measure import report
 from starmill.templates.residuals import N_COMPONENT, line
@@ -21,9 +21,8 @@ def check_options(options):
             ("spectra-sn", options.spectra_sn, options.model_error is None,
              "without --model-error"),
             ("seed", options.seed, left_out == 0, "with --left-out 0")):
-        if given is not None and useless:
-            raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
-                          "--help")
+        need(given is None or not useless, USAGE,
+             f"--{name} does not apply {why}; see starmill library spectra --help")
     return left_out
 
 
@@ -43,17 +42,15 @@ def resolution(options, path, low, high, fwhm):
         origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
                   f"{low:.0f} A, {ends[1]:.3f} A at {high:.0f} A")
     elif np.isfinite(fwhm):
-        if not fwhm > 0:
-            raise Failure(INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
+        need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
     else:
         raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which the fit "
                       "needs to match the stars'; give --fwhm A, --sigma A, --resolving-power R or "
                       "--at-instrument-resolution")
     most = 0.25 * (high - low)
-    if 0 < most < sigma:
-        raise Failure(USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), expected at "
-                      f"most {most:.3g} A for spectra of {high - low:.6g} A")
+    need(not 0 < most < sigma, USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), "
+         f"expected at most {most:.3g} A for spectra of {high - low:.6g} A")
     return sigma, origin
 
 

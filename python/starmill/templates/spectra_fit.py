@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.spatial import KDTree
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates import residuals
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Arm, Emulator, Library, Radial
@@ -55,11 +55,10 @@ class Grid:
     def __init__(self, settings, spectra):
         self.settings, self.spectra = settings, spectra
         inside = (spectra.wave >= settings.range[0]) & (spectra.wave <= settings.range[1])
-        if inside.sum() < LEAST_PIX:
-            raise Failure(INPUT, f"{inside.sum()} pixels between {settings.range[0]:g} and "
-                          f"{settings.range[1]:g} A, at least {LEAST_PIX} are needed; the spectra "
-                          f"have {len(inside)} from {spectra.wave[0]:.2f} to "
-                          f"{spectra.wave[-1]:.2f} A in vacuum")
+        need(inside.sum() >= LEAST_PIX, INPUT,
+             f"{inside.sum()} pixels between {settings.range[0]:g} and {settings.range[1]:g} A, at "
+             f"least {LEAST_PIX} are needed; the spectra have {len(inside)} from "
+             f"{spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
         # to remove velocities, pixels beyond the range are needed
         self.use = slice(None) if settings.align else inside
         labels, (low, high) = spectra.labels, settings.limits.T
@@ -109,9 +108,8 @@ class Grid:
         if span / step - (len(wave) - 1) < 0.01:
             step = span / (len(wave) - 1)
         n_pix = np.floor(span / step * (1 + 1e-12)) + 1
-        if n_pix > MOST_PIX:
-            raise Failure(INPUT, f"the finest wavelength step needs {n_pix:.3g} pixels; the limit "
-                          f"is {MOST_PIX}")
+        need(n_pix <= MOST_PIX, INPUT,
+             f"the finest wavelength step needs {n_pix:.3g} pixels; the limit is {MOST_PIX}")
         s, first = self.settings, np.log(wave[0])
         return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
                    template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,
@@ -137,9 +135,8 @@ class Grid:
             row, good = y[i], ~gap[i]
             basis = self.basis[:, good]
             share, _, rank, _ = np.linalg.lstsq(basis.T, row[good], rcond=None)
-            if rank < len(basis):
-                raise Failure(INPUT, "a spectrum's gaps leave too few pixels for a continuum of "
-                              f"degree {len(basis) - 1}; give a lower --continuum")
+            need(rank >= len(basis), INPUT, "a spectrum's gaps leave too few pixels for a "
+                 f"continuum of degree {len(basis) - 1}; give a lower --continuum")
             row -= share @ self.basis
             row -= np.median(row[good])
 
@@ -224,8 +221,7 @@ class Functions:
         q = min(self.settings.components, n - 1, n_pix)
         variance, vector = eigh(gram, subset_by_index=[n - q, n - 1], overwrite_a=True,
                                 check_finite=False)
-        if not variance[-1] > 0:
-            raise Failure(INPUT, f"the {n} spectra in use are all the same")
+        need(variance[-1] > 0, INPUT, f"the {n} spectra in use are all the same")
         # drop components of rounding errors: they would be divided by their tiny variance
         use = variance >= 1e-13 * variance[-1]
         variance, vector = variance[use][::-1], vector[:, use][:, ::-1]
@@ -252,9 +248,8 @@ class Functions:
         self.used = use = ratio <= REJECT
         self.values, self.weight = self.values[use], self.weight[use]
         self.y, self.gap = self.y[use], self.gap[use]
-        if len(self.y) < LEAST_SPECTRA:
-            raise Failure(INPUT, f"all but {len(self.y)} spectra are unlike those with similar "
-                          "labels; check that the labels belong to them")
+        need(len(self.y) >= LEAST_SPECTRA, INPUT, f"all but {len(self.y)} spectra are unlike those "
+             "with similar labels; check that the labels belong to them")
         self._make()
 
     def left_out(self):
@@ -360,9 +355,8 @@ def leave_out(made, names, part, seed):
     out[order[fits[order]][:most]] = True
     if not out.any():
         return None
-    if (~out).sum() < LEAST_SPECTRA:
-        raise Failure(INPUT, f"{(~out).sum()} spectra would be left, at least {LEAST_SPECTRA} are "
-                      "needed")
+    need((~out).sum() >= LEAST_SPECTRA, INPUT,
+         f"{(~out).sum()} spectra would be left, at least {LEAST_SPECTRA} are needed")
     rest = Functions(functions.settings, values[~out], functions.y[~out],
                      np.zeros_like(functions.gap[~out]), functions.weight[~out])
     library, _ = rest.library(type(arm)(**{**vars(arm), "error": None}))

@@ -9,7 +9,7 @@ from copy import copy
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, catch_stops
+from starmill.cli.basics import INPUT, Failure, catch_stops, need
 from starmill.templates import functions, library_file, residuals
 from starmill.templates.grid_models import open_grid
 from starmill.templates.labels import make_hulls, make_labels, spread
@@ -84,8 +84,7 @@ def finish_networks(options):
 def good_models(grid, unfinished):
     models = grid.good(unfinished)
     n, n_arm = len(grid.status), len(grid.arm)
-    if not len(models):
-        raise Failure(INPUT, f"{grid.path}: none of its {n} models is good")
+    need(len(models), INPUT, f"{grid.path}: none of its {n} models is good")
     skipped = f"; {n - len(models)} bad or missing ones are skipped" if len(models) < n else ""
     print(f"{grid.path}: {len(models)} models, {n_arm} arm{'s' if n_arm > 1 else ''}{skipped}",
           flush=True)
@@ -109,9 +108,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     try:
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        if not out.any():
-            raise Failure(INPUT, f"none of {n} models that can be left out is surrounded by "
-                                 "others: give a larger --left-out or --validation")
+        need(out.any(), INPUT, f"none of {n} models that can be left out is surrounded by others: "
+             "give a larger --left-out or --validation")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
@@ -126,22 +124,21 @@ def report_left_out(options, maker, grid, models, library):
 
 def report_validation(options, grid, models, library):
     """Report on models of another grid file, which must have the same labels and arms."""
-    def need(good, message):
-        if not good:
-            raise Failure(INPUT, f"--validation {options.validation}: {message}")
+    def must(good, message):
+        need(good, INPUT, f"--validation {options.validation}: {message}")
 
     other = open_grid(options.validation)
     rows = good_models(other, True)
-    need(other.label == grid.label and len(other.arm) == len(grid.arm),
+    must(other.label == grid.label and len(other.arm) == len(grid.arm),
          f"its labels or number of arms are not those of {grid.path}")
     for a, b in zip(grid.arm, other.arm):
         tolerance = 1e-6 * a.ln_step
-        need(a.n_pix == b.n_pix and abs(a.ln_wave0 - b.ln_wave0) <= tolerance
+        must(a.n_pix == b.n_pix and abs(a.ln_wave0 - b.ln_wave0) <= tolerance
              and abs(a.ln_step - b.ln_step) * a.n_pix <= tolerance,
              f"the pixels of its arm {b.name} are not those of {grid.path}; build it with the same "
              "arms")
         sigma_a, sigma_b = a.template_sigma_aa, b.template_sigma_aa
-        need(abs(sigma_a - sigma_b) <= 1e-6 * abs(sigma_a),
+        must(abs(sigma_a - sigma_b) <= 1e-6 * abs(sigma_a),
              f"its arm {b.name} has a sigma of {sigma_b:g} A, that of {grid.path} {sigma_a:g} A; "
              "build it with the same arms")
     measure(options, library, other, rows, f"of {os.path.basename(other.path)[:200]}; the library "
@@ -166,9 +163,8 @@ def measure(options, library, grid, models, how, to):
     print(text, end="", flush=True)
     if options.model_error:
         for arm, error in zip(to.arm, errors):
-            if error is None:
-                raise Failure(INPUT, f"too few of {n} models lie inside the hulls for a model "
-                                     f"error of arm {arm.name}")
+            need(error is not None, INPUT,
+                 f"too few of {n} models lie inside the hulls for a model error of arm {arm.name}")
             arm.error = error
     to.report = text
 
