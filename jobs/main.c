@@ -154,9 +154,9 @@ static void begin_again(const char *name, const char *value, char **argv)
 }
 
 /* Save memory under a limit on address space (ulimit -v).  OpenBLAS starts threads when it is
- * loaded, and each retries forever to get 128 MiB; malloc reserves as much for each thread that
- * calls it.  So restart the program with one OpenBLAS thread; the program's own threads call
- * BLAS (mill_blas_begin). */
+ * loaded, and each thread retries forever to get 128 MiB; malloc reserves as much for each thread.
+ * So use one arena of malloc, and restart the program with one OpenBLAS thread; the program's own
+ * threads call BLAS (mill_blas_begin). */
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
@@ -178,8 +178,8 @@ static int refuse_small_stack(void)
   return 1;
 }
 
-/* Replacement of the C library's exit.  OpenMP calls exit if it gets no thread; exit handlers of
- * libraries would then crash or wait forever for running threads. */
+/* Replace the C library's exit: end at once, without the exit handlers of libraries.  OpenMP calls
+ * exit if it gets no thread, and the handlers would crash or wait forever for running threads. */
 __attribute__((visibility("default"))) void exit(int status)
 {
   if (status == EXIT_FAILURE) {
@@ -191,8 +191,8 @@ __attribute__((visibility("default"))) void exit(int status)
   _exit(status);
 }
 
-/* Run a job under the watchdog, until the process ends: exit handlers of libraries may wait
- * forever if memory ran out. */
+/* Run a job under the watchdog.  The watchdog stays on until the process ends, since exit handlers
+ * of libraries may wait forever if memory ran out. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
   /* a fit goes on if its pipe is closed, as by `starmill fit ... 2>&1 | head -1` */

@@ -39,12 +39,12 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
-  /** Allocate pinned host memory for pieces of uploads that stay (mill_upload.stays); any thread
-   *  may call it.  This pointer is NULL where such pieces may lie in any memory. */
+  /** Allocate pinned host memory for the pieces of uploads with mill_upload.stays; any thread may
+   *  call pin.  It is NULL in a backend that takes such pieces from any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait for the uploads made before the previous call of settle: the sources of their pieces that
-   *  stay may then change.  NULL: sources may change as soon as an upload returns. */
+  /** Wait for the uploads made before the previous call of settle.  Their sources with
+   *  mill_upload.stays may change from then on.  NULL in a backend whose uploads copy at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
@@ -55,20 +55,19 @@ typedef struct mill_backend {
    *  move; an entry may change before the start of that slot. */
   int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
               mill_slot *const *slot, int n_slot);
-  /** Prepare newly loaded slots, compute their initial guess and set their first request.  index
-   *  [n]: slot numbers. */
+  /** Prepare new slots, numbers index [n]; compute their initial guess, set their first request. */
   int (*start)(mill_device *device, const int *index, int n);
-  /** Run 1 to max_round rounds over the given slots (new ones too), until n_want of them have
+  /** Run 1 to max_round rounds over the given slots (new ones too), until n_want slots have
    *  finished (the CPU ignores n_want).  A round emulates templates, answers the slots' requests
-   *  and digests the answers.  It skips slots whose request is MILL_REQ_NONE. */
+   *  and digests the answers, except for slots whose request is MILL_REQ_NONE. */
   int (*advance)(mill_device *device, const int *index, int n, int n_want, int max_round);
   /** Wait for the advance; return the numbers and result rows of its finished slots, each slot
    *  once.  index and result have room for the n slots of the advance. */
   int (*collect)(mill_device *device, int *index, mill_fit_result *result, int *n_finished);
   /** Wait for all queued work. */
   int (*wait)(mill_device *device);
-  /** Return a message about the device for the log, valid until the next bind; NULL: none.  This
-   *  pointer is NULL in a backend that never has one. */
+  /** Return a message about the device for the log, or NULL; valid until the next bind.  A backend
+   *  that never has a message has no such function (remark is NULL). */
   const char *(*remark)(mill_device *device);
   /** Evaluate a float32 arm's emulator at the model's first n_stored guess templates; rows and mean
    *  have the layout of mill_model_arm.stored and stored_mean.  The bits do not depend on the
@@ -83,7 +82,7 @@ typedef struct mill_backend {
 const mill_backend *mill_backend_cpu(const char *isa);
 
 /** Find the backend of a configuration's word: cpu, cuda, cuda+cpu (the GPU's backend) or auto.
- *  For auto it is the CPU's; a run may change it once its number of rows is known.
+ *  auto gives the CPU's backend; a run that knows its number of rows may then choose another.
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 

@@ -40,8 +40,8 @@ void mill_cuda_probe_bus(char *out, size_t size);
 
 /** Return the backend for this rank's GPU; its name is "cuda <GPU> sm_<xy>".
  *
- *  The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first GPU that
- *  admits programs and for which this build has code.
+ *  The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first GPU whose
+ *  compute mode is not PROHIBITED and for which this build has code.
  *
  *  NULL if no GPU can run this build; mill_error_message() then says why.  *err (err may be NULL):
  *  MILL_ERR_CONFIG without driver, GPU or code for this GPU; MILL_ERR_BACKEND if a GPU fails.  Call
@@ -55,9 +55,9 @@ const mill_backend *mill_backend_cuda(int *err);
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one) and return the
  *  particle engine.  NULL on failure, with *err MILL_ERR_CONFIG (no GPU) or MILL_ERR_BACKEND.
  *
- *  Its evolve needs one upload and one download for all problems of a call if they fit the GPU's
- *  memory, else one of each per group of problems.  MILL_ERR_MEMORY if a single problem does not
- *  fit.  The bits depend on the kind of GPU alone. */
+ *  A call of evolve computes as many problems together as fit the GPU's memory, with one upload and
+ *  one download, then the others.  MILL_ERR_MEMORY if a single problem does not fit.  The bits
+ *  depend on the kind of GPU alone. */
 const mill_particle_ops *mill_particle_ops_cuda(int *err);
 
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one), load cuBLAS and

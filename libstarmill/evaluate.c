@@ -9,7 +9,7 @@
 
 /* ---- the likelihood ---- */
 
-/* Convert the derivatives in eval from the fit's inner rotation parameter to v sin i in km/s. */
+/* Convert derivatives by the fit's inner rotation parameter to derivatives by v sin i (km/s). */
 static void to_vsini(const starmill_library *h, const double *theta, int n_par,
                      mill_evaluation *eval)
 {
@@ -61,7 +61,7 @@ static double *at(double *out, size_t i)
 
 enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
-/* Evaluate runs of points within the limits together; other points get infinity or NaN. */
+/* Evaluate consecutive points within the limits together; outside, m2ll is inf, derivatives NaN. */
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
 {
@@ -118,6 +118,7 @@ static int check_within(const starmill_library *h, const double *theta)
   return MILL_OK;
 }
 
+/* Load the star again with the new model error; after a failure, restore the old settings. */
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {
@@ -296,8 +297,8 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
-/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  Ones replace its flux and
- * ivar. */
+/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  The model is that of a star
+ * with these pixels, of flux 1 and ivar 1. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {
@@ -309,12 +310,12 @@ static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
   MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &ones));
   for (int i = 0; i < spectrum->n_pix; i++)
     ones[i] = 1.0f;
-  starmill_spectrum even = *spectrum;
-  even.flux = even.ivar = ones;
-  even.mask = NULL;
-  even.systematic = NULL;
-  even.exposure = 0;
-  MILL_CHECK(mill_star_make(h, &even, 1, &star));
+  starmill_spectrum flat = *spectrum;
+  flat.flux = flat.ivar = ones;
+  flat.mask = NULL;
+  flat.systematic = NULL;
+  flat.exposure = 0;
+  MILL_CHECK(mill_star_make(h, &flat, 1, &star));
   const int code = make_model(h, star, theta, &model);
   mill_pipeline_drop(h->pipeline);
   h->held = 0;

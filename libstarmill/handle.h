@@ -88,8 +88,8 @@ MILL_CLOSER(starmill_star, mill_star_drop)
  *  borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
-/** Load the star into the pipeline, unless it is loaded.  MILL_ERR_INPUT if it cannot be
- *  evaluated. */
+/** Load the star into the pipeline, unless it is there already, and compute its fixed model error.
+ *  MILL_ERR_INPUT if the star cannot be evaluated. */
 int mill_star_hold(starmill_library *library, const starmill_star *star);
 
 /** Return the number of parameters. */

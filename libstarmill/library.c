@@ -313,7 +313,7 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
   return item;
 }
 
-/* Bind the configuration anew with these fixed parameters and priors; on failure keep the old. */
+/* Bind the configuration again with new fixed parameters and priors; a failure changes nothing. */
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {

@@ -77,7 +77,7 @@ static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, 
   return MILL_OK;
 }
 
-/* Give the caller's spectra to the reader as channels; `read` of a format in memory. */
+/* Give the caller's spectra to the reader as channels: the callback `read` of format in_memory. */
 static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   const memory_source *source = state;
@@ -212,7 +212,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   if (h->prepared.status != MILL_STATUS_NOT_DONE)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(h->prepared.status));
-  if (star->is_fixed)
+  if (star->is_fixed) /* compute the model error at fixed_at */
     MILL_CHECK(
         mill_pipeline_ask(h->pipeline, MILL_REQ_TANGENTS, 1, 1, star->fixed_at, &eval, &penalty));
   h->held = star->number;

@@ -201,7 +201,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset and fill in its column; is_column 0: its type or shape is not that of a column. */
+/* Open a dataset and describe it in c and n_row; *is_column 0: no column has its type or shape. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {

@@ -31,7 +31,7 @@ int mill_catalog_list_read(const char *path, mill_path_list *list);
  *  lines and lines that begin with # are ignored.  A FITS file, plain or gzip, has one or more of
  *  these columns in its first table, and each row is read as in mill_star_list_add_row.
  *
- *  MILL_ERR_USAGE names the file and the line: unreadable, a line that is no name, or no star at
+ *  MILL_ERR_USAGE names the file and the line: unreadable, a line that names no star, or no star at
  *  all.  MILL_ERR_INPUT: bad FITS file. */
 int mill_star_list_read(const char *path, mill_star_list *list);
 

@@ -55,8 +55,8 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* Hash the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  It
- * changes if the file's rows are replaced, or would be joined to other rows. */
+/* Return a hash of the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  The
+ * hash changes if rows are replaced in the file, or would be joined to other rows. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;
@@ -79,8 +79,8 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* Set each IDENTIFIER to the survey's own, else to the file's name.  ":FITS_ROW" is added, except
- * to the survey's own in a file of one row. */
+/* Set IDENTIFIERs that the survey does not give to the file's name (a long name is cut, and ends in
+ * ~HASH).  Append ":FITS_ROW", except to a survey's IDENTIFIER in a file of one row. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);
@@ -108,7 +108,8 @@ static void identify_rows(const char *path, mill_file_index *index)
   }
 }
 
-/* Keep only the rows of listed stars, with their exposures. */
+/* Keep only the rows of listed stars, with their exposures.  by_object: rows will be joined, so a
+ * listed IDENTIFIER, which names one row, counts only for rows without TARGETID and OBJECT. */
 static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
 {
   int64_t n_row = 0, n_exposure = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Catalogue rows of an input file of any survey, and the index of a file's selected rows and
- *  exposures. */
+/** Catalogue rows of an input file, and the index of the file's selected rows and exposures. */
 #pragma once
 
 #include "kernels/base/common.h"

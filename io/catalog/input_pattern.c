@@ -77,8 +77,8 @@ static int add_matches(const char *pattern, int flags, mill_path_list *list)
   if (failed == GLOB_NOMATCH)
     return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' matches no file", pattern);
   if (failed)
-    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s': a folder of it cannot be read: %s", pattern,
-                      strerror(folder_errno));
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s': one of its folders cannot be read: %s",
+                      pattern, strerror(folder_errno));
   for (size_t i = 0; i < found.gl_pathc; i++)
     MILL_CHECK(mill_path_list_add(list, found.gl_pathv[i]));
   return MILL_OK;
@@ -89,7 +89,7 @@ int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_numb
 {
   int n_place = 0;
   char filled[MILL_FITS_MAX_PATH];
-  MILL_CHECK(fill_in(pattern, 0, filled, sizeof filled, &n_place));
+  MILL_CHECK(fill_in(pattern, 0, filled, sizeof filled, &n_place)); /* counts placeholders */
   if (n_place > 0 && n_number == 0)
     return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' has {n}: give its values with --numbers",
                       pattern);
@@ -98,7 +98,7 @@ int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_numb
   }
   for (size_t i = 0; i < n_number; i++) {
     MILL_CHECK(fill_in(pattern, number[i], filled, sizeof filled, &n_place));
-    MILL_CHECK(add_matches(filled, GLOB_NOCHECK, list));
+    MILL_CHECK(add_matches(filled, GLOB_NOCHECK, list)); /* no match: `filled` itself */
   }
   return MILL_OK;
 }

@@ -56,7 +56,7 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* Parse a line of the table, cutting text at its tabs; 0: not such a line. */
+/* Parse a line (fields in the order of COLUMNS), cutting text at its tabs; 0: no such line. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
@@ -245,8 +245,8 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "--input-table %s: cannot be written: %s; the result is complete, and the "
-                      "same command writes the table",
+                      "--input-table %s: cannot be written: %s; the result is complete: run the "
+                      "same command again to write the table",
                       path, errno ? strerror(errno) : "no room");
   return MILL_OK;
 }

@@ -19,7 +19,7 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
   return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
 }
 
-/* The known places of one number. */
+/* The sky positions known for one name, with the first row at each. */
 typedef struct known_places {
   int n;
   struct {
@@ -28,14 +28,14 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the first row at the place of `row`; `row` itself if its place is new. */
+/* Return the first row of the same name at the sky position of `row`; none: `row` itself. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);
   int i = 0;
   for (; i < places->n && is_known; i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
-    if (!mill_place_known(ra, dec)) { /* the number's first row had no position */
+    if (!mill_place_known(ra, dec)) { /* the name's first row had no position: it gets this one */
       places->place[i].ra_deg = ra_deg;
       places->place[i].dec_deg = dec_deg;
       break;
@@ -60,12 +60,12 @@ int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const dou
   known_places places;
   int several = 0;
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
-  for (int64_t i = 0, number = -1; i < n; i++) {
+  for (int64_t i = 0, number = -1; i < n; i++) { /* key in: name's number; out: star's first row */
     const int64_t at = row[i].place;
     if (i == 0 || row[i].key != number)
       places.n = 0;
     number = row[i].key;
-    /* a negative number stands for no name: the row is a star of its own */
+    /* a negative number means no name: the row is a star of its own */
     row[i].key = number < 0 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
     several |= places.n > 1;
   }

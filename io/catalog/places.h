@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tell apart stars that share a name, by their places on the sky. */
+/** Tell apart stars that share a name, by their positions on the sky. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -23,14 +23,14 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 
 enum { MILL_MOST_PLACES = 64 };
 
-/** Group rows into stars: rows with the same number at the same place.
+/** Group rows into stars: rows of one name at one position.
  *
  *  row [n]  in   key: number that stands for the row's name or TARGETID; negative: no other row
  *                belongs to the star
  *                place: the row's index into ra_deg and dec_deg, ascending for equal keys
  *           out  key: index (place) of the star's first row; sorted by key
  *
- *  A row joins the earliest place whose first row is within MILL_FAR_DEG; a row without a position
- *  joins the first row of its number.  After MILL_MOST_PLACES places of a number, each row at a new
- *  place becomes a star of its own.  Returns 1 if any number has several places. */
+ *  A row joins the earliest star of its name whose first row is within MILL_FAR_DEG.  A row without
+ *  a position joins the first row of its name.  After MILL_MOST_PLACES positions of a name, each
+ *  row at a new one becomes a star of its own.  Returns 1 if any name has several positions. */
 int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);

@@ -36,7 +36,7 @@ typedef struct source {
 
 /* ---- columns of either kind of file ---- */
 
-/* Open the first table with a key of stars (none: i_hdu is n_hdu), and list its column names. */
+/* Open the first table that identifies stars (none: i_hdu is n_hdu), and list its column names. */
 static int open_fits(source *s, const mill_open_limits *limits)
 {
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
@@ -206,7 +206,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Get the range of parameter j of lib[0] in a fit with n_lib libraries: the widest of theirs. */
+/* Get the range of parameter j of lib[0] in a fit with lib [n_lib]: the union of their ranges. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {
@@ -247,7 +247,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
   return MILL_OK;
 }
 
-/* Read pair k into the priors of all rows. */
+/* Read values and errors of pair k as priors of all rows.  value, error [n_row]: work space. */
 static int read_pair(source *s, const int column[2], int k, const double range[2],
                      mill_prior_table *t, double *value, double *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Gaussian priors per star, from a table with columns NAME, NAME_ERR.
  *
- *  A FITS binary table, or an HDF5 file with one dataset per column at its root. */
+ *  The table is a FITS binary table, or an HDF5 file with one dataset per column at its root. */
 #pragma once
 
 #include "io/catalog/star_table.h"
@@ -13,17 +13,17 @@ typedef struct mill_prior_table mill_prior_table;
 
 /** Check the configuration's priors (the same for all stars) against the ranges of a fit with n_lib
  *  libraries.  MILL_ERR_CONFIG names a prior whose mean is more than five sigma outside the range:
- *  it is probably in another unit or a placeholder.  is_loud: warn of means outside by less. */
+ *  it is probably in another unit or a placeholder.  is_loud: warn of other means outside. */
 int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud);
 
 /** Read a table.  Until freed it takes 56 bytes of memory a row, the stars' names, and 16 bytes for
  *  each prior.
  *
- *  Column names may have any case.  The first table with columns to find stars by
- *  (io/catalog/star_table.h) is read: IDENTIFIER, else TARGETID, else OBJECT, else the place.  It
- *  needs at least one pair NAME, NAME_ERR of a parameter: VRAD, VSINI, or a label of lib[0] by its
- *  column in the result or its own name.  Other columns are ignored.  A NaN as value or error means
- *  no prior; a row without a key (-1, empty) is ignored.
+ *  Column names may have any case.  The first table that identifies stars (by IDENTIFIER, else
+ *  TARGETID, else OBJECT, else position; io/catalog/star_table.h) is read.  It needs at least one
+ *  pair NAME, NAME_ERR of a parameter: VRAD, VSINI, or a label of lib[0] by its column in the
+ *  result or its own name.  Other columns are ignored.  A NaN as value or error means no prior; a
+ *  row without a key (-1, empty) is ignored.
  *
  *  MILL_ERR_CONFIG names the file and the column or star: a pair of an unknown name, of a fixed
  *  parameter or without its other half, an error that is not positive, two rows of one star.
@@ -45,6 +45,5 @@ int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
 /** Count the priors more than five errors beyond the fit's range; *first: the first, as text. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
-/** SHA-256 (64 digits) of the keys and priors, independent of the file's other columns and its row
- *  order. */
+/** SHA-256 (64 digits) of keys and priors; other columns and the order of rows have no effect. */
 const char *mill_prior_table_hash(const mill_prior_table *table);

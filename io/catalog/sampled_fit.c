@@ -65,6 +65,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   return MILL_OK;
 }
 
+/* The fit's IDENTITY contains the hashes of the files that it used (name: file that key gives). */
 int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
                             const char *remedy)
 {
@@ -188,7 +189,7 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* List the rows that pass the wish in kept.  found: see mill_star_list_has. */
+/* Append the fitted stars that meet all of wish to kept.  found: see mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {

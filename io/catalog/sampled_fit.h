@@ -5,7 +5,7 @@
 #include "io/stars/inputs.h"
 #include "src/config/config.h"
 
-/** Overwrite config by the configuration of the fit at path, and set the fit as table of starting
+/** Overwrite config by the configuration of the fit at path, and make the fit the table of starting
  *  points.  MILL_ERR_CONFIG: path is no result. */
 int mill_sampled_read_config(const char *path, mill_config *config);
 

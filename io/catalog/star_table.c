@@ -190,6 +190,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
     }
   }
   qsort(rows->row, (size_t)rows->n_row, sizeof *rows->row, compare_rows);
+  /* of rows with one key keep the first (is_last rows sort last); keep all positions */
   for (int64_t i = 0; i < rows->n_row; i++) {
     const mill_star_row *row = &rows->row[i];
     if (n == 0 || rows->order[row->rank] == MILL_BY_PLACE ||

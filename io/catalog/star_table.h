@@ -29,13 +29,13 @@ enum mill_star_key {
   MILL_BY_TARGETID,
   MILL_BY_IDENTIFIER,
   MILL_BY_OBJECT,
-  MILL_BY_PLACE, /**< RA, DEC within MILL_SAME_STAR_ARCSEC */
+  MILL_BY_PLACE, /**< sky position: RA, DEC within MILL_SAME_STAR_ARCSEC */
   MILL_N_STAR_KEY
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Indices of mill_star_column: first the column of each other key, by enum mill_star_key, then the
- *  positions: RA, DEC (used if both are there) and TARGET_RA, TARGET_DEC (used else). */
+/** Indices of mill_star_column: TARGETID, IDENTIFIER and OBJECT as in enum mill_star_key, then the
+ *  positions RA, DEC and, used if one of these is missing, TARGET_RA, TARGET_DEC. */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,
@@ -45,8 +45,8 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many of the first columns of mill_star_column to read: the names and numbers if the
- *  table has one of them, else all, with the positions; 0: the table has no key.
+/** Return how many columns of mill_star_column to read, counted from the first.  A table with a
+ *  TARGETID, IDENTIFIER or OBJECT needs no positions.  0: the table cannot identify stars.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
@@ -67,7 +67,7 @@ typedef struct mill_star_row {
   int64_t row;
   int rank, is_last; /* rank: position of the row's key in mill_star_rows.order */
   int64_t id;
-  const char *name; /* NULL: found by number or place */
+  const char *name; /* NULL: found by number or position */
   double ra_deg, dec_deg;
 } mill_star_row;
 
@@ -75,7 +75,7 @@ typedef struct mill_star_row {
 typedef struct mill_star_rows {
   const char *key, *path;          /**< configuration key and file, for messages; borrowed */
   const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, best first; borrowed */
-  mill_star_row *row;              /**< [n_row] by key; one per star, except for places */
+  mill_star_row *row;              /**< [n_row] by key; one per star, except for positions */
   int64_t n_row, n_repeated;       /**< n_repeated: dropped rows (star has an earlier one) */
   mill_star_row repeated;          /**< one of the dropped rows */
   char *text[2];                   /**< memory of the rows' names, owned */
@@ -90,8 +90,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two rows at the star's
- *  place. */
+/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two match its position. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
 
 /** Is any row found by this key? */

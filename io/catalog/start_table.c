@@ -170,7 +170,7 @@ typedef struct fits_rows {
 } fits_rows;
 
 /* Copy row i of /fits to the table.  A damaged row loses its keys, so no star finds it.  A row that
- * is not done, or of another library, gets NaN as parameters. */
+ * is not done, or was fitted with another library, gets NaN as parameters. */
 static int take_row(void *context, int64_t i, const char *row)
 {
   fits_rows *from = context;
@@ -259,7 +259,7 @@ static int sort_rows(raw_table *raw)
   return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
-/* Hash the keys of the rows that can be found and the values of the finite ones. */
+/* Hash each row's key and, unless a value is not finite (is_last), its parameters. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
@@ -328,7 +328,7 @@ uint64_t mill_star_identity(int64_t target_id, const char *object)
   uint64_t identity = (uint64_t)target_id;
   if (target_id != -1)
     return identity;
-  for (const char *c = object; *c; c++) { /* hash the name, one letter at a time */
+  for (const char *c = object; *c; c++) { /* no TARGETID: hash the name, letter by letter */
     const mill_counter_key key =
         mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, PURPOSE);
     identity = (uint64_t)key.v[0] << 32 | key.v[1];

@@ -3,7 +3,7 @@
  *
  *  The table is a FITS binary table (e.g. of true values by `starmill simulate`, or an rvtab) or a
  *  result of `starmill fit`, finished or not.  Rows of a result with a wrong CRC are left out with
- *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else place
+ *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else position
  *  (io/catalog/star_table.h). */
 #pragma once
 
@@ -22,7 +22,7 @@ enum mill_start_found {
 
 /** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
  *
- *  It needs these columns, in any case: keys of the stars, VRAD, VSINI, and each label of lib by
+ *  Needed columns, in upper or lower case: keys of the stars, VRAD, VSINI, and each label of lib by
  *  its column in the result or its own name.  A FITS file is searched for the first table with all
  *  of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
  *  star has several rows, the first finite one is used.  library: use only rows with this code, if
@@ -36,7 +36,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star.  *theta [n_label + 2]: VRAD, VSINI and the labels, borrowed from the table; NULL
- *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: the table has two rows at the star's place. */
+ *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found);
 

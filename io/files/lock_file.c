@@ -26,7 +26,7 @@ enum {
   TEXT = 1024,
   MAX_JOB = 64,
   EMPTY_S = 2,    /* a lock file still empty after this time is stale */
-  WATCH_BEATS = 3 /* a watched lock is stale after so many beats without a touch */
+  WATCH_BEATS = 3 /* a watched lock is stale after this many beats without a touch */
 };
 
 double mill_lock_beat_s = 10;
@@ -98,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Is the lock's holder alive?  WATCH: the lock looks stale by its age or job, but the hosts' clocks
- * may differ, or a host lost to Slurm may still run the job's earlier start. */
+/* Is the lock's holder alive?  WATCH: unknown.  The lock is old, but hosts' clocks may differ; or
+ * it is from an earlier start of this Slurm job, which a host lost to Slurm may still run. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -113,8 +113,8 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
-/* Is the lock touched or replaced within WATCH_BEATS?  Opens the file each time, since only then
- * does NFS ask its server. */
+/* Is the lock file touched or replaced within WATCH_BEATS?  Open the file for each look, since NFS
+ * asks its server only at an open. */
 static int is_touched(const char *path, const struct stat *before)
 {
   const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
@@ -169,7 +169,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
                       "if it no longer runs, remove %s and start again",
                       output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
                       strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* if there are no locks, mill_lock_keep stops the loser */
+  (void)flock(fd, LOCK_EX); /* where flock does nothing, mill_lock_keep stops the loser */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     return MILL_OK;
   if (unlink(path) != 0 && errno != ENOENT)
@@ -227,8 +227,8 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   if (rc == 0)
     rc = mill_thread_start(&beat->thread, keep_touching, beat);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that keeps %s: %s%s", path, strerror(rc),
-              mill_memory_limit());
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that touches %s: %s%s", path,
+              strerror(rc), mill_memory_limit());
   memcpy(lock->path, beat->path, sizeof lock->path);
   lock->beat = beat;
   beat = NULL;
@@ -260,12 +260,12 @@ int mill_lock_take(const char *output, mill_lock *lock)
   }
   return MILL_ERROR(
       MILL_ERR_OUTPUT,
-      "%s: the lock of this output cannot be taken: if no job writes it, remove that file", path);
+      "%s: the lock of this output cannot be taken: if no job writes it, remove the lock", path);
 }
 
 int mill_lock_keep(const mill_lock *lock)
 {
-  if (!lock->beat)
+  if (!lock->beat) /* the lock is not held */
     return MILL_OK;
   if (mill_boot_s() - atomic_load(&lock->beat->touched) > 2 * mill_lock_beat_s)
     touch(lock->beat); /* the machine or this process was suspended */
@@ -302,7 +302,7 @@ static int is_of_job(const char *end)
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
 {
   char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
-  if (!lock->beat)
+  if (!lock->beat) /* the lock is not held */
     return;
   snprintf(folder, sizeof folder, "%s", output);
   snprintf(name, sizeof name, "%s", output);

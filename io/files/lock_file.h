@@ -22,8 +22,8 @@ typedef struct mill_lock {
   struct mill_lock_beat *beat; /**< thread that touches the file, owned; NULL: not held */
 } mill_lock;
 
-/** Take the lock of an output; *lock must be zeroed.  For one process; may wait 3 mill_lock_beat_s.
- *  MILL_ERR_OUTPUT names the holder and what to do, or why the lock file cannot be created. */
+/** Take the lock of an output; *lock must be zeroed.  Call on one rank.  May wait 3 beats of
+ *  mill_lock_beat_s.  MILL_ERR_OUTPUT: held by a living job, or the lock file cannot be created. */
 int mill_lock_take(const char *output, mill_lock *lock);
 
 /** Fail with MILL_ERR_OUTPUT if another job has taken over the lock; then write nothing more.  The

@@ -201,8 +201,8 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   return MILL_OK;
 }
 
-/* Read a scalar column as type `as`; offset: added to integers; *found: see mill_fits_column_int64.
- * */
+/* Read a scalar column as type `as`, and add offset to integers.  found: as in
+ * mill_fits_column_int64. */
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
                        void *out, int *found)
 {
@@ -276,7 +276,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
   MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number > 0)
     MILL_CHECK(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
-  if (offset != 0)
+  if (offset != 0) /* read unscaled, since CFITSIO would round to double */
     fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
   const int code = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
   if (offset != 0)
@@ -405,7 +405,7 @@ void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
   for (int k = 0; k < n_wish; k++) {
     char *to = (char *)out + wish[k].at;
     const mill_fits_values *v = &values[k];
-    if (wish[k].size == 0 || !v->text)
+    if (wish[k].size == 0 || !v->text) /* no member, or a missing text column */
       continue;
     if (wish[k].as == MILL_AS_TEXT)
       mill_fits_text_copy(path, wish[k].name, mill_fits_text_at(v, i), to, wish[k].size);
@@ -421,7 +421,7 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   long first[MILL_FITS_MAX_AXIS] = {1};
   for (int i = 1; i < hdu->n_axis; i++)
-    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
+    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1; /* the last axis counts rows */
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   /* integers and compressed floats mark missing pixels by a special value; make it NaN */
   fits_read_pix(file->fptr, TDOUBLE, first, n_pix,

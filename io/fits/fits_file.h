@@ -72,8 +72,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out   [rows]  in/out  the caller sets every row to a missing value; it stays in all rows if the
- *                        column is missing, and in rows with TNULL.  NaNs are read as stored
+ *  out   [rows]  in/out  the caller sets every row to a missing value, which stays in all rows if
+ *                        the column is missing, and in rows with TNULL.  NaNs are read as stored
  *  found          out    NULL: a missing column is an error
  *
  *  64-bit integers are exact, even with a whole TZERO as for unsigned ones.  Missing integers read

@@ -72,8 +72,8 @@ static int is_keyword(const char *keyword, const char *name)
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* Type required of a keyword's value, as CFITSIO aborts on other types: s string, i integer, r
- * real, l logical, 0 any. */
+/* Return the type required of a keyword's value: s string, i integer, r real, l logical, 0 any.
+ * CFITSIO aborts on other types. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {
@@ -200,7 +200,7 @@ typedef struct header {
   int64_t bytes; /* with the END card and padding */
 } header;
 
-/* Read blocks up to END; *out owns its text. */
+/* Read a header's blocks up to its END card; *out owns its text. */
 static int read_header(const mill_fits_place *at, int fd, int64_t start, header *out)
 {
   int64_t room = 0;

@@ -65,6 +65,5 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
 void mill_fits_guard_close(mill_fits_guard *guard);
 MILL_CLOSER(mill_fits_guard, mill_fits_guard_close)
 
-/** Read n bytes at offset; returns the number read, fewer only at the end of the file; -1: error,
- *  see errno. */
+/** Read n bytes at offset; returns the number read, below n at the end of the file; -1: errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);

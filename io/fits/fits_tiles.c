@@ -73,7 +73,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   return MILL_OK;
 }
 
-/* Check axes and tiles; n_row: tiles in the table. */
+/* Set hdu->axis and im->tile from keywords, and check them; n_row: tiles in the table. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
@@ -103,7 +103,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   return MILL_OK;
 }
 
-/* Find the descriptor columns; stream [n_field] out, of which *n are set. */
+/* List the columns of stream descriptors in stream [n_field]; *n: number of these columns. */
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
@@ -158,7 +158,7 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
       return 0;
     for (int j = 0; j < fs_bits; j++, at++)
       fs = fs << 1 | (bytes[at / 8] >> (7 - at % 8) & 1);
-    fs--;
+    fs--; /* -1: all differences are 0; fs_max: they are not packed; else their low bits */
     if (fs > fs_max)
       return 0;
     if (fs == fs_max)
@@ -177,9 +177,9 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without storing it; returns 0 if it is truncated, or has more than `most`
- * bytes, for which CFITSIO 4.2 would allocate memory without end.  CFITSIO finds other errors when
- * it reads the tile; they cost only that row. */
+/* Unpack a gzip stream without storing it; returns 0 if the stream is truncated, or unpacks to more
+ * than `most` bytes: CFITSIO 4.2 would then allocate memory without end.  Other errors are found
+ * when CFITSIO reads the tile, and cost only the tile's row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -211,8 +211,8 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read a descriptor as bytes and start in the heap; returns 0 if the stream exceeds the heap, where
- * CFITSIO would read another HDU's bytes. */
+/* Read from a descriptor a stream's length (bytes) and start in the heap; returns 0 if the stream
+ * exceeds the heap, where CFITSIO would read another HDU's bytes. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {
@@ -275,7 +275,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit, mill_fits_hdu *hdu)
 {
-  const mill_fits_hdu tiles = *hdu;
+  const mill_fits_hdu tiles = *hdu; /* the table; *hdu will describe the image */
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   const int64_t n_axis = table->key[MILL_KEY_ZNAXIS][0].value;
   const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;

@@ -181,7 +181,7 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder, which tells other threads that this one has a file in it.
+/* Take a shared lock on the folder, which tells other threads that this thread has a file there.
  * Waits while another thread holds the exclusive lock to unpack alone. */
 static void share_folder(int lock, double end_s)
 {
@@ -190,8 +190,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room.  *is_alone 1: no other thread or rank has a file in the folder, and
- * this one holds its exclusive lock.  MILL_ERR_INPUT: no room can be expected. */
+/* Wait until the folder may have room.  *is_alone 1: no other thread or rank has a file in the
+ * folder, and this thread holds the folder's exclusive lock.  MILL_ERR_INPUT: do not wait. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =
@@ -204,12 +204,12 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_ERROR(MILL_ERR_STOPPED,
                         "%s: stopped while waiting for room in the scratch folder", u->path);
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    const int there_is = free_bytes(u->scratch) >= (double)u->size;
+    const int there_is = free_bytes(u->scratch) >= (double)u->size; /* room for the file */
     if (*is_alone && there_is)
       break;
     if (*is_alone || mill_wall_s() > end_s)
       MILL_CHECK(fail_for_room(u));
-    if (there_is && !is_first)
+    if (there_is && !is_first) /* at first it may be what give_room_back freed */
       break;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);

@@ -189,7 +189,7 @@ typedef struct scan_state {
   int err;
 } scan_state;
 
-/* Refuse an object that is no group or safely stored dataset, or a link out of the file. */
+/* Fail unless a link is hard and leads to a group or to a dataset that is safe to read. */
 static int scan_object(const mill_h5_file *file, hid_t group, const char *name, H5L_type_t link)
 {
   if (link != H5L_TYPE_HARD)
@@ -267,6 +267,7 @@ void mill_h5_close(mill_h5_file *file)
   file->id = H5I_INVALID_HID;
 }
 
+/* A run must not continue an output that the scan refuses. */
 int mill_h5_check_output(const char *path)
 {
   int err = MILL_OK;

@@ -27,8 +27,7 @@ enum {
 /** Innermost reason of this thread's last HDF5 failure; call it before any other HDF5 function. */
 const char *mill_h5_reason(void);
 
-/** Close each of n ids that is open (above 0): datasets, types, groups, ..., and files opened
- *  read-only. */
+/** Close those of n ids that are open (above 0): datasets, types, groups, files for reading, ... */
 void mill_h5_close_ids(int n, const hid_t *id);
 static inline void mill_h5_id_close(const hid_t *id)
 {
@@ -48,8 +47,8 @@ int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
 
-/** Open or create a file by H5F_ACC_... flags, without file locks, which read-only and network file
- *  systems often lack, and without a cache of raw data, since ranks write rows without HDF5. */
+/** Open or create a file by H5F_ACC_... flags, without file locks: read-only and network file
+ *  systems often lack them.  Raw data are not cached, since ranks write rows without HDF5. */
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
 /** Open read-only, without a lock.  The message tells apart missing, unreadable, not a file, not
@@ -75,7 +74,7 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 void mill_h5_close(mill_h5_file *file);
 
 /** Apply mill_h5_scan to an existing output before a run continues it.  MILL_OK if path cannot be
- *  opened as HDF5: whoever reads it will report that. */
+ *  opened as HDF5: reading the output will report that. */
 int mill_h5_check_output(const char *path);
 
 /** Does the object `name` exist? */

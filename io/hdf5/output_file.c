@@ -66,7 +66,7 @@ static int take_room(const char *path, int flags, int64_t n_byte)
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags != H5F_ACC_RDONLY) /* not to blame for later crashes: it was read before */
+  if (flags != H5F_ACC_RDONLY) /* a later crash shall not name this file, which was read before */
     mill_h5_forget(*file);
   return MILL_OK;
 }
@@ -112,13 +112,13 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* Identifies a file on any host.  Device numbers differ between hosts, and on some file systems so
- * do inode numbers. */
+/* Identifies a file on any host by size and inode or, where inode numbers differ between hosts, by
+ * size and time.  Device numbers differ between hosts. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
 
-/* Look at a file; opens it, since only then does NFS ask its server. */
+/* Return the mark of a file.  Opens the file, since NFS asks its server only at an open. */
 static file_mark mark_of(const char *path)
 {
   struct stat status;
@@ -224,7 +224,7 @@ int mill_output_rename(const char *from, const char *to)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to,
                       strerror(errno));
   close(fd);
-  /* sync the folder for the new name; that some file systems cannot is no failure */
+  /* sync the folder for the new name; ignore file systems that cannot sync a folder */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
@@ -263,8 +263,8 @@ int mill_output_attr_int64(hid_t loc, const char *path, const char *object, cons
   return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
-/* Create a dataset.  is_column: HDF5 writes no values, since the caller writes all of them; fill:
- * see mill_output_column. */
+/* Create a dataset.  is_column: HDF5 writes no values, since the caller writes all of them.  fill:
+ * missing value (mill_output_column). */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
@@ -311,7 +311,7 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);
   const int is_empty = H5Sget_simple_extent_npoints(space) == 0;
-  const int is_ours = type < 0 || H5Tequal(stored, type) > 0;
+  const int is_ours = type < 0 || H5Tequal(stored, type) > 0; /* negative type: any */
   MILL_H5_CLOSE(space, stored);
   *place = H5Dget_offset(dataset);
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))

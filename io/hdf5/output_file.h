@@ -35,7 +35,7 @@ int mill_output_take_room(const char *path);
 int mill_output_open(const char *path, unsigned flags, hid_t *file);
 
 /** Open an existing output read-only, by one process.  If path is missing, return MILL_OK with an
- *  invalid *file.  MILL_ERR_OUTPUT names what else is there. */
+ *  invalid *file.  MILL_ERR_OUTPUT: path is not a readable HDF5 file. */
 int mill_output_open_existing(const char *path, hid_t *file);
 
 /** Open a descriptor of the file at path, to write rows and later to check that the path still
@@ -57,7 +57,7 @@ int mill_output_still_there(const char *path, int fd);
 /** Flush and close the file; if err is a failure, only close it.  Returns the first failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
 
-/** Call this before a job with outcome err finalizes MPI.  Includes mill_mpi_abort_if_lost.  If any
+/** Call this before a job with outcome err finalizes MPI; it calls mill_mpi_abort_if_lost.  If any
  *  rank failed to close a file, every rank exits here with exit_status: HDF5 would close the file
  *  again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have the same err, except
  *  for MILL_ERR_MPI. */
@@ -81,8 +81,8 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
                        int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                        const char *description);
 
-/** Set *place to the byte offset of a dataset's values in the file.  type: required; negative: any.
- *  MILL_ERR_OUTPUT: another type, or not contiguous. */
+/** Set *place to the byte offset of a dataset's values in the file.  type: the datatype that the
+ *  dataset must have; negative: any.  MILL_ERR_OUTPUT: another type, or not contiguous. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type,
                       haddr_t *place);
 

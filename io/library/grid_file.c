@@ -206,7 +206,7 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
   return MILL_OK;
 }
 
-/* Read spectra: row key of the file goes to row place of out; adjacent rows at once. */
+/* Read spectrum row[i].key of the file into row row[i].place of out; adjacent rows at once. */
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
                      const mill_keyed *row, float *out)
 {

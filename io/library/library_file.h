@@ -7,8 +7,8 @@
 /** Version of the format. */
 enum { MILL_LIBRARY_FORMAT = 4 };
 
-/** Read a library; *lib is zeroed before, and cleared on failure.  Sets lib->path and lib->hash, a
- *  digest of the contents that does not depend on the file's layout.  Refuses external links,
+/** Read a library; the caller zeroes *lib, which is cleared on failure.  Sets lib->path and
+ *  lib->hash, a digest that does not depend on the file's layout.  Refuses external links,
  *  external storage and filter plug-ins.  Not collective.  MILL_ERR_LIBRARY names file and dataset
  *  and says what to do. */
 int mill_library_read(const char *path, mill_library *lib);

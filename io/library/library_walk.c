@@ -80,8 +80,8 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* If w->way is READ: read a dataset's shape into dim [n_dim], and fail unless each dimension is
- * from least to most. */
+/* If w->way is READ, read a dataset's shape into dim [n_dim], and fail unless each dim[i] is from
+ * least[i] to most[i]. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -120,8 +120,7 @@ static int array(walk *w, const char *name, enum type type, int n_dim, const siz
   return MILL_OK;
 }
 
-/* Read or digest an array owned by the library; data: address of its pointer, for which READ
- * allocates memory. */
+/* Read or digest an array that the library owns; data: address of its pointer (READ allocates). */
 static int owned(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
                  void *data)
 {
@@ -187,6 +186,7 @@ static int counted(walk *w, const char *name, int most, int *value)
 
 /* ---- labels, hulls, guess ------------------------------------------------------------------- */
 
+/* Read or digest the attributes of all labels. */
 static int walk_labels(walk *w, mill_library *lib)
 {
   static const attribute label[] = {
@@ -308,6 +308,7 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   return owned(w, "coefficients", F32, n_axis + 1, dim, &grid->coef);
 }
 
+/* Read or digest radial basis functions: lengths, centers and coefficients. */
 static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
 {
   const size_t n_axis = (size_t)rbf->n_axis;
@@ -418,6 +419,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
   return walk_error(w, i_arm, arm->n_pix, &arm->error);
 }
 
+/* Read or digest (w->way) all contents. */
 static int walk_library(walk *w, mill_library *lib)
 {
   MILL_CHECK(walk_labels(w, lib));

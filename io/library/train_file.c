@@ -133,7 +133,7 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
   MILL_REFUSED(file, format "; remove it to begin again, or give --checkpoint another name",       \
                ##__VA_ARGS__)
 
-/* Read the identity into found [MAX_IDENTITY]; fail unless the file is a checkpoint. */
+/* Read the text of data and settings into found [MAX_IDENTITY]; fail if this is no checkpoint. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
   int version = 0;
@@ -149,7 +149,7 @@ static int read_identity(const mill_h5_file *file, char *found)
 
 int mill_train_file_backend(const char *path, size_t size, char *out)
 {
-  static const char name[] = "\nbackend: ";
+  static const char name[] = "\nbackend: "; /* a line of the identity */
   MILL_OWNED char *found = NULL;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   struct stat status;
@@ -168,7 +168,7 @@ int mill_train_file_backend(const char *path, size_t size, char *out)
   return MILL_OK;
 }
 
-/* Fail unless the checkpoint has this identity. */
+/* Fail unless the checkpoint has this identity (text of the training's data and settings). */
 static int check_identity(const mill_h5_file *file, const char *identity)
 {
   MILL_OWNED char *found = NULL;

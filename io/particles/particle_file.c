@@ -51,7 +51,7 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
   static const char *const axis[] = {"X1", "X2", "X3"};
-  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1;
+  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times, points of axes */
   MILL_OWNED double *value = NULL, *time = NULL, *coef = NULL;
   mill_particle_field *f = &s->field;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};

@@ -30,7 +30,7 @@ enum scope {
   POST /* in a sample */
 };
 
-/* Values of line.n_value, below 0, for columns whose length depends on the run: the length is
+/* A negative line.n_value marks a column whose length depends on the run,
  * made_for.length[-n_value].  Length 0: no column. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
@@ -415,7 +415,7 @@ typedef struct owner {
   const char *unit, *of;
 } owner;
 
-/* Set the replacements of "%s" for label or arm k, as the scope says. */
+/* Set *o, which replaces "%s" in names and units of columns, to label or arm k, by scope. */
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
@@ -447,7 +447,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append the column of a line for one label or arm; i_value: which value of the line's field. */
+/* Append the column of a line for one label or arm, element i_value of the array line.field. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Columns of results and models files.  These tables define the datasets, their attributes and the
- *  packing of rows; a test compares docs/use/formats.md.
+ *  packing of rows; a test compares docs/use/formats.md with them.
  *
  *  The columns of /fits depend on the library's labels and arms and on the settings. */
 #pragma once

@@ -157,8 +157,8 @@ void mill_result_find(const char *path, mill_existing *existing)
 
 /* ---- before a run writes ---- */
 
-/* On rank 0: did an earlier start of this requeued Slurm job begin the file?  Then it is continued;
- * otherwise a script with --overwrite would start over each time. */
+/* On rank 0: did an earlier start of this requeued Slurm job begin the file?  If so, --overwrite
+ * must continue the file: a requeued script would else start over each time. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
@@ -180,7 +180,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   const size_t n = strlen(out);
   if (n + sizeof MILL_NEW_END > size)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
-  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
+  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END); /* as an earlier --overwrite names it */
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)
     out[n] = '\0';
@@ -202,7 +202,8 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* On rank 0: choose the file to write, and inspect what is there. */
+/* On rank 0: choose the file to write, and inspect it.  was_void: the file is another run's result
+ * without a fitted row, which this run replaces. */
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {

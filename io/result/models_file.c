@@ -141,7 +141,7 @@ static int open_arms(mill_models_file *models, const char *path, const mill_mode
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
   MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
-  mill_h5_forget(models->file); /* not to blame for crashes: it stays open while the job runs */
+  mill_h5_forget(models->file); /* a crash shall not name this file, open while the job runs */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;
@@ -270,8 +270,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   return MILL_OK;
 }
 
-/* On rank 0, holding the lock: find a file to continue (*found 1), or create one under a temporary
- * name. */
+/* On rank 0, holding the lock: find a file to continue (*found 1), or create one at temporary. */
 static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
                           const char *temporary, int *found)
 {

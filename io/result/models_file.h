@@ -50,6 +50,6 @@ int mill_models_still_there(const mill_models_file *models);
 /** Wait until all writes of this rank are on disk. */
 int mill_models_flush(const mill_models_file *models);
 
-/** Flush, close and release the lock.  err: an earlier failure, after which nothing is flushed and
- *  err is returned.  NULL is allowed. */
+/** Flush and close the file, and release the lock.  err: an earlier failure, after which nothing is
+ *  flushed and err is returned.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int err);

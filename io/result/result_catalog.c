@@ -45,8 +45,8 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of the group that begins with file `first`: at least one file, more while they
- * have at most BLOCK_ROWS rows together. */
+/* Return the end of a group of files from `first` on: one file, or as many as have at most
+ * BLOCK_ROWS rows (or exposures) together. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -93,7 +93,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Make the group that begins with file `first`, reading rows again that were not kept. */
+/* Make the group that begins with file `first`; read again the rows that were not kept. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

@@ -79,15 +79,14 @@ static void close_descriptor(mill_result_file *file)
   file->fd = -1;
 }
 
-/* Open file and tables.  Rank 0 writes provenance by HDF5; each rank writes rows by its
- * descriptor. */
+/* Open file and tables.  Rank 0 writes provenance by HDF5; all ranks write rows by descriptor. */
 static int open_tables(mill_result_file *file, const char *path)
 {
   mill_columns epochs;
   MILL_CHECK(mill_output_hold(path, &file->fd));
   MILL_CHECK(
       mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
-  mill_h5_forget(file->file); /* not to blame for crashes: it stays open while the job runs */
+  mill_h5_forget(file->file); /* a crash shall not name this file, open while the job runs */
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
@@ -224,7 +223,7 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Find the rows that earlier runs have not done.  Collective. */
+/* Mark the file unfinished, and find the rows that earlier runs have not done.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
   int code = MILL_OK;
@@ -359,7 +358,7 @@ done:
 
 /* ---- close ---- */
 
-/* On rank 0, once the rows are on disk: record this run, except FINISHED. */
+/* On rank 0, once the rows are on disk: record this run's N_RUN, WALL_S and END_TIME. */
 static int write_end(mill_result_file *file)
 {
   char now[MILL_TIME_SIZE];
@@ -411,7 +410,8 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   return mill_mpi_agree(&file->mpi, code);
 }
 
-/* On rank 0, once all is on disk: replace the old files if the new ones have a fitted row. */
+/* On rank 0, once all is on disk: let finished new files replace the old ones, but remove new files
+ * without a fitted row.  *old: enum mill_old_result. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];

@@ -91,7 +91,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 
-/** Queue the model of an exposure in an arm, once each, after mill_result_open_models.
+/** Queue the model of an exposure in an arm after mill_result_open_models, each model only once.
  *
  *  model_row        row of /models
  *  flux [n_pix]     best-fit model

@@ -17,13 +17,12 @@
 #include "src/ranks/mpi_context.h"
 
 enum {
-  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over
-   * (a GPU fits fewer rows in the usual interval).  From twice as many on, mill_result_put
-   * waits. */
+  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over;
+   * in the usual interval a GPU queues less.  From twice as many on, mill_result_put waits. */
   MILL_WRITE_BYTES = 64 << 20,
-  MILL_WRITE_PIX = 8 << 20,  /* from so many queued pixels of models on (32 MiB), a rank writes
+  MILL_WRITE_PIX = 8 << 20,  /* from this many queued pixels of models on (32 MiB), a rank writes
                               * its models without waiting for other ranks */
-  MILL_QUEUE_PIX = 32 << 20, /* from so many pixels on (128 MiB), mill_result_put_model waits */
+  MILL_QUEUE_PIX = 32 << 20, /* from this many pixels on (128 MiB), mill_result_put_model waits */
   MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a float64 column */
 };
 

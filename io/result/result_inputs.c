@@ -67,7 +67,7 @@ static int write_columns(hid_t file, const char *path, const mill_run_info *info
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1};
+  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1}; /* longest text of each column */
   mill_columns columns;
   mill_columns_of(MILL_TABLE_FILES, length, &columns);
   for (int k = 0; k < MILL_N_FILE_TEXT; k++)
@@ -214,8 +214,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* Fail unless both paths name the same file.  what: text between the input's path and the
- * difference in the message; NULL: the input's own path differs. */
+/* Fail unless the recorded path `then` (from folder) and the path `now` name the same file.  what:
+ * text between `input` and the two paths in the message; NULL: the paths are the input's own. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -267,8 +267,8 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 
 /* ---- repaired files ---- */
 
-/* Fail unless a changed input still has n_row rows and none of its rows [start, start + n_row) is
- * fitted.  n_all: rows of the result. */
+/* Fail unless a changed input still has n_row rows and none of these, [start, start + n_row) of the
+ * result's n_all rows, is fitted. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
@@ -295,7 +295,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 {
   int same;
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_OWNED mill_input_file *table = NULL;
+  MILL_OWNED mill_input_file *table = NULL; /* this run's inputs, size and time as recorded */
   int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;

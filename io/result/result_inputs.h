@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table /catalog/files of a result: records the input files, and compares them with the
- *  present ones.  Call on one rank. */
+/** The table /catalog/files of a result: record the input files, and compare them with the present
+ *  input files.  Call on one rank. */
 #pragma once
 
 #include <hdf5.h>

@@ -70,8 +70,7 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_CHECK(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Write the attributes of LIBRARY: codes, names and paths of the libraries, and their hashes, one a
- * line. */
+/* Write the attributes of LIBRARY: the libraries' codes, names, paths and hashes (one a line). */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};

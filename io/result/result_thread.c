@@ -84,7 +84,8 @@ static void write_many_models(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Write the models of a queue, and pack its rows for the ranks that will write them. */
+/* Write the models of a queue, and pack its rows for the ranks that own and write them.
+ * n_message [2][owners.n]: messages of /fits and /epochs to each owner. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -148,7 +149,8 @@ static int mark_unmodelled(mill_result_file *file)
   return mill_result_layout_mark_unmodelled(file->file, file->path);
 }
 
-/* Send rows to their owner ranks, which write them.  Collective over the I/O threads. */
+/* Send rows to their owner ranks, which write them.  n_message: as in prepare, summed over ranks.
+ * Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
@@ -164,8 +166,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Agree on the worst code.  Waits longer than usual, since another rank may have much to write;
- * that rank's own watchdog guards its write. */
+/* Agree with the other ranks on the worst code.  Waits longer than usual, since another rank may
+ * have much to write; that rank's own watchdog guards its write. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -199,8 +201,8 @@ static int n_count(const mill_result_file *file)
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues, fill this rank's counts and, unless an earlier write failed, prepare the filled
- * queue, *out; returns prepare's code. */
+/* Swap the queues, set file->count and, unless an earlier write failed, prepare the filled queue
+ * (*out) for the write; returns the code of prepare. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
@@ -231,8 +233,8 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Do one write.  *ends 1: all ranks are closing, so it was the last one.  Costs two collective
- * calls and the messages to the owners of rows. */
+/* Do one write.  *ends 1: all ranks are closing, so this write was the last.  A write costs two
+ * collective calls and the messages to the owners of rows. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -306,8 +308,8 @@ static void await_own_write(mill_result_file *file)
   }
 }
 
-/* Sleep for *us between two polls of MPI, which cost tens of microseconds each; then double *us.  A
- * rank that had not asked for a write wakes up when it needs one. */
+/* Sleep *us microseconds between two polls of MPI, which cost tens of microseconds each, and double
+ * *us.  A rank that has not asked for a write wakes up when it needs one. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -440,7 +442,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
                      void *context)
 {
   pthread_mutex_lock(&file->mutex);
-  file->meet = meet;
+  file->meet = meet; /* the I/O threads of all ranks call it together, every write_interval */
   file->meet_context = context;
   pthread_mutex_unlock(&file->mutex);
   /* rank 0 must not start a meeting before all ranks have set meet */

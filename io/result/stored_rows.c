@@ -30,7 +30,7 @@ int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  char order[ORDER_SIZE + sizeof " CRC STATUS"] = "";
+  char order[ORDER_SIZE + sizeof " CRC STATUS"] = ""; /* columns, in the order of the CRC */
   mill_columns columns;
   MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");
@@ -208,7 +208,7 @@ int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_f
   MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
   MILL_CHECK(MILL_ALLOC(n_row, &is_known));
   MILL_CHECK(mill_catalog_known(file, path, n_row, is_known));
-  if (is_finished) {
+  if (is_finished) { /* bit 0: the row of /catalog is good; bit 1: the row of /fits is damaged */
     MILL_CHECK(mill_stored_rows_fits(file, path, n_row, &rows));
     MILL_CHECK(mill_stored_rows_each(&rows, 0, n_row, take_fits, &(check){&rows, is_known}));
   }

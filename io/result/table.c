@@ -19,8 +19,8 @@ enum {
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
-  GAP_BYTES = 1 << 14    /* largest gap between rows that is read and written back with them, which
-                          * costs less than a second write */
+  GAP_BYTES = 1 << 14    /* rows closer than this in a column are written in one piece with the gap
+                          * between them, which is cheaper than two writes */
 };
 
 hid_t mill_column_hdf5_type(int type)
@@ -265,8 +265,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* Return the end of the piece of the part's rows, from i on, that is read or written at once:
- * adjacent rows, and rows of one ownership block with gaps up to GAP_BYTES between. */
+/* Return the end of the rows, from i on, that are read or written in one piece: adjacent rows, and
+ * rows of one ownership block with gaps of up to GAP_BYTES. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -283,14 +283,14 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   return end;
 }
 
-/* Move one column of a part.  piece: buffer of PIECE_BYTES, or of one row if a row is larger. */
+/* Read or write one column of a part.  piece: buffer of PIECE_BYTES, or of one row if larger. */
 static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];
   for (int64_t i = 0, end; i < p->n; i = end) {
     end = end_of_piece(p, (int64_t)c->n_byte, i);
     const int64_t first = row_of(p, i), n = row_of(p, end - 1) - first + 1;
-    if (!is_write || n > end - i)
+    if (!is_write || n > end - i) /* before a write, read the rows in its gaps */
       MILL_CHECK(transfer(p->table, i_column, first, 0, piece, (size_t)n * c->n_byte));
     for (; i < end; i++) {
       char *packed = p->row + (size_t)(p->at ? p->at[i].place : i) * p->stride + c->at;

@@ -32,7 +32,7 @@ int mill_table_go_on(void);
 
 /** Open a table.  Not collective.
  *
- *  fd       in   borrowed descriptor of the file, to write rows without HDF5 and other ranks; -1:
+ *  fd       in   borrowed descriptor of the file, by which this rank writes rows without HDF5; -1:
  *                read only
  *  n_row    in   required number of rows; -1: any
  *  columns  in   required types and shapes; a text of one byte allows any width
@@ -54,7 +54,7 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
   int64_t start;  /**< first row, if at is NULL */
-  /** [n] scattered rows: key: row of the table, ascending; place: index of its packed row in `row`.
+  /** [n] scattered rows; key: row of the table, ascending; place: index of its packed row in `row`.
    *  NULL: rows [start, start + n) */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
@@ -75,7 +75,7 @@ int mill_table_write(const mill_table_part *part);
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
 /** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped, since a new file reads as zeros.  The codes of mill_table_write and
+ *  skipped, since a new file reads as zeros.  Returns the codes of mill_table_write and
  *  mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
@@ -91,8 +91,7 @@ typedef struct mill_waiting {
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Add a zeroed packed row for row `at` of the table; *row is valid until the next call.
- *  MILL_ERR_MEMORY. */
+/** Add a zeroed packed row for table row `at`; *row is valid until the next.  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
 /** Sort the rows by `at`, and return them as a part with all columns. */

@@ -40,8 +40,8 @@ static void end_examination(examination *e)
   MILL_FREE(e->target, e);
 }
 
-/* Mark the row wanted if it is not done, damaged, or failed and to be tried again.  Queue its
- * STATUS for reset to 0, so that readers do not take it for done. */
+/* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
+ * wanted row for reset of STATUS to 0, so that readers do not take the row for done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;
@@ -59,16 +59,15 @@ static int examine_row(void *context, int64_t i, const char *row)
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-/* Set STATUS to 0 and copy TARGETID from /catalog, since /fits may be damaged and no fit
- * writes it. */
+/* Set STATUS to 0, then copy TARGETID, which no fit writes, from /catalog: /fits may be damaged. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
-  part.n_own = INT64_MAX; /* all rows between them are in this rank's share */
+  part.n_own = INT64_MAX; /* the rows between those to reset are in this rank's share too */
   from.table = e->catalog;
   from.end = 1;
   MILL_CHECK(mill_table_read(from));
-  part.first = 1;
+  part.first = 1; /* STATUS */
   MILL_CHECK(mill_table_write(&part));
   part.first = 0;
   part.end = 1;

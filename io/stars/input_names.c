@@ -85,7 +85,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* The table's entry of an unchanged input that is done with these settings; NULL: none. */
+/* Return the table's entry of an unchanged input that is done with these settings; NULL: none. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
                                          const mill_selection *select, const char *name)
 {
@@ -128,9 +128,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Check done [n], inputs that the table of inputs lists with one result: set is_done if that result
- * still has all their rows, since another run may have replaced it.  is_output: the result is this
- * run's output, which does not count without a fitted row, since the run then replaces it. */
+/* Set is_done of those inputs done [n], all of one result by the table of inputs, whose rows are
+ * still done in the result: another run may have replaced it.  is_output: the result is this run's
+ * output; without a fitted row it does not count, since the run then replaces the output. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {
@@ -162,7 +162,7 @@ static int look_for(const done_input *done, size_t n, const char *settings, int 
   return MILL_OK;
 }
 
-/* Mark the inputs of a list that are done, both by the table and in the result that it names. */
+/* Mark as done the listed inputs that are done in the table and in the result named there. */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)
@@ -194,8 +194,8 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   return MILL_OK;
 }
 
-/* Read the inputs recorded in the result at path.  known: to find an input by path; own: their
- * paths as recorded, made absolute if this run is in another folder. */
+/* Read the inputs recorded in the result at path into known, by absolute path, and append their
+ * paths to own: as recorded or, if this run is in another folder, absolute. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
   char here[PATH_MAX], name[2 * PATH_MAX];
@@ -269,7 +269,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   return MILL_OK;
 }
 
-/* Remove the inputs that are done from the list, then apply keep_own. */
+/* Drop the inputs that are done; if the output has fitted rows, take its own inputs instead. */
 static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {

@@ -61,7 +61,7 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
   return 1;
 }
 
-/* Compare the wavelengths of the batch's exposures with the first exposure of each arm. */
+/* Compare the batch's wavelengths with those of each arm's first exposure, which are kept. */
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
@@ -84,7 +84,7 @@ static int learn_batch(index_job *job, int i_file)
       layout->first_file = i_file;
       last_wave[s->arm] = s->wave_aa;
     }
-    if (end > i + 1 ||
+    if (end > i + 1 || /* several pieces in one arm */
         (s->wave_aa != last_wave[s->arm] &&
          !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
@@ -93,12 +93,11 @@ static int learn_batch(index_job *job, int i_file)
   return MILL_OK;
 }
 
-/* Learn the wavelengths of all selected exposures of a file; skip an unreadable exposure, which the
- * fit will report. */
+/* Learn the wavelengths of a file's selected exposures; the fit will report unreadable ones. */
 static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
                         int i_file)
 {
-  enum { GROUP = 64 };
+  enum { GROUP = 64 }; /* exposures read together; if any fails, one by one */
   for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
     const int64_t *exposure = index->exposure_row + at;
     const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
@@ -404,8 +403,8 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Send each arm's wavelengths in the first file with the arm to all ranks; NULL if an exposure of
- * any file has other wavelengths. */
+/* Give all ranks the wavelengths of each arm, from the first file that has the arm; NULL if an
+ * exposure of any file has other wavelengths. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {

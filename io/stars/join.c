@@ -147,7 +147,7 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 
 /* Set owner [n] of rows e [n] to the number (place) of the first row of the same name in the
  * catalog; this rank has all rows of these names.
- * Returns the number of rows far from their owner; *far: the first far row. */
+ * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first of these. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -231,8 +231,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Find pairs [*n_pair] of owners with spots within radius_deg of each other.  Sorts the spots and
- * renumbers their owners from 0. */
+/* List pairs [*n_pair] of owners with spots within radius_deg of each other, enough to connect each
+ * group of owners.  Sorts the spots and renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -332,7 +332,8 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
   return MILL_OK;
 }
 
-/* List this rank's known positions, and the rank that collects each position's strip. */
+/* List this rank's known positions, by strip of declination, and the rank that collects each strip.
+ * A position within radius_deg of the next strip is listed there too. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -402,7 +403,7 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
 }
 
 /* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
- * file.  order [n_entry] out: the entries (place) by owner (key), each owner's own row first. */
+ * file.  order [n_entry] out: entries (place) sorted by owner (key), an owner's own row first. */
 static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -437,7 +438,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1)
     start[n_new++] = (mill_join_start){n[0], n[1]};
-  for (int64_t i = 0; i < n_new; i++) {
+  for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
   }
@@ -454,7 +455,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
   return MILL_OK;
 }
 
-/* Rebuild the index of a file after joining.  *next in/out: next element of order. */
+/* Rebuild a file's index from order[*next] on.  exposure_start: first exposure of each entry. */
 static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {

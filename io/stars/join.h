@@ -21,8 +21,8 @@ typedef struct mill_join_start {
  *
  *  Rows with one name are one object.  Rows without a name are joined by TARGETID, and rows with
  *  neither are not joined.  Objects within a radius of each other are one object too, and so are
- *  chains of such objects.  The object's row is its first in the catalog; it takes the exposures of
- *  the others, in catalog order. */
+ *  chains of such objects.  The first of an object's rows in the catalog takes the exposures of the
+ *  others, in catalog order. */
 typedef struct mill_join {
   int n_file;
   int64_t *n_row_before;         /**< [n_file] rows of each file before joining */

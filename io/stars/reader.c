@@ -94,8 +94,8 @@ static int close_others(worker *w, const source *keep)
   return n;
 }
 
-/* Return file i, opened if necessary in place of the file unused for longest.  For an unreadable
- * file the source has only an error text. */
+/* Return file i; if it is not open, open it in place of the file unused for longest.  For an
+ * unreadable file the source has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
   const mill_inputs *inputs = w->reader->plan.inputs;
@@ -161,7 +161,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* List the parts (file, row) that make up a row of file i; without joining that is *alone. */
+/* List the parts (file, row) of a row of file i; without joining only the row itself, *alone. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -356,7 +356,7 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
   return i;
 }
 
-/* Read the first n_wanted rows of the list, in batches. */
+/* Read the rows w->wanted [n_wanted] of file i, in batches. */
 static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
 {
   source *s = NULL;

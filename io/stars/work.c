@@ -51,7 +51,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
 {
   MILL_AT_END(mill_work_free_at) mill_work *work = NULL;
   mill_work_plan agreed = *plan;
-  double patience_s = (double)plan->n_ahead / plan->rate; /* work left when a rank asks for more */
+  double patience_s = (double)plan->n_ahead / plan->rate; /* s of work left when a rank asks */
   int n_share = 0;
   *out = NULL;
   /* Ranks differ in speed but share one list of chunks.  A rank n times as fast as the slowest
@@ -81,7 +81,7 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
     *there = mill_schedule_next(work->schedule, &work->walk, piece);
     if (*there)
       break;
-    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number));
+    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number)); /* of a chunk */
     if (number < 0)
       break;
     mill_schedule_sums(work->schedule, &sum);

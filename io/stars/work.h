@@ -9,8 +9,7 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** Plan of the work, equal on all ranks except rate and n_held.  inputs and result are borrowed
- *  during a call. */
+/** Plan of the work, equal on all ranks except rate and n_held.  Calls borrow inputs and result. */
 typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< tells which rows are not done; NULL: fit all rows */

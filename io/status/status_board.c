@@ -110,7 +110,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
     return;
   MILL_LOCKED(&board->mutex);
   const int64_t *const mine[] = {board->plan.base, board->mine.n_status};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; i++) { /* earlier runs, then this rank */
     *n_done += n_from(mine[i], MILL_STATUS_FITTED);
     *n_failed += n_from(mine[i], MILL_STATUS_FITTED + 1);
   }

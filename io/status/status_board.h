@@ -14,8 +14,7 @@
 
 typedef struct mill_board mill_board;
 
-/** Fail with MILL_ERR_USAGE if path is too long or names a file that is no status file.  Call on
- *  one rank. */
+/** Fail with MILL_ERR_USAGE if path is too long or another kind of file.  Call on one rank. */
 int mill_board_check_path(const char *path);
 
 /** Open a board; rank 0 writes the first status.  Collective.  MILL_ERR_MEMORY, MILL_ERR_MPI,
@@ -26,8 +25,8 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
  *  mpi.  MILL_ERR_MPI. */
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
-/** Note an event of this rank.  took: a row of file i_file was taken from the reader; finished: a
- *  row got its STATUS; memory: the largest value is kept; failed: the first failure is kept.  Any
+/** Note an event of this rank.  took: a row of file i_file was taken from the reader.  finished: a
+ *  row got its STATUS.  memory: the largest value is kept.  failed: the first failure is kept.  Any
  *  thread; board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);
 void mill_board_finished(mill_board *board, int status);
@@ -35,9 +34,8 @@ void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes);
 void mill_board_failed(mill_board *board, int code, const char *message);
 
-/** Count the rows done on all ranks, and those not fitted among them, including earlier runs.
- *  Assumes that other ranks have kept their last rate since the last meeting.  board NULL:
- *  zeros. */
+/** Count the rows done on all ranks and in earlier runs; *n_failed: those of them that failed.
+ *  Assumes that other ranks work as fast as before the last meeting.  board NULL: zeros. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
 /** Send the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */

@@ -64,7 +64,7 @@ int mill_arena_reset(mill_arena *arena)
   size_t size = 0;
   for (int64_t i = 0; i < arena->n_block; i++)
     size += arena->block[i].used;
-  if (arena->n_block > 1) {
+  if (arena->n_block > 1) { /* replace the blocks by one of their size */
     free_blocks(arena);
     MILL_CHECK(add_block(arena, size));
   } else if (arena->n_block == 1) {

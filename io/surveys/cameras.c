@@ -32,6 +32,7 @@ static int compare_cameras(const void *a, const void *b)
                                           : x->i_hdu - y->i_hdu;
 }
 
+/* Number each exposure (the cameras of one exposure_id) by the HDU of its first camera. */
 int mill_cameras_number(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -60,7 +61,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int i
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
     if (camera > c->camera && camera[-1].exposure == camera->exposure)
       continue;
-    if (index->n_row == 0 || !is_joint)
+    if (index->n_row == 0 || !is_joint) /* is_joint: one row has all exposures */
       index->row[index->n_row++] = *row;
     mill_file_index_expose(index, camera->exposure, camera->exposure_id, camera->mjd);
   }
@@ -70,7 +71,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int i
 int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE])
 {
-  for (int i = 0; i < MILL_N_PLANE; i++) {
+  for (int i = 0; i < MILL_N_PLANE; i++) { /* is_alone: the table is a single spectrum */
     mill_plane *plane = &camera->plane[i];
     if (!name[i])
       continue;
@@ -95,7 +96,7 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
 {
   const mill_plane *p = &camera->plane[plane];
   const int64_t row = p->row >= 0 ? p->row : c->row;
-  if (p->number > 0)
+  if (p->number > 0) /* a column, else an image */
     MILL_CHECK(
         mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first, camera->n_pix, out));
   else
@@ -123,6 +124,7 @@ static int is_positive(double x)
   return isfinite(x) && x > 0.0;
 }
 
+/* Fluxes are in erg / s / cm2 / A if most errors (or fluxes per count) are below PHYSICAL. */
 int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;
@@ -163,8 +165,8 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
-/* Convert counts to flux and their noise to ivar.  factor [n_pix]: flux per count; 0: bad pixel,
- * flux kept and ivar set to 0. */
+/* Convert flux from counts, and ivar from the counts' noise (camera->noise).  factor [n_pix]: flux
+ * per count; 0: a bad pixel, whose flux is kept and whose ivar becomes 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
@@ -263,8 +265,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Between good pixels left and right, interpolate wavelengths that do not ascend; such a pixel gets
- * the line width of the pixel before it. */
+/* Interpolate those wavelengths between the good pixels left and right that do not ascend.  An
+ * interpolated pixel gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -278,8 +280,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Extend the range from left to right, the outermost good pixels, to [*first, *end): as far as
- * wavelengths ascend.  Equal wavelengths are padding. */
+/* Set [*first, *end) to the pixels from left to right (the outermost good ones) and those beyond,
+ * as far as their wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -331,7 +333,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
-  int wants = MILL_WANTS_PIXELS;
+  int wants = MILL_WANTS_PIXELS; /* needed to repair wavelengths that do not ascend */
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));

@@ -70,9 +70,8 @@ int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row,
                        mill_file_index *index);
 
 /** Find a camera's columns in its HDU; name NULL: skip this plane.  is_alone: the table holds one
- *  spectrum (in one row, or one pixel per row); else each row is a spectrum.  If n_pix is 0, the
- *  first column sets it.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, wrong
- *  length. */
+ *  spectrum (in one row, or one pixel per row); else each row is a spectrum.  The first column sets
+ *  n_pix if 0.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, wrong length. */
 int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE]);
 

@@ -43,8 +43,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-/* Read unit, medium and frame of the wavelengths; default, as DESI's pipeline writes: Angstrom,
- * vacuum, barycentric. */
+/* Read unit, medium and frame of the wavelengths from keywords.  Without keywords they are
+ * Angstrom, vacuum and barycentric, as in files of DESI's pipeline. */
 static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
 {
   char medium[FLEN_VALUE] = "";
@@ -138,8 +138,7 @@ static int open_arm(mill_desi_file *file, mill_desi_arm *a)
   return MILL_OK;
 }
 
-/* Fail if one arm has an optional HDU that another lacks: the file was truncated between two
- * HDUs. */
+/* Fail if an arm lacks an optional HDU that another has: the file was cut between two HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
   for (int image = DESI_MASK; image <= DESI_RESOLUTION; image++) {
@@ -176,7 +175,7 @@ static int warn_missing_arms(mill_desi_file *file)
     fits_clear_errmsg();
     if (status == 0 || status == COL_NOT_UNIQUE)
       mill_log_warning("%s: SCORES has a column %s but there is no %s_FLUX: unless the arm was "
-                       "left out on purpose, the file is cut",
+                       "left out on purpose, the file is truncated",
                        file->fits->guard->path, name, a->prefix);
   }
   return MILL_OK;
@@ -364,7 +363,7 @@ typedef struct place {
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set the offsets of all images' rows; *n_byte: bytes of an exposure. */
+/* Set wants [arm], and to[arm][image]: places in an exposure's memory of *n_byte bytes. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {

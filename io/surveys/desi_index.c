@@ -61,7 +61,8 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else nested, of HPXNSIDE (default 64). */
+/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else HPXPIXEL (nested) and HPXNSIDE.  If
+ * the file is grouped by pixel, SPGRPVAL has its number too. */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
@@ -69,7 +70,7 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   MILL_CHECK(mill_single_key_int32(fits, 0, strcmp(group, "uniqpix") == 0 ? "SPGRPVAL" : "UNIQPIX",
                                    &pixel, &found));
   if (found) {
-    for (nside = 1; 16LL * nside * nside <= pixel;)
+    for (nside = 1; 16LL * nside * nside <= pixel;) /* UNIQPIX is pixel + 4 nside^2 */
       nside *= 2;
     take_pixel(pixel - 4LL * nside * nside, nside, all);
     return MILL_OK;

@@ -27,7 +27,7 @@ int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **
                                      &found));
     n[is_early] += found;
     for (int64_t k = 0; k < file->n_spec; k++)
-      (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early;
+      (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early; /* bit 1: early */
     mill_free(value);
     value = NULL;
   }

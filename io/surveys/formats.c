@@ -36,7 +36,7 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
     return MILL_OK;
   list_formats(formats, n, names, sizeof names);
   if (is_forced)
-    return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
+    return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; choose one of %s", wanted, names);
   return MILL_ERROR(
       MILL_ERR_INPUT,
       "%s: is of no known format (%s); give such a file, or name its format by --format", path,

@@ -98,7 +98,7 @@ static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
                                  all->wave_aa, &all->air);
 }
 
-/* Wavelengths of a single spectrum, from column WAVE; in air if its UCD contains obs.atmos. */
+/* Read a single spectrum's wavelengths from column WAVE; in air if its UCD contains obs.atmos. */
 static int read_wave_column(fourmost *f, mill_camera *all, int medium)
 {
   char key[FLEN_KEYWORD], ucd[FLEN_VALUE] = "";

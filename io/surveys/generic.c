@@ -27,8 +27,8 @@ typedef struct generic {
   mill_fits_values text[2]; /* NAME and ARM by row */
   /* set by index_file */
   unsigned char *kind; /* [n_row] enum row_kind */
-  int64_t *next_row;   /* [n_row] next row of the exposure; -1: last.  APART: the earlier row that
-                        * it repeats or contradicts; -1: its name is empty or too long */
+  int64_t *next_row;   /* [n_row] next row of the exposure; -1: last.  Of an APART row: the row that
+                        * it repeats or contradicts; -1: the name is empty or too long */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;
@@ -93,7 +93,7 @@ static int check_arms(generic *g)
 }
 
 /* Exclude a row: it becomes an unreadable exposure without a name and is joined with nothing.
- * other: see next_row. */
+ * other: the row that it repeats or contradicts; -1: its name is unusable. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -280,7 +280,7 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   if (n_above > 1 + n_good / 100 || n_below > n_good / 2)
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
-                            "precision; give its fluxes and errors in a unit of 10^%d times this",
+                            "precision; give its fluxes and errors in a unit 10^%d times as large",
                             (long long)g->cameras.row, n_above > 0 ? -17 : 17);
   return MILL_OK;
 }

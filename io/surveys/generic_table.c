@@ -166,8 +166,7 @@ static int find_vectors(mill_generic_table *t)
 
 /* ---- wavelengths shared by all rows ------------------------------------- */
 
-/* Read HDU WAVELENGTH.  Padding (0, NaN, repeated values) is accepted, since each row marks its bad
- * pixels. */
+/* Read HDU WAVELENGTH.  It may have padding (0, NaN, repeats), since rows mark their bad pixels. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];

@@ -9,8 +9,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths (A) where the arms meet, and FWHM (A) of their lines; MEDIUM: red arm in medium
- * resolution. */
+/* Wavelengths (A) where arms meet, and FWHM (A) in the arms; MEDIUM: medium-resolution red arm. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;
 static const double BLUE_FWHM = 2.1, RED_FWHM = 2.7, MEDIUM_FWHM = 1.6, INFRARED_FWHM = 2.4;
 
@@ -51,8 +50,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image of n_axis axes as a plane.  Its first axis sets camera->n_pix, or must agree if that
- * is set. */
+/* Use an image of n_axis axes as a plane.  The first image's first axis sets camera->n_pix; those
+ * of others must agree. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -62,12 +61,14 @@ static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of p
     return MILL_ERROR(MILL_ERR_INPUT, "%s: has no image %s; give a pfsObject or pfsSingle file",
                       c->file->guard->path, name);
   const mill_fits_hdu *hdu = &c->file->guard->hdu[i_hdu];
-  if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != n_axis || hdu->axis[0] < 2 ||
-      hdu->axis[0] > MILL_SINGLE_MAX_PIX || (camera->n_pix && hdu->axis[0] != camera->n_pix))
+  const int least = camera->n_pix ? camera->n_pix : 2;
+  const int most = camera->n_pix ? camera->n_pix : MILL_SINGLE_MAX_PIX;
+  if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != n_axis || hdu->axis[0] < least ||
+      hdu->axis[0] > most)
     return MILL_ERROR_HDU(c->file, i_hdu,
-                          " must be an image of %d axes, the first of the spectrum's %d pixels; "
+                          " must be an image of %d axes, the first of %d to %d pixels; "
                           "give pfsObject or pfsSingle, not pfsCoadd or pfsCalibrated",
-                          n_axis, camera->n_pix);
+                          n_axis, least, most);
   camera->n_pix = (int)hdu->axis[0];
   camera->plane[plane] = (mill_plane){.name = name, .i_hdu = i_hdu};
   return MILL_OK;

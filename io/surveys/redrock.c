@@ -48,7 +48,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
   qsort(key, (size_t)n_row, sizeof *key, mill_by_key);
   for (int64_t i = 0; i < n_row; i++) {
     if (out->n > 0 && out->row[out->n - 1].target_id == key[i].key)
-      continue;
+      continue; /* use the first row of a TARGETID */
     mill_fits_fill(path, wish, N_WISH, v, key[i].place, &out->row[out->n++]);
   }
   return MILL_OK;
@@ -77,6 +77,7 @@ int mill_redrock_is_name(const char *name)
   return 0;
 }
 
+/* Try each name: coadd- or spectra- replaced by each beside_prefix, without and with .gz. */
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
   static const char *const from[] = {"coadd-", "spectra-"};

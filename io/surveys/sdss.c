@@ -218,8 +218,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table.  Coadds were shifted by v_rad; visits that are in a coadd,
- * by xcsao_v_rad. */
+/* Add a camera for each row of a table.  Astra has shifted coadds to rest by v_rad, and visits in
+ * a coadd by xcsao_v_rad. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -363,7 +363,7 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   memcpy(wish, wish_of_all, sizeof wish);
   MILL_CHECK(mill_fits_column_find(file, s->i_object, "PLATE", &has_plate, &found));
   MILL_CHECK(mill_fits_column_find(file, s->i_object, "FIELD", &has_field, &found));
-  const int is_v = has_field && !has_plate;
+  const int is_v = has_field && !has_plate; /* SDSS-V */
   if (is_v) {
     wish[PLATE].name = "FIELD";
     wish[FIBER].is_needed = 0;

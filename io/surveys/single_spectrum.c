@@ -47,6 +47,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
   return -1;
 }
 
+/* Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start)
 {
   char card[FLEN_CARD - 1];
@@ -99,8 +100,7 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* Read as double: when reading an integer, CFITSIO 4.2 overruns a buffer if a long value is not an
- * integer. */
+/* Read as double: when CFITSIO 4.2 reads a long non-integer as integer, it overruns a buffer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
@@ -116,7 +116,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   return MILL_OK;
 }
 
-/* Convert the text here, since CFITSIO 4.2 may overrun a buffer (see above). */
+/* Convert a keyword's text here, since CFITSIO 4.2 may overrun a buffer on a long value. */
 static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
                       int64_t *out)
 {
@@ -148,6 +148,7 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
   }
 }
 
+/* Try a wish's name and its two other names, each in all headers, until a value is found. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values)
 {
@@ -232,7 +233,7 @@ static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char
   return MILL_OK;
 }
 
-/* Set *air by the axis type `key`; if that says neither, the setting of medium must. */
+/* Set *air by keyword `key`: AWAV is air, WAVE vacuum.  Any other type needs the setting medium. */
 static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
@@ -284,7 +285,7 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
   MILL_CHECK(find_numbers(file, i_hdu, column, &c));
   *number = c.number;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1], n = n_row == 1 ? c.repeat : n_row;
-  const int is_first = *n_pix == 0;
+  const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)n;
   if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))
@@ -384,7 +385,7 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row)
 {
   if (row < 0 || row >= n_row)
-    return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", file->guard->path,
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no row %lld, only %lld rows", file->guard->path,
                       (long long)row, (long long)n_row);
   return MILL_OK;
 }

@@ -61,9 +61,8 @@ typedef struct mill_single_wcs {
   int beyond;                            /**< number of the first pixel, minus 1; 0 in FITS */
 } mill_single_wcs;
 
-/** Compute and check wavelengths from keywords of an HDU.  configured: value of the key medium,
- *  needed if the type keyword tells neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and
- *  keyword. */
+/** Compute and check wavelengths from keywords of an HDU.  configured: the setting medium, needed
+ *  if the type keyword tells neither air nor vacuum.  MILL_ERR_INPUT names HDU and keyword. */
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 

@@ -48,8 +48,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Set *out to the piece's pixels of `from` [n_row][n_pix], an array of 4-byte numbers; they are
- * copied to the batch's memory unless they are there already.  from NULL: *out is NULL. */
+/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels not
+ * yet in the batch's memory are copied there.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
@@ -84,7 +84,7 @@ static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_p
   return MILL_OK;
 }
 
-/* Compute the piece's sigma from the arm's FWHM or resolving power. */
+/* Compute the piece's sigma (A) from the arm's FWHM or resolving power. */
 static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_piece *p)
 {
   const mill_arm_rule *rule = &spectra->arm[p->arm];

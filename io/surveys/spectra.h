@@ -75,7 +75,7 @@ typedef struct mill_spectra_settings {
 int mill_spectra_threads(void);
 
 /** Open and check a file, and recognise its format.  A file belongs to one thread at a time;
- *  several threads may each have files open if mill_spectra_threads().  MILL_ERR_INPUT names file
+ *  if mill_spectra_threads() is 1, several threads may have files open.  MILL_ERR_INPUT names file
  *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */

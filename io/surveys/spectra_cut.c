@@ -13,6 +13,7 @@
 /* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
+/* Set each arm's rule: is it fitted, from which channel and wavelengths, at which resolution? */
 void mill_spectra_set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -28,7 +29,7 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
-    /* the range accepted by src/pipeline/pipeline.c, less a margin for rounding */
+    /* the templates' range, less Doppler shifts at the velocity limits and a rounding margin */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
@@ -181,6 +182,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
+/* Look up the channel's wavelengths among the known ones; cut and remember new wavelengths. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   int err = MILL_OK;
@@ -216,7 +218,7 @@ int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, i
   if ((rule->resolving_power > 0.0 || rule->fwhm_aa > 0.0) &&
       (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_RESOLVING_POWER))
     return MILL_LSF_RESOLVING_POWER;
-  return MILL_LSF_AUTO;
+  return MILL_LSF_AUTO; /* unknown */
 }
 
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
@@ -229,7 +231,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
   for (int i = 0; i < known->n_piece; i++) {
     const int lsf = mill_spectra_lsf(spectra, channel, known->piece[i].arm);
     *wants |= MILL_WANTS_CHANNEL;
-    if (spectra->waves_only || lsf == MILL_LSF_AUTO)
+    if (spectra->waves_only || lsf == MILL_LSF_AUTO) /* AUTO: unknown, so not fitted */
       continue;
     *wants |= MILL_WANTS_PIXELS | (lsf == MILL_LSF_MATRIX ? MILL_WANTS_MATRIX : 0);
   }

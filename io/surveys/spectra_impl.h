@@ -65,6 +65,6 @@ int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_k
 /** Forget all remembered wavelengths. */
 void mill_spectra_forget(mill_spectra *spectra);
 
-/** Return from where the fit takes a channel's line-spread function in an arm; MILL_LSF_OFF: it
- *  needs none; MILL_LSF_AUTO: the width is unknown. */
+/** Return the source of a channel's line-spread function in an arm.  MILL_LSF_OFF: the fit needs
+ *  none; MILL_LSF_AUTO: the width is unknown. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm);

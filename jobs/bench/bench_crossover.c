@@ -54,8 +54,7 @@ typedef struct work_kind {
 
 /* ---- fit ---- */
 
-/* Fit the first n rows of the inputs, or all if there are fewer.  A GPU's time includes its
- * start-up. */
+/* Fit the first n rows of the inputs, or all if fewer.  A GPU's time includes its start-up. */
 static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   MILL_OWNED mill_bench_run *run = NULL;
@@ -113,8 +112,8 @@ static int draw(mill_random *r, size_t n, float **out)
   return MILL_OK;
 }
 
-/* Train a network on random numbers with n models per step; *spent_s: seconds per step in the
- * fastest of N_EPOCH epochs. */
+/* Train a network on random numbers with n models per step.  Set *spent_s to the seconds per step
+ * in the fastest of N_EPOCH epochs. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   MILL_AT_END(mill_blas_end) int n_blas = 0;
@@ -165,8 +164,7 @@ static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s
 
 enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
 
-/* Evolve n particles of an Ornstein-Uhlenbeck process on one axis, with a density after each
- * step. */
+/* Evolve n particles of a 1-D Ornstein-Uhlenbeck process, with a density after each step. */
 static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int record[N_PARTICLE_STEP + 1];
@@ -218,8 +216,8 @@ typedef struct progress {
   const char *over; /* why the device is no longer measured; NULL: it is */
 } progress;
 
-/* Set *best_s to the shortest of n_repeat times for *n stars, models or particles on a device; -1:
- * not measured, for the reason p->over. */
+/* Set *best_s (s) to the shortest of n_repeat times for *n stars, models or particles on a device.
+ * If the device is not measured, *best_s is -1 and p->over gives the reason. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -258,21 +256,21 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* Measure a kind of work; *from: the size from which the GPU is faster; 0: never; or TOO_FEW. */
+/* Measure a kind of work at growing sizes.  *from: least size faster on the GPU, 0 or TOO_FEW. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;
   mill_crossover_point point[MAX_POINT];
   progress of[2] = {{0}};
-  const double one = kind->size ? kind->size() : 1.0;
+  const double part_size = kind->size ? kind->size() : 1.0;
   for (int64_t n = kind->first; n <= kind->last && n_point < MAX_POINT; n *= GROWTH) {
     mill_crossover_point *p = &point[n_point];
     int64_t n_done = n;
-    if (n > kind->first && (double)n * one > (double)c->job->options.n_most)
+    if (n > kind->first && (double)n * part_size > (double)c->job->options.n_most)
       break;
     MILL_CHECK(time_point(c, kind, 0, &n_done, &of[0], &p->cpu_s));
     MILL_CHECK(time_point(c, kind, 1, &n_done, &of[1], &p->gpu_s));
-    p->size = (int64_t)ceil((double)n_done * one);
+    p->size = (int64_t)ceil((double)n_done * part_size);
     n_point++;
     print_point(kind, p, of);
     MILL_CHECK(mill_job_flush("the table"));
@@ -325,7 +323,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
 
 /* ---- all ---- */
 
-/* Find the GPU and its functions for all kinds of work; measures its start-up time. */
+/* Find the GPU and its functions for all kinds of work; measure the GPU's start-up time. */
 static int find_gpu(crossover *c)
 {
   int code = MILL_OK;
@@ -341,6 +339,7 @@ static int find_gpu(crossover *c)
   return MILL_OK;
 }
 
+/* Set the number of threads, and find the functions of the CPU and, if there is one, of the GPU. */
 static int set_up(crossover *c)
 {
   mill_bench *job = c->job;

@@ -56,7 +56,7 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
  *
  *  fit        cost of a fit on this machine, by stage
  *  crossover  times of fits, trainings and particles of growing size, on the CPU and on the GPU,
- *             and the size from which the GPU is faster.  Without a GPU its column says SKIPPED
+ *             and the size from which the GPU is faster.  Without a GPU, that column says SKIPPED
  *  write      speed of writing a result file, by all ranks; collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
@@ -97,7 +97,7 @@ typedef struct mill_bench_run {
 } mill_bench_run;
 
 /** Fit the first n_star rows of the inputs (0: all) into a temporary file, and keep only the
- *  costs in run.  Unreadable rows set job->exit_status.  The codes of mill_fit_run;
- *  MILL_ERR_STOPPED after a signal, MILL_ERR_USAGE if no star was fitted. */
+ *  costs in run.  Unreadable rows set job->exit_status to 3.  Returns the codes of mill_fit_run,
+ *  MILL_ERR_STOPPED after a signal, or MILL_ERR_USAGE if no star was fitted. */
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run);

@@ -32,13 +32,13 @@ typedef struct made_up {
   mill_columns columns;
 } made_up;
 
-/* What was measured. */
 typedef struct measured {
   double create_s, write_s, plain_s;
   /* rounds of writing; writes and bytes of all ranks after the file was created */
   int64_t n_epoch, n_write, n_byte;
 } measured;
 
+/* Make a library of labels and arms without templates, which the columns of a result need. */
 static void make_library(mill_library *lib)
 {
   static const char *const label[][3] = {{"teff", "TEFF", "K"},

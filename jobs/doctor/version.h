@@ -16,6 +16,6 @@ typedef struct mill_version_row {
  *  not report its version. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
-/** Print all versions.  The errors of mill_version_rows; MILL_ERR_OUTPUT if out cannot be
- *  written. */
+/** Print all versions.  Returns the codes of mill_version_rows, or MILL_ERR_OUTPUT if out cannot
+ *  be written. */
 int mill_version_print(FILE *out);

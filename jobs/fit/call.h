@@ -23,8 +23,8 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** Copy of the first library, which has all labels.  With several libraries it is cut to their
-   *  common wavelengths, and its hash is the digest of their hashes.  It owns nothing. */
+  /** Shallow copy of the first library, the one that has the labels of all.  With several
+   *  libraries, the copy is cut to their common wavelengths and has the digest of their hashes. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */
   mill_prior_table *priors; /**< NULL: none was given */

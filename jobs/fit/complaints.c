@@ -18,8 +18,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn of wavelengths outside the library, and ask about the unit if they would fit in nm, um, m
- * or as logarithms. */
+/* Warn that a spectrum lies outside the library; ask about the unit of its wavelengths if they
+ * would lie inside as nm, um, m, tenths of A or logarithms. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {
@@ -46,7 +46,7 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
   if (exp(left->first_aa) < last && exp(left->last_aa) > first)
     hint = "; are these ln of A? Write e to that power";
   mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
-                   "%s, %.0f to %.0f A less a margin for the velocity limits%s",
+                   "%s (%.0f to %.0f A, less a margin for the velocity limits)%s",
                    path, n_digit, left->first_aa, n_digit, left->last_aa, c->lib->path, first, last,
                    hint);
 }
@@ -56,7 +56,7 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
   const char *path = c->inputs->file[left->i_file].path;
   const int lsf = c->config->lsf;
   char arms[LIST_SIZE];
-  unsigned fresh[MILL_N_COMPLAINT], any = 0;
+  unsigned fresh[MILL_N_COMPLAINT], any = 0; /* fresh: arms that this file had no warning for */
   for (int why = 0; why < MILL_N_COMPLAINT; why++)
     any |= left->arms[why];
   if (!any)
@@ -77,8 +77,8 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                                              : "resolution matrix or other line-spread function",
                      c->lib->path, list_arms(c->lib, fresh[MILL_NO_LSF], arms));
   if (fresh[MILL_OUTSIDE])
-    mill_log_warning("%s: outside the library %s, skipped: arm %s (%s)", path, c->lib->path,
-                     list_arms(c->lib, fresh[MILL_OUTSIDE], arms), left->reason);
+    mill_log_warning("%s: skipped arm %s, outside the library %s (%s)", path,
+                     list_arms(c->lib, fresh[MILL_OUTSIDE], arms), c->lib->path, left->reason);
   if (fresh[MILL_BEYOND])
     complain_of_range(c, path, left);
   if (fresh[MILL_ODD_LSF])
@@ -86,8 +86,8 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                      "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   if (fresh[MILL_SHIFTED])
-    mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, and so velocities: are "
-                     "its diagonals in the order of DESI?",
+    mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, which changes "
+                     "velocities: are its diagonals in DESI's order?",
                      path, left->shift_pix);
 }
 

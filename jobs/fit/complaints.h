@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Warnings about arms that cannot be fitted or look wrong; each warning appears once per file
- *  and arm. */
+/** Warnings about arms that cannot be fitted or look wrong, each once per file and arm. */
 #pragma once
 
 #include "io/stars/inputs.h"

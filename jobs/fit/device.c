@@ -29,8 +29,8 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
-/* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by
- * mill_free.  code: this rank's code so far. */
+/* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by mill_free.
+ * mine: this rank's name; code: this rank's failure so far, which fails all ranks. */
 static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **all)
 {
   char name[NAME] = "";
@@ -42,9 +42,9 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Replace this rank's CPU backend by the one for the oldest instruction set among all ranks.
- * (mill_backend_place has checked that GPUs are of one kind.)  code: the code of finding this
- * rank's backend. */
+/* Replace this rank's CPU backend by the one for the oldest instruction set of all ranks, whose name
+ * sorts first.  (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the
+ * search for this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -124,7 +124,7 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-/* If the backend is auto, choose it by n_row, or take that of the result to continue. */
+/* Replace the backend auto: by the backend that began the result to continue, else by n_row. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
@@ -161,8 +161,8 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   const int n_slot = setup->config.n_slot, n_thread = device->n_thread;
   MILL_CHECK(settle_backend(call, setup, existing, n_row, device));
   /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
-  const int n_of = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
-  device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_of);
+  const int n_busy = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
+  device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_busy);
   /* the emulator batches the stars of one library: give each library as many slots */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;

@@ -15,7 +15,7 @@ typedef struct mill_fit_device {
 } mill_fit_device;
 
 /** Choose the configured backend; for auto, mill_fit_settle_device chooses later.  Rows have the
- *  same bits only on one instruction set, so all ranks take the oldest of their instruction sets;
+ *  same bits only on one instruction set, so all ranks take the oldest instruction set among them.
  *  GPUs must be of one kind. */
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);

@@ -42,7 +42,7 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   return is_void || has_unreadable || has_other ? EXIT_INCOMPLETE : 0;
 }
 
-/* Rank 0: find the result that would be continued; with --overwrite OUT.h5.new, if it was begun. */
+/* Rank 0: find the result to continue: OUT.h5, or with --overwrite the OUT.h5.new begun earlier. */
 static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;
@@ -54,7 +54,7 @@ static void find_existing(const mill_fit_options *options, mill_existing *existi
   existing->is_new = is_new;
 }
 
-/* Index the rows of the inputs; a sample then checks that they are its fit's inputs. */
+/* Index the rows of the inputs.  `starmill sample` checks that the inputs are those of its fit. */
 static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
 {
   mill_input_request request;
@@ -85,8 +85,8 @@ static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
   return err;
 }
 
-/* Do all steps of a fit in order; after a failure only the last: end the stop watch and the status.
- * */
+/* Do all steps of a fit in order.  After a failure, skip to the last steps: end the watch for stops
+ * and write the final status. */
 static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
 {
   int err = MILL_OK, is_settled = 0;

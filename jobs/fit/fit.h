@@ -58,6 +58,6 @@ typedef struct mill_fit_observer {
  *               file
  *  exit_status  out: 0, or the exit status of a run that ended in good order but left rows unfitted
  *
- *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
+ *  Collective over mpi.  Returns a code of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status);

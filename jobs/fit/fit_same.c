@@ -19,6 +19,7 @@ static void print_sample(const mill_fit_options *options, FILE *out)
           s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
 }
 
+/* Print what must be equal on all ranks, line by line. */
 static void print_options(const mill_option_table *table, const mill_fit_options *options,
                           FILE *out)
 {

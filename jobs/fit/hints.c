@@ -8,8 +8,8 @@
 
 /* ---- widths of line-spread functions ---- */
 
-/* Most segments that a rank examines: measuring a line-spread function's width takes as long as
- * loading a segment. */
+/* Limit of segments that a rank examines, since measuring a line-spread function's width takes as
+ * long as loading a segment. */
 enum { MOST_SEEN = 1000 };
 
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
@@ -70,7 +70,7 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
                             all.sum_aa[a] / all.n[a]);
   if (n > 0)
     mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: the templates are broader than the "
-                     "line-spread function of the spectra (%s in its narrowest tenth): template "
+                     "narrowest tenth of the spectra's line-spread function (%s), so template "
                      "lines are too shallow; use a library of higher resolution, such as the "
                      "shipped fgk-hr.h5",
                      (long long)n_narrow, (long long)n_fitted, arms);
@@ -83,9 +83,9 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
  * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
 static const double AIR_KM_S = 83.0;
 /* Warn only if the median velocity has an error below MOST_ERROR_KM_S and differs from AIR_KM_S or
- * -AIR_KM_S by less than NEAR_KM_S plus the error.  NEAR_KM_S: the Sun's motion alone shifts the
- * median of nearby stars by some 10 km/s.  With a large velocity dispersion the error becomes small
- * enough after some hundred rows. */
+ * -AIR_KM_S by less than NEAR_KM_S plus the error.  NEAR_KM_S allows for the Sun's motion, which
+ * shifts the median of nearby stars by some 10 km/s.  If velocities scatter much, the error is
+ * small enough after some hundred rows. */
 static const double MOST_ERROR_KM_S = 10.0, NEAR_KM_S = 10.0;
 static const int64_t LEAST_ROWS = 10;
 static const double FIRST_KM_S = -200.0; /* lower edge of the histogram */
@@ -101,7 +101,7 @@ void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *re
   counts->n[bin < 0.0 ? 0 : bin > MILL_HINT_BINS - 1 ? MILL_HINT_BINS - 1 : (int)bin]++;
 }
 
-/* Return the velocity (km/s) below which this fraction of the n counted velocities lies. */
+/* Return the velocity (km/s) below which the fraction `part` of the n counted velocities lies. */
 static double quantile(const mill_velocity_counts *counts, int64_t n, double part)
 {
   double below = 0.0;

@@ -20,8 +20,8 @@ typedef struct mill_narrow_widths {
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 
-/** If more than half of n_fitted rows have the flag LSF_NARROW (n_narrow do), warn on rank 0 and
- *  name the widths of templates and spectra.  Collective. */
+/** If more than half of n_fitted rows have the flag LSF_NARROW, warn on rank 0 and name the widths
+ *  of templates and spectra.  n_narrow: number of rows with the flag.  Collective. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted);
 

@@ -75,8 +75,8 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-/* Open the status file, which is replaced whenever the ranks meet to write rows.  Rows done by
- * earlier runs count as done. */
+/* Open the status file, and have it replaced (mill_board_meet) whenever the ranks write rows
+ * together.  Rows done by earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)
@@ -108,8 +108,8 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Return the expected stars/s of this rank, which set the sizes of its chunks.  With options->fit,
- * the stars of that result are sampled, not fitted. */
+/* Return the expected stars/s of this rank, which set the sizes of its chunks of rows.  If
+ * options->fit names a result, its stars are sampled, not fitted. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
 {
@@ -118,8 +118,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* In a run with GPUs, CPU ranks get small chunks: a CPU rank four times slower than expected
-   * then still ends with the others. */
+  /* next to GPUs, CPU ranks get small chunks, to end in time even if four times slower */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -188,6 +187,7 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
+/* The error is saved and restored, since it names the run's failure. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;
@@ -215,8 +215,8 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
   return MILL_ALLOC(output->n_pix, &output->wave);
 }
 
-/* Write the models of one arm and exposure, beginning with segment i, as one row of the models'
- * file: one spectrum after the other.  *end: first segment of another arm or exposure. */
+/* Write the models of one arm and exposure, from segment i on, one after the other as one row of
+ * the models' file.  *end: first segment of another arm or exposure. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

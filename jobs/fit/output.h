@@ -24,7 +24,7 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
                           mill_result_file *result, mill_star_output *output);
 
 /** Hand a star's models, epochs (if it has any) and row to the I/O thread, which copies them.
- *  The codes of mill_result_put_model and mill_result_put. */
+ *  Returns the codes of mill_result_put_model and mill_result_put. */
 int mill_star_output_put(mill_star_output *output, mill_star *star);
 
 void mill_star_output_clear(mill_star_output *output);
@@ -55,9 +55,9 @@ int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
 /** Write the fitted rows, also after a failure err, and close the result; then end the exchange of
  *  work and of status between ranks.
  *
- *  is_settled  out  1: the ranks can still communicate */
+ *  is_settled  out  1: the exchange of status ended without failure */
 int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err,
                           int *is_settled);
 
-/** Write the final status, with the reason why the run ended.  Not collective. */
+/** Write the final status if is_settled, with the reason why the run ended.  Not collective. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);

@@ -47,12 +47,12 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Indices of the counts of rows: the outcomes in the start table (enum mill_start_found), then
- * rows with priors. */
+/* Indices of the numbers of rows n [N_COUNT]: rows by outcome of the search in the start table
+ * (enum mill_start_found), then rows with priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* Count the rows of one of this rank's files by their entries in the tables of starts and
- * priors, n [N_COUNT].  found: mark the listed stars that have a row (mill_star_list_has). */
+/* Add the rows of file f, one of this rank's, to the counts n [N_COUNT] of rows in the tables of
+ * starts and priors.  Mark in found the listed stars that have a row (mill_star_list_has). */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
@@ -82,8 +82,8 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   return MILL_OK;
 }
 
-/* Count the rows, and warn of listed stars without a row.  No warning if rows are joined, since
- * a joined row keeps one row's names, or if inputs are skipped as done. */
+/* Count the rows, and warn of listed stars without a row.  Do not warn if rows are joined, since a
+ * joined row keeps the names of one row, or if finished inputs are skipped. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
@@ -111,8 +111,8 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
-/* Log how many rows have a start in the table.  If none has, the table probably belongs to other
- * stars: an error. */
+/* Log how many rows have a start in the table.  Fail if no row has one, since the table then
+ * probably belongs to other stars. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
@@ -204,7 +204,7 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
   const int64_t n_beyond = setup->priors ? mill_prior_table_beyond(setup->priors, &first) : 0;
   if (n_beyond > 0 && call->mpi->rank == 0)
     mill_log_warning("prior_table: %s: far beyond what the fit allows: %lld of its values, the "
-                     "first one %s: give NaN where there is none, and the units of the result",
+                     "first one %s: give NaN for missing values, and use the result's units",
                      setup->config.prior_table, (long long)n_beyond, first);
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,

@@ -88,8 +88,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   if (config->n_template_lib == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "no library: give --library FILE, or set template_lib in the configuration "
-                      "(a shipped library, share/starmill/" MILL_SHIPPED_LIBRARY
-                      " or oba.h5, is missing next to this program's bin)");
+                      "(share/starmill/" MILL_SHIPPED_LIBRARY " or oba.h5 is not installed)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
@@ -102,7 +101,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Read the libraries; a sample uses the library of its fit's stars. */
+/* Read the libraries.  `starmill sample` needs the library that its stars were fitted with. */
 static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;
@@ -117,8 +116,8 @@ static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* If no wavelength ranges are configured, take the cameras of the inputs' format as arms.  A
- * sample keeps its fit's arms.  Collective. */
+/* If no wavelength ranges are configured, take the cameras of the inputs' format as arms.
+ * `starmill sample` keeps the arms of its fit.  Collective. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
@@ -164,7 +163,7 @@ static int unite_libraries(mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Cut the libraries to the configured arms, and derive the fit's settings from them. */
+/* Cut the libraries to the configured arms, and derive the fit's settings from the libraries. */
 static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;

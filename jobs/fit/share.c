@@ -20,8 +20,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* Watch the fits: they hang if no star is taken or finished within the watchdog's bound.
- * Posteriors get extra time for all evaluations that the stars under way may take. */
+/* Have the watchdog end the run as hung if no star is taken or finished within the watchdog's
+ * limit.  Posteriors get extra time for all evaluations that the stars under way may need. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -120,6 +120,7 @@ static int fit_rows(share *s)
   return MILL_OK;
 }
 
+/* A failure or a signal on this rank stops the others too. */
 int mill_fit_share(const mill_fit_task *task)
 {
   share s = {.task = task, .stars = {.task = task}, .watch = -1};

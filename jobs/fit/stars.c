@@ -13,7 +13,7 @@ static void leave_out(mill_left_out *left, enum mill_complaint why, const mill_r
   left->i_file = s->i_file;
 }
 
-/* Keep the star's segments that can be fitted; left: arms left out or suspect, by reason. */
+/* Keep the star's segments that can be fitted; add arms left out or suspect to left, by reason. */
 static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left)
 {
   const int n = star->n_segment;
@@ -129,7 +129,7 @@ void mill_stars_note_memory(const mill_stars *stars)
                     mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
-/* Take the reader's next batch; give back the batch before the last, whose pixels are uploaded. */
+/* Take the reader's next batch; release the batch before this one, whose pixels are uploaded. */
 static int next_batch(mill_stars *stars)
 {
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));

@@ -32,8 +32,7 @@ typedef struct mill_fit_task {
   mill_fit_tally *tally;
 } mill_fit_task;
 
-/** Return the CPU seconds of this thread; 0 unless the run is observed, as reading the clock
- *  costs time. */
+/** Return the CPU seconds of this thread, or 0 unless the run is observed: the clock costs time. */
 static inline double mill_fit_meter_s(const mill_fit_task *task)
 {
   return task->call->observer ? mill_thread_cpu_s() : 0.0;
@@ -51,9 +50,9 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
  *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Write the identity of a run: mill_config_identity, and for `starmill sample` also its options.
- *  The caller frees *identity by free(), also after a failure.  MILL_ERR_MEMORY and the codes of
- *  mill_config_identity. */
+/** Write the identity of a run: the text of mill_config_identity, for `starmill sample` followed by
+ *  its options.  The caller frees *identity by free(), also after a failure.  Returns
+ *  MILL_ERR_MEMORY and the codes of mill_config_identity. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
 /** Read the configuration and apply the options. */
@@ -96,11 +95,11 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
- *  step: "at the start", for the message. */
+ *  step: when this is, for the message, such as "at the start". */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);
 
-/** Log this rank's failure and stop the other ranks at once, which may otherwise fit for long.
+/** Log this rank's failure, and stop the other ranks at once, since they may fit for long.
  *  Keeps the failure as this thread's last error.  Not collective. */
 void mill_fit_tell_failure(const mill_fit_call *call, int err);
 

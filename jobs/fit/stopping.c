@@ -33,8 +33,8 @@ int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *set
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Has another rank asked to stop?  Wait 20 ms per lower rank, at most one second: if all ranks
- * fail alike, the lowest rank reports and the others hear of it in time. */
+/* Has another rank asked to stop?  Wait for a request 20 ms per lower rank, at most one second: if
+ * all ranks fail alike, the lowest rank reports its failure, and the others receive its request. */
 static int hear_lower_rank(mill_mpi *mpi)
 {
   const struct timespec ms = {.tv_nsec = 1000000};

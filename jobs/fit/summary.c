@@ -8,8 +8,8 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* How evenly the ranks were busy, in wall seconds: the shortest and longest fit_s of a rank, then
- * the means of mill_fit_tally's times over the ranks. */
+/* Balance of work, in wall seconds: the least and largest fit_s of a rank, then the means over the
+ * ranks of the times in mill_fit_tally. */
 typedef struct mill_balance {
   double least_s, most_s, fit_s, read_wait_s, put_wait_s;
 } mill_balance;
@@ -76,7 +76,6 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
-/* Print the path of the result. */
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;

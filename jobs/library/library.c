@@ -133,7 +133,7 @@ static int split_models(job *j)
   return MILL_OK;
 }
 
-/* Map the labels of the good models; name the library's labels and arms. */
+/* Name the library's labels and arms, and set j->mapped: the mapped labels of the good models. */
 static int make_frame(job *j)
 {
   mill_library *lib = j->lib;
@@ -255,8 +255,8 @@ static int train_networks(job *j)
                                     : MILL_OK);
 }
 
-/* Must networks be trained before Python makes the library?  Also 1 if the command line is
- * wrong, so that C reports it. */
+/* Must networks be trained before Python makes the library?  Also 1 if the command line is wrong,
+ * so that train_in_c reports the mistake. */
 static int trains(int argc, char **argv)
 {
   mill_train_options o;
@@ -290,8 +290,8 @@ done:
 
 const mill_option_help mill_library_train_help = {&mill_library_train_table, NULL};
 
-/* Become Python.  Its arguments are name=value for each option (name alone for a flag), then --
- * and the grid file. */
+/* Replace this process by Python, with the arguments NAME=VALUE for each given option (NAME= for a
+ * flag), NAME for each other option, then -- and the grid file. */
 static int end_in_python(int argc, char **argv)
 {
   int err = MILL_OK, status = 0, first = 0, n = 2;
@@ -319,6 +319,7 @@ done:
   return err == MILL_OK ? status : mill_job_end("library train", err);
 }
 
+/* Train networks if the emulator is one, then let Python make the library. */
 static int train_and_make(int argc, char **argv)
 {
   if (trains(argc, argv)) {

@@ -31,8 +31,8 @@ typedef struct run {
 
 /* ---- what a training is ---- */
 
-/* Compute a digest of the grid file's settings and labels, of the split of models, and of
- * LOOKED_AT spectra of each arm, as another grid may have been built under the same name. */
+/* Compute a digest of the grid file's settings and labels, of the split of models, and of LOOKED_AT
+ * spectra of each arm, since a file of the same name may hold another grid. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
@@ -64,7 +64,7 @@ done:
   return err;
 }
 
-/* Write the text by which a checkpoint and the training that continues it must agree. */
+/* Write r->identity: the settings and data that must be those of the checkpoint to continue. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;

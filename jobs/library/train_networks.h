@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Training of the networks of `library train`: arm after arm, with checkpoints, progress and
- *  the table of losses. */
+/** Trains the networks of `library train`, arm after arm; writes checkpoints, progress and the
+ *  table of losses. */
 #pragma once
 
 #include "io/library/grid_file.h"
@@ -29,6 +29,6 @@ typedef struct mill_train_networks {
 } mill_train_networks;
 
 /** Train the emulator of each arm, and continue from the checkpoint if there is one.  lib must
- *  have the grid file's arms.  Collective.  MILL_ERR_STOPPED: the state is saved, and the same
- *  call continues. */
+ *  have the grid file's arms.  Collective.  MILL_ERR_STOPPED: the checkpoint is written, and the
+ *  same call continues. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib);

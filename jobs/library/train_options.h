@@ -5,8 +5,8 @@
 #include "jobs/options/option_table.h"
 #include "src/train/train_arm.h"
 
-/** Kinds of emulators.  C trains networks; starmill/templates/train.py makes all other kinds,
- *  and always the library.  C also checks the options that only Python uses, and passes them on. */
+/** Kinds of emulators.  C trains networks; starmill/templates/train.py makes all other kinds, and
+ *  writes the library of every kind.  C checks all options, and passes them on to Python. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,

@@ -27,7 +27,7 @@ int mill_job_end(const char *name, int err)
 
 /* ---- Python ---- */
 
-/* Open MPI, MPICH and Slurm set these variables for their processes. */
+/* Look at the variables that Open MPI, MPICH and Slurm set to a process's rank. */
 int mill_python_is_other_rank(void)
 {
   static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
@@ -61,7 +61,7 @@ static int become(int argc, char **argv)
   if (!python || !python[0])
     python = (char *)"python3";
   /* -B: write no .pyc files next to the package; -E: ignore variables meant for another Python
-   * (the package reads PYTHONPATH itself); -s: what PYTHONNOUSERSITE asks for, which -E ignores */
+   * (the package reads PYTHONPATH itself), so a given PYTHONNOUSERSITE is passed on as -s */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
   MILL_CHECK(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));

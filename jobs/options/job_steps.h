@@ -13,6 +13,6 @@ int mill_job_end(const char *name, int err);
 int mill_python_is_other_rank(void);
 
 /** Run a job written in Python: replace the program by Python with the package python/starmill,
- *  which reads the job's options; argv[0] is the job's name.  Returns only after a failure, with
- *  its exit status, or with 0 on ranks other than 0 of an MPI run, which have nothing to do. */
+ *  which reads the job's options; argv[0] is the job's name.  Returns only after a failure (its
+ *  exit status), or 0 at once on ranks other than 0 of an MPI run, which have nothing to do. */
 int mill_python_job(int argc, char **argv);

@@ -6,8 +6,7 @@
 
 #include "src/config/text.h"
 
-/* getopt's number of a long option is FIRST_ID, which is beyond all letters, plus the index of
- * its row. */
+/* getopt's number of a long option: FIRST_ID (above all letters) plus the index of its row. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)
@@ -40,8 +39,8 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse the command line into the structure base; NULL: only check the values.  text [rows] out:
- * text of each given option; NULL: not given. */
+/* Parse the command line into the structure base, or only check the values if base is NULL.  Set
+ * text [rows of the table] to the text of each given option, to NULL if an option is not given. */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {
@@ -165,7 +164,7 @@ static const char *values(const mill_option *type, char out[256])
   return is_number && range ? range + strlen(" from ") : text;
 }
 
-/* Write an option's help text with its values and default. */
+/* Write an option's help text to out, with the allowed values and the default in parentheses. */
 static const char *says(const mill_option *row, const void *base, char out[MOST_SAYS])
 {
   char takes[256], usual[128] = "";
@@ -221,6 +220,7 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
+/* The line is "--NAME VALUE" for a given option, "no --NAME" for another. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

@@ -51,15 +51,14 @@ typedef struct mill_option_need {
   const char *what; /**< when the option does not apply, for the message: "without --loss huber" */
 } mill_option_need;
 
-/** Check conditions need [n] of options.  given: from mill_option_parse.  MILL_ERR_USAGE names
- *  an option that was given although its condition is not met. */
+/** Check the conditions need [n] for the options that mill_option_parse found as given.
+ *  MILL_ERR_USAGE names an option that was given although its condition is not met. */
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** Print a line for each option in which ranks must agree; comparing these lines between ranks
- *  finds the option that differs.  Left out are options that may differ, options of
- *  configuration keys (configurations are compared), and the kinds OTHER and NAMES, which the
- *  job prints itself. */
+/** Print a line for each option that must be equal on all ranks; a comparison of the lines finds
+ *  the option that differs.  Leave out options that may differ, options of configuration keys (the
+ *  configuration is compared itself), and the kinds OTHER and NAMES, which the job prints. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
 /** Print the table's usage text, a paragraph for each option, and the table's end text.

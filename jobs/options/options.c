@@ -283,7 +283,7 @@ static int left_of_job(double *seconds)
   if (!text)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is not a "
-                      "Slurm job, or Slurm is older; give a time");
+                      "Slurm job, or Slurm is too old; give a time");
   char *end = NULL;
   end_s = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || end_s <= 0)

@@ -40,8 +40,8 @@ typedef struct mill_fit_options {
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
-/** Rows of the options for running a job, common to fit and sample.  output: name of the result
- *  in the help, "OUT.h5". */
+/** Rows of the options for running a job, common to fit and sample.  output: how the help names
+ *  the result, such as "OUT.h5". */
 #define MILL_FIT_RUNNING_ROWS(output)                                                              \
   {"backend", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, backend), .key = "backend"},             \
       {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
@@ -70,15 +70,15 @@ typedef struct mill_fit_options {
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** Callback of --library (take, src/config/option.h), which may be repeated: append the path
- *  text to the mill_fit_options at row->offset in base. */
+/** Callback `take` (src/config/option.h) of --library, an option that may be repeated: append the
+ *  path text to the list of libraries in the mill_fit_options at row->offset in base. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** Callback (take) of an option that may be repeated: append text to the list at row->offset,
- *  whose length is at row->offset2. */
+/** Callback `take` of an option that may be repeated: append text to the list at row->offset in
+ *  base, whose length is at row->offset2. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 
-/** Kind and places of such an option's list in a mill_fit_options. */
+/** Kind, and offsets of list and length, of an option that mill_fit_take_text reads. */
 #define MILL_FIT_TEXTS(member)                                                                     \
   MILL_OPTION_OTHER, .take = mill_fit_take_text, .offset = offsetof(mill_fit_options, member),     \
                      .offset2 = offsetof(mill_fit_options, n_##member)

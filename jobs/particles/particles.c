@@ -19,8 +19,8 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* ROUND_BYTES: about the most memory of rank 0 for the results of a round; MOST_IN_ROUND: most
- * problems of a rank in a round. */
+/* Limits of a round.  ROUND_BYTES: about the memory of rank 0 for the results of all ranks;
+ * MOST_IN_ROUND: number of problems of a rank. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -40,7 +40,7 @@ typedef struct particle_job {
   int64_t *todo, n_todo;
   int64_t n_bad, first_bad;
   int bad_step;
-  /* numbers (doubles) in a problem's results; n_result: the sum of the others, and 1 for
+  /* numbers of doubles in a problem's results; n_result: the sum of the other four, plus 1 for
    * bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
   int n_round;    /* most problems of a rank in a round */
@@ -241,8 +241,8 @@ static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   return err;
 }
 
-/* Choose the engine: all ranks use the CPU, or each rank uses a GPU.  auto: GPUs if every rank
- * gets one, else the CPU, and log the reason. */
+/* Choose the engine: all ranks use the CPU, or each rank uses a GPU.  With auto, use GPUs if every
+ * rank gets one; else use the CPU and log the reason. */
 static int find_engine(particle_job *job)
 {
   const int backend = job->options.backend;
@@ -327,20 +327,20 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
-/* Compute in rounds: each rank takes n_round problems, and rank 0 gathers and writes the results.
- * */
+/* Compute in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes the
+ * results of all ranks. */
 static int rounds(particle_job *job)
 {
   const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;
-  const int64_t n_round = (int64_t)job->mpi.size * job->n_round;
-  for (int64_t first = 0; first < job->n_todo; first += n_round) {
+  const int64_t n_all = (int64_t)job->mpi.size * job->n_round;
+  for (int64_t first = 0; first < job->n_todo; first += n_all) {
     const int64_t mine = first + (int64_t)rank * job->n_round;
     const int n = share_of(job, mine);
     MILL_CHECK(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
     MILL_CHECK_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE,
                               job->result, n_number, MPI_DOUBLE, 0, job->mpi.comm));
     int code = rank == 0 ? keep(job, first) : MILL_OK;
-    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_round < job->n_todo)
+    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_all < job->n_todo)
       code = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_CHECK(mill_mpi_agree(&job->mpi, code));
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 /** Return the CPU time (user + system, s) since the thread or the process began.  A call takes 0.2
- *  microseconds, since it asks the kernel. */
+ *  microseconds, since it is a system call. */
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 

@@ -4,11 +4,11 @@
  *  A function that can fail returns a code from the list below.  Its message names the file, row or
  *  option and what to do; the thread keeps it until its next failure.
  *
- *  A failing function returns: `return MILL_ERROR(code, "...")`; MILL_CHECK passes a failure on.
- *  Its variables free what they own (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).  If the
- *  end of a function does more than that, it has a variable `int err` and one exit, the label
- *  `done`: MILL_FAIL sets code and message and goes there, MILL_TRY passes a failure on.  -Wshadow
- *  refuses MILL_CHECK next to an `err`. */
+ *  A function fails by `return MILL_ERROR(code, "...")`; MILL_CHECK(call) returns the call's
+ *  failure.  Variables free their own memory (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).
+ *  A function with other work at its end has a variable `int err` and one exit, the label `done`:
+ *  MILL_FAIL sets code and message and goes there, and MILL_TRY(call) goes there if the call fails.
+ *  MILL_CHECK declares an `err` too, so -Wshadow refuses it in such a function. */
 #pragma once
 
 #include <stddef.h>

@@ -7,8 +7,8 @@
 #include "kernels/base/common.h"
 
 enum {
-  /** Number and size of the pinned buffers for uploads to a GPU, filled in turn.  Smaller ones
-   *  would not hold a DESI star; larger ones leave the cache before the GPU reads them. */
+  /** Number and size of the pinned buffers for uploads to a GPU, filled in turn.  Smaller buffers
+   *  would not hold a DESI star; larger ones would leave the cache before the GPU reads them. */
   MILL_N_STAGE = 4,
   MILL_STAGE_BYTES = 1 << 19
 };
@@ -21,7 +21,6 @@ typedef struct mill_upload {
   int stays; /**< uploads: from is pinned and unchanged until the backend's settle */
 } mill_upload;
 
-/** Do a copy within the host's memory. */
 static inline void mill_host_copy(const mill_upload *piece)
 {
   if (piece->bytes > 0 && piece->from)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Arrays laid out one after another in a block of memory, from a table.
  *
- *  A structure's table has a row for each array that the structure points to.  The owner counts the
- *  elements; mill_lay_out then measures the memory or, given memory, sets the pointers. */
+ *  A structure's table has a row for each array that the structure points to.  Given the arrays'
+ *  numbers of elements, mill_lay_out measures the memory or, given memory, sets the pointers. */
 #pragma once
 
 #include <string.h>
@@ -12,11 +12,10 @@
 /** Arrays of a star and of a wavelength set begin at multiples of this. */
 enum { MILL_ARRAY_BYTES = 64 };
 
-/** One array of a structure. */
 typedef struct mill_array {
   size_t member;  /**< offset of the pointer in the structure, bytes */
   size_t element; /**< size of an element, bytes */
-  int region;     /**< index of the block's region that holds it */
+  int region;     /**< index of the region (part of the block) that holds the array */
   int count;      /**< index into the caller's count: number of elements */
 } mill_array;
 
@@ -37,9 +36,9 @@ static inline size_t mill_take(size_t *at, size_t bytes)
  *  all structures, and so on.
  *
  *  array [n_array]      in      the structure's table
- *  count                in      elements of an array; 0: no such array, its pointer stays
+ *  count                in      numbers of elements (mill_array.count); 0: do not set the pointer
  *  unit                 in      arrays begin at multiples of this many bytes
- *  at                   in/out  offsets of the regions' next arrays, bytes
+ *  at                   in/out  for each region (mill_array.region) the next array's offset, bytes
  *  block                in      memory of all regions; NULL: only *at moves
  *  structure [n_copy]   out     pointers; each structure has size bytes */
 static inline void mill_lay_out(int n_array, const mill_array *array, const size_t *count,

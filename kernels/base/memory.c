@@ -30,6 +30,7 @@ const char *mill_memory_limit(void)
   return text;
 }
 
+/* map blocks as long as the address space has room, then unmap them in reverse order */
 int mill_memory_room(int n, size_t n_byte)
 {
   int n_map = 0;

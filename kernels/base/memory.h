@@ -9,8 +9,8 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.  n
- *  = 0 gives a valid pointer.  MILL_ERR_MEMORY (*out NULL) if memory is full or n * size
+/** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.
+ *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (*out NULL) if memory is full or n * size
  *  overflows. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
 

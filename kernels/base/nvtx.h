@@ -43,8 +43,7 @@ enum mill_range { MILL_RANGE_LIST(MILL_RANGE_ENUM) MILL_N_RANGE };
 /** 1: a profiler listens.  mill_nvtx_start sets it; the inline functions below test it. */
 extern int mill_nvtx_listens;
 
-/** Connect to a profiler, if one listens: once, before other threads start.  Without this call
- *  there are no ranges. */
+/** Connect to a profiler, before other threads start.  Without this call there are no ranges. */
 void mill_nvtx_start(void);
 
 /** Name the calling thread on the timeline. */

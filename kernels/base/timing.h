@@ -2,8 +2,7 @@
 /** Where the time of a backend goes, by stage of the fit.
  *
  *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
- *  serves stars in several stages; the emulator's time is divided among the stages by their number
- *  of rows. */
+ *  serves stars in several stages; their shares of the emulator's time are those of its rows. */
 #pragma once
 
 #include "kernels/base/common.h"

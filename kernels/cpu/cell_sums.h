@@ -6,9 +6,9 @@
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
 
-/** Compute moment [n], the sums over a cell's pixels of w times powers 0 to n - 1 of the place in
- *  the cell (power [n][cell]).  Separate variables keep the sums in registers, as an array would
- *  not. */
+/** Compute moment [n]: sums over a cell's pixels of w [cell] times powers 0 to n - 1 of the pixel's
+ *  position in the cell (power [n][cell]).  The sums have a variable each, which the compiler keeps
+ *  in registers; it would not keep an array there. */
 MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
                                    double *moment)
 {
@@ -34,9 +34,9 @@ MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, c
 #undef MILL_CELL_PUT
 }
 
-/** Add a cell's sums of weight times two continuum functions to the lower triangle of sum
- *  [n_cont][pitch], for every two functions.  coef: polynomials of the functions; moment: the
- *  weight's moments.  The upper triangle becomes invalid. */
+/** For all continuum functions k and l <= k, add the sum of weight times k times l over a cell's
+ *  pixels to sum[k][l] (sum [n_cont][pitch]).  coef: the functions' polynomials in the cell;
+ *  moment: the weight's moments.  The upper triangle of sum becomes invalid. */
 MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
                                      const double *moment, double *sum)
 {

@@ -27,7 +27,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return 0;
 }
 
-/** Convolve a row from x on with the symmetric kernel [half + 1]: MILL_ROTATE_TILE outputs. */
+/** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   typedef mill_vec_real vec;
@@ -45,8 +45,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     *(vec *)(to + v * MILL_VEC_N) = sum[v];
 }
 
-/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix.  Separate variables keep the
- *  sums in registers, as an array would not. */
+/** Multiply a tile of nr <= MILL_RESOLVE_ROWS rows, pitch apart, by the resolution matrix, whose
+ *  diagonals are pitch_res apart.  The compiler keeps the separate sums in registers. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

@@ -39,7 +39,7 @@ struct mill_device {
   int n_active, cap_active;
 };
 
-/** Return the phase that a request counts for. */
+/** Return the stage of the fit (enum mill_phase) that a request's time is counted for. */
 static int phase_of(const mill_slot *slot)
 {
   switch (slot->request) {
@@ -91,8 +91,9 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** Compute slot->guess.chisq of all stars for a group of templates, from k0 on.  Stars that are
- *  alike share the loads of the templates, which do not fit into the first-level cache. */
+/** Compute slot->guess.chisq of all stars for a group of templates, from k0 on.  Up to
+ *  MILL_GUESS_STARS stars with the same templates share each load of the templates, which do not
+ *  fit into the first-level cache. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
@@ -172,7 +173,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   if (lane->max_seg_pix >= m->max_seg_pix && lane->hidden[0])
     return MILL_OK;
   lane_clear(lane);
-  /* templates of a batch lie apart; a star at a time is answered in the rest */
+  /* each slot has its own templates; all slots share the other arrays, one star at a time */
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
@@ -270,7 +271,7 @@ static int cpu_zero(mill_device *d, void *to, size_t bytes)
 static int reserve(mill_device *d, const mill_model *m)
 {
   int failed = MILL_OK;
-  /* each thread its own, first touched where it runs */
+  /* a thread allocates its own lane, so that the memory is near the thread's core */
 #pragma omp parallel for schedule(static, 1) num_threads(d->n_thread)
   for (int i = 0; i < d->n_thread; i++) {
     const int code = lane_reserve(&d->lane[i], m);
@@ -350,7 +351,7 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-/** Answer one slot's request in one arm; part: a copy of the model. */
+/** Answer one slot's request in one arm.  part: scratch for the model, cut to the slot's pixels. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mill_workspace *work,
                         mill_model *part, mill_timing *timing, double *last)
 {
@@ -445,7 +446,7 @@ static void body_look(mill_block *b, void *arg)
     mill_block_points_look(b, t->m, t->slot);
 }
 
-/** n_round rounds of one group. */
+/** Make n_round rounds of one group of slots, or fewer if no slot has a request left. */
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
 {
@@ -520,7 +521,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
-/** mill_backend.store: a task emulates a batch of templates, with one tangent per label. */
+/** mill_backend.store: all threads emulate equally many batches of templates, with tangents. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
   const int fit = MILL_BATCH_ROWS / (1 + m->n_label);

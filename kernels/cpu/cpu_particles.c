@@ -66,6 +66,7 @@ static void free_clouds(engine *e)
   e->work = NULL;
 }
 
+/* Allocate n clouds (the particles of one problem each) and the threads' work space. */
 static int make_clouds(engine *e, int n)
 {
   const mill_particle_setup *s = e->setup;
@@ -97,8 +98,7 @@ static void body_move(mill_block *b, void *argument)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
 
-/* Sum the kernels of one part's particles on the grid (exact), or spread the particles over nodes
- * (binned). */
+/* Sum the kernels of a part's particles on the grid (exact), or spread them over nodes (binned). */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -129,7 +129,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Add the sums of all parts to the cloud's density. */
+/* Set the cloud's density to the sum of its parts; in the binned form, convolve this axis by axis
+ * from nodes to grid points. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -155,8 +156,8 @@ static void body_total(mill_block *b, void *argument)
 
 /* ---- an evolution ---- */
 
-/* Make steps [step, step + n_step) of all clouds; step 0 is the start. A part makes all of them in
- * turn, while it is in the cache. */
+/* Make steps [step, step + n_step) of all clouds; step 0 is the start. All steps of a part are made
+ * before those of the next part, while the part is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;
@@ -215,8 +216,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* Make all steps, at most MILL_PARTICLE_STRIDE at a time, and the density after each recorded
- * step. */
+/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; compute densities after record steps. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;
@@ -231,6 +231,7 @@ static void run(engine *e)
   hand_over(e);
 }
 
+/* mill_particle_ops.evolve: cut clouds into parts, and run as many problems at once as fit. */
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {

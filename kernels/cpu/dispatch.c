@@ -21,8 +21,7 @@ typedef struct isa_entry {
   }
 #define HAS(feature) __builtin_cpu_supports(feature)
 
-/* Find the named instruction set, or the best one (isa NULL), if this machine runs it; else all
- * zeros. */
+/* Return instruction set isa (NULL: the best) if this machine runs it, else an entry of zeros. */
 static isa_entry find(const char *isa)
 {
   isa_entry table[4];

@@ -105,8 +105,8 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  thin: float
- *  tangent rows, or NULL: tangent has them as double. */
+/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  The tangent
+ *  rows are thin (float) or, if thin is NULL, tangent (double). */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -171,7 +171,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
   }
 }
 
-/** Write the first layer's input rows: labels, or the output of the front. */
+/** Write the first layer's input rows: the labels, or the output of a front (mill_front_task). */
 static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
                        const mill_rows *rows, mill_lane *lane)
 {
@@ -197,7 +197,7 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
   }
 }
 
-/** Compute a hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
+/** Compute a hidden layer and its activation, from the lane's buffers [from] to the other ones. */
 static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
 {
   double *to[MILL_BATCH_ROWS];
@@ -266,8 +266,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
-/** Copy what emulate has made of guess template k to rows and mean, laid out as
- *  mill_model_arm.stored and stored_mean of the whole arm. */
+/** Copy guess template k, which emulate has written to work, to rows and mean.  These have the
+ *  layout of mill_model_arm.stored and stored_mean of the whole arm. */
 static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
                            float *rows, double *mean)
 {
@@ -282,7 +282,7 @@ static void store_template(const mill_model *m, int i_arm, int k, const mill_wor
   }
 }
 
-/** Has the store what a slot needs of its template in an arm?  part: a copy of the model. */
+/** Is the slot's guess template stored, at all grid points that the slot needs?  part: scratch. */
 static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill_model *part)
 {
   const mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];
@@ -296,8 +296,8 @@ static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill
   return own->first <= arm->first && arm->first + arm->n_pix <= own->end;
 }
 
-/** Promise to store what is about to be emulated for a slot.  If another slot has promised it, this
- *  slot does without the store. */
+/** Reserve the slot's guess template, which is about to be emulated, for stored_end.  If another
+ *  slot has reserved it, set slot->stored to 0: this slot's template is not stored. */
 static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
 {
   mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];
@@ -311,7 +311,7 @@ static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
     slot->stored = 0;
 }
 
-/** Store what was emulated for a slot with `part`, a cut copy of the model m. */
+/** Store the slot's guess template, emulated with `part`, a cut copy of the model m. */
 static void stored_end(const mill_model *m, int i_arm, const mill_slot *slot,
                        const mill_model *part, const mill_workspace *work)
 {

@@ -14,8 +14,8 @@ enum { MILL_GRAM_TILE = 4 }; /* of 32 registers 16 hold sums, 4 + 1 factors */
 enum { MILL_GRAM_TILE = 3 }; /* of 16 registers 9 hold sums, 3 + 1 factors */
 #endif
 
-/** Add the products of row r of x [nr] and row c of z [nc] to sum[r][at[c]]; whole: all pairs, else
- *  those with c <= r.  Separate variables keep the sums in registers, as an array would not. */
+/** Add the product of row r of x [nr] and row c of z [nc] to sum[r][at[c]]: for all r and c if
+ *  whole is set, else for c <= r.  Each sum is a variable, which stays in a register. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
                                 const double *x, const double *z, const int *at,
                                 mill_vec_f64 *const *sum)
@@ -52,7 +52,7 @@ MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int
 #undef MILL_GRAM_ROW
 }
 
-/** mill_gram_tile of any size. */
+/** Call mill_gram_tile with its sizes as constants, so that its loops unroll. */
 MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pitch, const double *x,
                                      const double *z, const int *at, mill_vec_f64 *const *sum)
 {

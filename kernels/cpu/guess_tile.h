@@ -10,7 +10,6 @@
 /** All templates of a group. */
 enum { MILL_GUESS_TEMPLATES = MILL_GUESS_LANE };
 
-/** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {
   MILL_SIMD
@@ -21,14 +20,12 @@ MILL_INLINE void mill_guess_zero(float *sum)
 /** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
-/** Add conj(D) T at one frequency, summed over n_block blocks, to the sums of n_star stars, for
- *  MILL_GUESS_TEMPLATES templates.  D, T: transforms of a star's and of the templates' blocks.
+/** Add conj(D) T at one frequency, summed over n_block blocks, to the sums of n_star stars and
+ *  MILL_GUESS_TEMPLATES templates.  D: transform of a star's block; T: of a template's block.
  *
- *  d    in      pointers to each star's D: real parts of its blocks, MILL_GUESS_LANE further the
- *               imaginary parts
- *  t    in      T: real parts of the templates, MILL_GUESS_LANE further the imaginary parts; blocks
- *               are 2 MILL_GUESS_LANE apart
- *  sum  in/out  pointers to each star's sums: real parts, then imaginary parts as in t */
+ *  d    in      for each star D [2][MILL_GUESS_LANE], by block: real parts, then imaginary parts
+ *  t    in      T [n_block][2][MILL_GUESS_LANE], by template: real parts, then imaginary parts
+ *  sum  in/out  for each star the sums [2][MILL_GUESS_LANE], by template, as in t */
 MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float *const *d,
                                      const float *t, float *const *sum)
 {
@@ -63,8 +60,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Apply the inverse Fourier transform to sum.  Write the real parts of the first nv <= n / 4
- *  elements of n_lane sequences, in reverse order, to chisq [n_lane][nv]. */
+/** Transform the sequences sum [n][2][MILL_GUESS_LANE] back.  Write the real parts of the first nv
+ *  <= n / 4 elements of n_lane sequences, the last element first, to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -78,8 +75,7 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Find the least of chisq [v0, v1) and return its first index; *least is infinite if no value is
- *  finite. */
+/** Return the first index of the least of chisq [v0, v1); *least: infinity if none is finite. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

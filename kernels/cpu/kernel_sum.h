@@ -48,7 +48,7 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
-/** Set what the grid lines share; n_cell above MILL_KERNEL_MAX_CELL: the shear needs too many. */
+/** Set the data of *l.  If the shear needs too many cells, n_cell is above MILL_KERNEL_MAX_CELL. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -74,7 +74,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort the particles with weight by cell: cell c holds first[c] .. first[c + 1] - 1. */
+/** Sort particles of weight > 0 by grid cell: cell c holds numbers first[c] to first[c + 1] - 1. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -116,10 +116,10 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes: kernel value at
- *  the line's start point, and its factor per point up and down the line, apart from w->fade.
- *  delta: added to a particle's offset gives its distance from the start point.  Empty lanes have
- *  value 0.  Returns 0 if no lane reaches the line. */
+/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes.  A particle is
+ *  w->offset + delta grid steps from the line's start point.  w->start gets the kernels' values
+ *  there, w->up and w->down their ratios from point to point (without w->fade).  Unused lanes have
+ *  start 0.  Returns 0 if no kernel reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {
@@ -191,7 +191,8 @@ static inline double mill_kernel_total(const mill_vec_f64 *sum)
   return total;
 }
 
-/** Add the kernels of one cell's particles to all lines of the grid. */
+/** Add the kernels of one cell's particles to all lines of the grid, from the line's point nearest
+ *  to the cell upwards and downwards. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
                                     double *out)
 {
@@ -230,8 +231,8 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point, for grid steps so wide that the ratios would overflow;
- *  a kernel then covers few points. */
+/** Add one particle's kernel point by point.  For wide grid steps, where the ratios from point to
+ *  point would overflow, a kernel covers few points. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {
@@ -277,7 +278,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Add the particles of a batch to nodes out [n_node[0]]..., four along each axis. */
+/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].... */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

@@ -36,8 +36,7 @@ typedef struct mill_lanes_rotation {
   const int *bin;         /**< [n_pix] */
   mill_lanes *sum;        /**< [bins] in/out: sums over each bin's grid points */
 } mill_lanes_rotation;
-/** Add the rotated templates to the sums of their bins.  Flux beyond the grid counts as 0; no bin
- *  of the data lies there. */
+/** Add rotated templates to the sums of their bins.  Flux beyond the grid, far from data, is 0. */
 void mill_lanes_rotate(const mill_lanes_rotation *task);
 
 /** Continuum functions whose sums share one pass. */
@@ -60,8 +59,8 @@ static inline int mill_lanes_count(const mill_lanes_fill *f, int i)
   const long b = f->first + i;
   return b >= 0 && b < f->n_bin ? f->count[b] : 0;
 }
-/** Divide a group's templates by their continuum fits and subtract 1; a group is half of a
- *  backend's group.  A missing template has mean 0 everywhere and gives 0. */
+/** Divide the MILL_LANE templates of a group by their continuum fits and subtract 1.  They fill
+ *  half of the columns of templ.  A missing template has mean 0 everywhere and gives 0. */
 void mill_lanes_fill_half(const mill_lanes_fill *task, int group);
 
 /** Task: Fourier transforms of one group's templates. */

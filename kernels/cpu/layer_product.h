@@ -6,11 +6,11 @@
  *  not depend on what else is in the batch.  Tiles of all heights run the same chain of
  *  multiply-adds.
  *
- *  A tile is some rows by MILL_TILE_VECS vectors of columns, all sums in registers.  Its
- *  columns of the weights, a strip, stay in the first-level cache while the tiles of all rows
- *  pass over them, and the next strip is fetched meanwhile, a share before each tile: a layer's
- *  weights come from memory once for all rows of a call.  The outputs of a batch are too many for
- *  the second-level cache, so a tile also fetches what it writes in the next strip. */
+ *  A tile is some rows by MILL_TILE_VECS vectors of columns; its sums are in registers.  A strip,
+ *  the weights of a tile's columns, stays in the first-level cache for the tiles of all rows.  Each
+ *  tile prefetches a share of the next strip, so that a call reads a layer's weights from memory
+ *  once.  The outputs of a batch are too many for the second-level cache, so a tile also prefetches
+ *  its outputs in the next strip. */
 #pragma once
 
 #include <stddef.h>
@@ -34,9 +34,9 @@
 #endif
 /* clang-format on */
 
-/** Inputs in a block of a sum; blocks are added to the total.  In float32, blocks of 25 to 50 have
- *  half the rounding error of one chain of 200 (the network of the reference survey): 4e-8 of the
- *  flux instead of 8e-8.  float64: one chain. */
+/** Inputs of a partial sum; an output is the total of its partial sums.  In float32, partial sums
+ *  of 25 to 50 inputs have half the rounding error of one sum of 200 (the network of the reference
+ *  survey): 4e-8 of the flux instead of 8e-8.  float64 has no partial sums. */
 enum { MILL_K_BLOCK = MILL_WIDE ? MILL_MAX_WIDTH : 40 };
 
 enum {
@@ -50,8 +50,8 @@ _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "an output is made of w
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
-  const mill_real *weight; /**< weights of the strip's first column: input k at k PANEL, and the
-                            *   next panel n_in PANEL further */
+  const mill_real *weight; /**< weights of the strip's first column: input k at k * PANEL; the
+                            *   next panel begins n_in * PANEL later */
   const mill_real *bias;   /**< bias of the strip's first column */
 } mill_strip;
 
@@ -105,6 +105,7 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile. */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {

@@ -13,7 +13,7 @@
 #include "kernels/math/real.h"
 #include "kernels/star/blocks/pixel.h"
 
-/** out = p t for a chunk of len pixels, padded with zeros to a whole vector. */
+/** out = p * t for a chunk of len pixels, padded with zeros to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)
 {
   int i = 0;
@@ -25,8 +25,7 @@ MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, 
     out[i] = 0.0;
 }
 
-/** Copy p to `copy`, padded with zeros to a whole vector, and add a p to sum, for len pixels of a
- *  chunk. */
+/** Copy p [len] to `copy`, padded with zeros to a whole vector, and add a * p to sum [len]. */
 MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *copy, double *sum)
 {
   int i = 0;
@@ -122,9 +121,9 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
   }
 }
 
-/** Factor the normal matrix a [n][n] (lower triangle) and replace the right-hand side v [n] by the
- *  solution.  out: [0] ln det, [1] |L^-1 v|^2.  Returns the result of mill_cholesky (0: no failure)
- *  on all threads. */
+/** Factor the normal matrix a [n][n] (lower triangle) as L L^T, and replace the right-hand side
+ *  v [n] by the solution.  out: [0] ln det a, [1] |L^-1 v|^2.  Returns the result of mill_cholesky
+ *  (0: no failure) on all threads. */
 MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, double *out)
 {
   MILL_SERIAL(b)
@@ -146,9 +145,9 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
 }
 
 /** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] from the sums of
- *  mill_normal_sums, with the n_error rows E of model error eliminated.  Copy the products of E
- *  with P t (continuum times template) to with_s [n_error][nk], those with the data D to
- *  with_residual [n_error].  No barrier at the end: mill_block_normal has the next one. */
+ *  mill_normal_sums, with the n_error rows E of model error eliminated.  Also copy the products of
+ *  E with P t (continuum times template) to with_s [n_error][nk], and the products of E with the
+ *  data D to with_residual [n_error].  The next barrier is in mill_block_normal. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -191,7 +190,7 @@ typedef struct mill_team {
   int first, step;
 } mill_team;
 
-/** Choose the calling thread's team for a segment's likelihoods: on a CPU the whole block. */
+/** Choose the team of threads that computes a segment's likelihoods: on a CPU the whole block. */
 MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, size_t row_bytes,
                                    mill_workspace *work, mill_team *team)
 {
@@ -204,8 +203,7 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, 
   team->step = 1;
 }
 
-/** Load the first n rows of model error at pixels [first, first + len), padded with zeros to a
- *  whole vector. */
+/** Load n rows of model error at pixels [first, first + len); zeros fill up the last vector. */
 MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int len,
                                  double (*row)[MILL_PIXEL_CHUNK])
 {
@@ -220,8 +218,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Set of[i] to the index, among all rows, of a chunk's row i.  A chunk has the rows of model
- *  error, n of the n_cont continuum functions (`which`), and the n_last rows after them. */
+/** Set of[i] to the index of a chunk's row i among the segment's rows.  A chunk has the rows of
+ *  model error, n of the n_cont continuum functions (`which`), and the n_last rows after them. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -255,7 +253,7 @@ MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
   mill_vec_sums_f64(mill_gram_at(n, 0), sum, acc);
 }
 
-/** mill_normal_sums by cells of pixels, for a segment without model error. */
+/** Do the work of mill_normal_sums by cells of pixels, for a segment without model error. */
 MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                          const mill_real *templ, double level, double *sums)
 {
@@ -348,9 +346,10 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the terms of model error E to slope, the weights of half the gradient at len pixels:
- *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
- *  P t). */
+/** Add the part of model error E (error) to slope, the weight of half the gradient at len pixels:
+ *  (P a) E^T E r from the residuals r, and -p^T N^-1 U^T E times weight from the determinant.  P a
+ *  is the continuum (poly), p a pixel's continuum functions, N the normal matrix, and U the
+ *  products of E with P t (t: template / sigma). */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -387,10 +386,12 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
   }
 }
 
-/** At pixels [first, first + len), padded with zeros to a whole vector, compute: row, model error
- *  and P_k t of the n functions in `which`; poly, the continuum P a; slope, the weight of half the
- *  gradient, mill_det_weight t p^T N^-1 p - (P a) r (t: template / sigma, p: functions of the
- *  pixel, N: normal matrix, r: residual). */
+/** Compute at pixels [first, first + len), padded with zeros to a whole vector:
+ *
+ *  row    rows of model error, and P_k t of the n functions in `which` (t: template / sigma)
+ *  poly   the continuum P a
+ *  slope  the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
+ *         continuum functions, N: normal matrix, r: residual) */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,
@@ -435,9 +436,9 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
  *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
  *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
  *
- *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: coefficients a; normal: factor of N;
- *                                 pixel: a GPU overwrites it */
+ *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
+ *  work->solve, work->normal    in   coefficients a; Cholesky factor of N
+ *  work->pixel                  out  scratch of a GPU */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rotation, spline and interpolation of a template as one sum (of taps) per pixel, on a CPU.
- *  Saves 12 to 60 % of a fit's time where the grid is finer than the pixels.  Included by
- *  kernels/cpu/pixel_sums.h.
+/** Rotate a template and interpolate it to the pixels in one step, on a CPU: a pixel's value is a
+ *  weighted sum of grid points (taps).  This saves 12 to 60 % of a fit's time where the grid is
+ *  finer than the pixels.  Included by kernels/cpu/pixel_sums.h.
  *
  *  A pixel's value is linear in the grid's row: kernel K rotates the row, and kernel B gives the
  *  spline coefficients of the rotated row.  The grid point that lies t points after the left end of
@@ -11,7 +11,7 @@
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
  *    P3 = (s B[t-1] - B[t]) / 6,
  *
- *  where s is the scale of the interval's right end. */
+ *  where s is spline_scale_right (mill_model_arm). */
 #pragma once
 
 #include <string.h>
@@ -24,8 +24,7 @@ enum {
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
 };
-/** Above this number of grid points per pixel use taps; below, convolving all grid points is less
- *  work. */
+/** Taps need fewer operations than whole rows above this number of grid points per pixel. */
 #define MILL_TAPS_GAIN 2.5
 
 /** Coefficients P0 to P3 of a kernel's taps, zero from tap 2 reach + 2 on. */
@@ -35,8 +34,8 @@ typedef struct mill_taps {
 } mill_taps;
 
 /** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
- *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to its right-hand side
- *  (mill_block_spline) falls exponentially to each side. */
+ *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to a second difference
+ *  falls exponentially to each side (spline_filter.h), so B needs two running sums. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -57,9 +56,9 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Make the taps of a symmetric kernel [half + 1], cut where the kernel K and its B
- *  (mill_taps_bend) are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a
- *  factor of 0.06 at most.  Returns 0 if the kernel is too broad. */
+/** Make the taps of a symmetric kernel [half + 1].  They end where both K and B (mill_taps_bend)
+ *  are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a factor of 0.06 at
+ *  most.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -114,7 +113,7 @@ MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_
   }
 }
 
-/** Sum a row with the weights, at MILL_VEC_N_F32 pixels. */
+/** Return the weighted sums of a row's grid points at MILL_VEC_N_F32 pixels. */
 MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *row,
                                        const int *index, const mill_vec_f32 *weight)
 {
@@ -130,8 +129,9 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Write value, d/d(velocity) and label derivatives at MILL_VEC_N_F32 pixels from `first` on to
- *  rows 0, 1, 3, 4, ... of `to`; slope_ln 0: the value alone. */
+/** Write the template at MILL_VEC_N_F32 pixels from `first` on to row 0 of `to` and, unless
+ *  slope_ln is 0, its derivative by velocity to row 1 and by the labels to rows 3, 4, ...
+ *  slope_ln: mill_doppler_ln_slope; e: arm->expm1_step. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
                                 float *to)
@@ -152,7 +152,7 @@ MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill
         n_vec, taps->reach, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
 }
 
-/** mill_taps_rows with as few vectors as hold the taps. */
+/** Call mill_taps_rows with as few vectors per pixel as hold the taps. */
 MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, double slope_ln,
                                   double e, int first, const mill_workspace *work, float *to)
 {
@@ -173,9 +173,9 @@ MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n
          high + MILL_TAPS_END + 1 < n_grid;
 }
 
-/** Compute all rows at the pixels, in place of mill_block_template_row and mill_block_pixel_row.
- *  Returns 0, with nothing done, if the grid is too coarse, the kernel too broad or a pixel too
- *  near an end of the grid. */
+/** Compute the template and its derivatives at the pixels, in place of mill_block_template_row and
+ *  mill_block_pixel_row.  Returns 0, with nothing done, if the grid is too coarse, the kernel too
+ *  broad or a pixel too near an end of the grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {

@@ -83,7 +83,7 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
            MILL_SHUFFLE(v[i], v[i + (h)], MILL_FOLD_LANES(MILL_FOLD_HIGH, h));                     \
   }
 
-/** Return a vector with the sums of v [MILL_VEC_N_F32], in their order; v is overwritten. */
+/** Return a vector whose element i is the sum of v[i].  v [MILL_VEC_N_F32] is overwritten. */
 MILL_INLINE mill_vec_f32 mill_vec_fold_f32(mill_vec_f32 *v)
 {
 #if MILL_VEC_BYTES == 64

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
- *  names. */
+/** A block on a GPU: a thread block.  kernels/math/block.h includes this and explains the names. */
 #pragma once
 
 typedef struct mill_block {
@@ -39,7 +38,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 }
 
 #define MILL_PRAGMA(x) _Pragma(#x)
-/* Inline block functions, to keep the block in registers.  A file where this does not matter
+/* Block functions are inlined, to keep the block in registers.  A file where this does not matter
  * defines MILL_BLOCK_FN as __noinline__ and compiles in half the time. */
 #ifndef MILL_BLOCK_FN
 #define MILL_BLOCK_FN static __device__ __forceinline__
@@ -51,8 +50,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_FOR(b, i, n)   for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* overlap the loads of several elements */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
-/* Neighbouring threads take neighbouring elements.  Beyond the end a thread repeats its own first
- * element: another thread may be writing any other. */
+/* Neighbouring threads take neighbouring elements.  In place of an element beyond n a thread takes
+ * its batch's first element again, since other threads may be writing the others. */
 #define MILL_FOR_BATCHES(b, first, n)                                                              \
   for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
 #define MILL_BATCH_LEN(first, n)       MILL_BATCH

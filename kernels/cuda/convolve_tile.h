@@ -12,8 +12,8 @@ MILL_INLINE int mill_tiles_first(int half)
   return (half + 3) / 4 * 4;
 }
 
-/** Count the tiles, the first one at output `first`, whose outputs end at least half = n_diag / 2
- *  before the row's end and whose loads stay within the row. */
+/** Count the tiles from output `first` on.  Their outputs end half = n_diag / 2 or more before the
+ *  row's end, and their loads stay within the row. */
 MILL_INLINE int mill_resolve_most(int n, int n_diag, int first)
 {
   const int half = n_diag / 2, loaded = (n_diag + 3) / 4 * 4 + 4 - half;
@@ -28,7 +28,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
   return n_diag / 2 % 4;
 }
 
-/** Convolve a row from x on with the symmetric kernel [half + 1]: MILL_ROTATE_TILE outputs. */
+/** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
   mill_quad left = mill_quad_at(x), right = left, sum;

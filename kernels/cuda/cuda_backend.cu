@@ -20,8 +20,8 @@ enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
 /* ---- errors ---- */
 
-/** Return the error code of a CUDA failure, and *advice.  MILL_ERR_CONFIG: hardware, driver or code
- *  is missing. */
+/** Return the error code of a CUDA failure; *advice: what the user can do.  MILL_ERR_CONFIG: the
+ *  hardware, driver or code is missing. */
 static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {
@@ -112,8 +112,8 @@ static void cuda_close(mill_device *d)
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* wait for work that may use the memory to be freed; failures of this work were reported, or
-   * nobody waits for its results */
+  /* wait for work that may use the memory to be freed, and ignore its failures: they were reported,
+   * or no caller wants the results */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)
     if (stream[i])
@@ -198,7 +198,7 @@ static int send_slots(mill_device *d, int all)
   return MILL_OK;
 }
 
-/** mill_backend.bind: size lists and work space, then run an empty round (mill_cuda_rehearse). */
+/** mill_backend.bind: allocate lists and work space, then run an empty round. */
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
@@ -261,10 +261,10 @@ static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int
   TRY_CUDA(cudaSetDevice(d->id));
   TRY_CUDA_AT("rounds", cudaEventSynchronize(d->ended));
   d->is_busy = 0;
-  mill_cuda_bury(d);
+  mill_cuda_bury(d); /* free what was released during the rounds */
   n = d->h_state->n_finished;
   if (n < 0 || n > d->n_slot)
-    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: %d of %d slots have finished", n, d->n_slot);
+    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: %d slots of %d reported finished", n, d->n_slot);
   if (n == 0)
     goto done;
   mill_range_begin(MILL_RANGE_DOWNLOAD);

@@ -9,15 +9,15 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** An allocation of LARGE_BYTES or more fails if it would leave less free GPU memory than
- *  RESERVE_BYTES, or than 1 / RESERVE_PART of the total if that is less: CUDA may need memory when
- *  kernels run.  Smaller allocations are always tried. */
+/** An allocation of LARGE_BYTES or more must leave RESERVE_BYTES of GPU memory free, or
+ *  1 / RESERVE_PART of the total if this is less: CUDA may need memory when kernels run.  Smaller
+ *  allocations are always tried. */
 static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Adjacent pieces in pinned memory with a total below this size pass through a buffer, as a copy
- *  call of their own would take longer; larger ones are uploaded directly. */
+/** Adjacent pinned pieces of this total size or more are uploaded directly.  Smaller ones pass
+ *  through a buffer with others, since a copy call of their own would take longer. */
 static const size_t DIRECT_BYTES = (size_t)32 << 10;
 
 int mill_cuda_flush(mill_device *d)
@@ -42,8 +42,7 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Does memory at `to` follow the target of the last pending copy from a buffer?  *gap: bytes
- *  between them. */
+/** Is `to` behind the target of the last pending copy from a buffer?  *gap: bytes between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)
@@ -104,13 +103,14 @@ static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
   return i;
 }
 
+/* upload n pieces: large pinned ones directly, the others through the upload buffers */
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   int n_direct = 0;
   mill_upload all;
   size_t most = 0;
   CHECK_CUDA(cudaSetDevice(d->id));
-  /* adjacent pieces become one copy if one buffer holds them */
+  /* if a buffer can hold all pieces, begin one that has room: adjacent pieces become one copy */
   for (int i = 0; i < n; i++)
     most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&
@@ -162,6 +162,7 @@ int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream)
   return MILL_OK;
 }
 
+/* download n pieces through the pinned buffer d->back, as much at a time as it holds */
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
 {
   size_t done = 0; /* bytes of piece[begin] downloaded so far */

@@ -178,6 +178,5 @@ int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);
 /** Prepare the n slots of the list view.fresh, compute their guess and set their first request. */
 int mill_cuda_start_stars(mill_device *d, int n);
-/** Queue at most max_round rounds over the n slots of the list view.listed, until n_want of them
- *  have finished. */
+/** Queue up to max_round rounds over the n slots view.listed, until n_want slots have finished. */
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);

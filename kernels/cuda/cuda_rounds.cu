@@ -23,7 +23,7 @@ enum {
 
 /* ---- kernels ---- */
 
-/** Set up at most max_round rounds over n_listed slots, until n_want of them have finished. */
+/** Set up at most max_round rounds over n_listed slots, until n_want slots have finished. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     loop_begin(device_view v, int n_listed, int n_want, int max_round)
 {
@@ -147,8 +147,8 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** Compute the mean over pixels of the last layer's output, in float64 from the layer's input; with
- *  narrow set, copy the input to float32.  One block per lane, one warp per row. */
+/** From the last layer's input compute, in float64, the mean over pixels of the layer's output.  If
+ *  narrow is set, also copy the input to float32.  One block per lane, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
 {
@@ -270,8 +270,8 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
 
 /** Emulate one arm for all lanes that want its templates, into their work->grid and mean.
  *
- *  Labels, grids, radial functions and hidden layers are always float64, see emulate() of
- *  kernels/cpu/emulate.h; here tangents too. */
+ *  Labels, grids, radial functions and hidden layers are always float64 (emulate() of
+ *  kernels/cpu/emulate.h has the reasons); on a GPU their tangents are, too. */
 static int emulate(mill_device *d, int first, unsigned n, int i_arm)
 {
   const mill_model_arm *arm = &d->model.arm[i_arm];
@@ -418,8 +418,8 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
   return plain_rounds(d, max_round);
 }
 
-/** Build the graph and run it on an empty list.  If only the graph fails, launch rounds one by one
- *  from now on, with a remark for the log. */
+/** Build the graph and run it on an empty list.  If it fails but the GPU works, rounds are launched
+ *  one by one from now on, with a remark for the log. */
 static int try_graph(mill_device *d)
 {
   const char *why;

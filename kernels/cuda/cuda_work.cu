@@ -44,9 +44,9 @@ static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t
   return {mill_cuda_take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
 }
 
-/** Lay out the work space of s->n_lane lanes in one block of memory and return its bytes.  block
- *  NULL: only measure; the view's pointers become NULL.  work [n_lane]: host copy of the lanes'
- *  structures, NULL if block is.
+/** Lay out the work space of s->n_lane lanes in one block of memory and return its bytes.  work
+ *  [n_lane]: host copy of the lanes' structures.  If block and work are NULL, only measure; the
+ *  view's pointers become NULL.
  *
  *  Sums, normal matrices and solutions are in shared memory instead (star_shared). */
 static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_workspace *work)
@@ -70,7 +70,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
                         s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* one per warp, as warps may work alone */
   const int n_array = mill_workspace_arrays(&array);
-  /* one region: the grids of all lanes, then array by array the rest, each for all lanes */
+  /* first array 0, the grids of all lanes, then each other array of all lanes behind the last */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
   end[MILL_WORK_REST] = end[MILL_WORK_GRID];
@@ -94,6 +94,7 @@ int mill_cuda_free_bytes(size_t *n_free)
   return MILL_OK;
 }
 
+/* keep the work space if it fits the model; else replace it, with as many lanes as memory allows */
 int mill_cuda_reserve_lanes(mill_device *d)
 {
   MILL_OWNED mill_workspace *work = NULL;
@@ -108,7 +109,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
     shape.n_lane = d->n_slot;
   }
   if (d->arena) {
-    /* stars have taken other memory by now: allow at least the old work space's size */
+    /* stars fill part of the memory now: allow at least the size of the old work space */
     n_most = lay_out(d, &d->shape, NULL, NULL);
     memory = d->arena;
     d->arena = NULL;
@@ -135,6 +136,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
   return mill_cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work);
 }
 
+/* free the slots' lists and result rows on the device, and their pinned copies */
 void mill_cuda_free_book(mill_device *d)
 {
   void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished,
@@ -150,6 +152,7 @@ void mill_cuda_free_book(mill_device *d)
   d->n_slot = 0;
 }
 
+/* allocate the slots' lists and result rows on the device, and their pinned copies */
 int mill_cuda_reserve_book(mill_device *d, int n_slot)
 {
   int err = MILL_OK;

@@ -25,8 +25,8 @@ static int read_architecture(const char *word, int *number, char *letter, int *r
   return *real || *virtual_;
 }
 
-/* Does code for an architecture fit a capability?  90a fits 9.0 alone, 100f fits 10.0 and later
- * 10.x, 80 fits 8.0 and all later ones (as PTX). */
+/* Does code for an architecture run on GPUs of a capability?  90a runs on 9.0 alone, 100f on 10.0
+ * and later 10.x, 80 on 8.0 and all later ones (as PTX). */
 static int is_for(int number, char letter, int capability)
 {
   if (letter == 'a')
@@ -39,13 +39,13 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
   char text[MAX_ARCHITECTURES], *rest = NULL;
   const int capability = 10 * major + minor;
   if (strlen(architectures) >= sizeof text)
-    return 1; /* the runtime tells */
+    return 1; /* too long: the CUDA runtime will check */
   snprintf(text, sizeof text, "%s", architectures);
   for (char *word = strtok_r(text, "; ,", &rest); word; word = strtok_r(NULL, "; ,", &rest)) {
     int number, real, virtual_;
     char letter;
     if (!read_architecture(word, &number, &letter, &real, &virtual_))
-      return 1; /* native, all, all-major: the runtime will tell */
+      return 1; /* native, all, all-major: the CUDA runtime will check */
     if (is_for(number, letter, capability)) {
       if (real && number / 10 == major)
         return 1;
@@ -165,8 +165,8 @@ int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *
       snprintf(share, sizeof share, " for the %d ranks that share it", n_sharing);
     return MILL_ERROR(
         MILL_ERR_MEMORY,
-        "the GPU %s has %zu MiB free%s; a rank needs %zu at least: free it from other "
-        "programs%s",
+        "the GPU %s has %zu MiB free%s; a rank needs %zu at least: end other programs on "
+        "this GPU%s",
         name, free_bytes >> 20, share, MILL_GPU_MIN_BYTES >> 20,
         n_sharing > 1 ? ", or start fewer ranks" : "");
   }

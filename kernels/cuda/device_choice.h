@@ -11,8 +11,8 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  /** CUDA 12.4: an older driver (of the build's major version) has no looping graphs, so rounds are
-   *  launched one by one. */
+  /** CUDA 12.4: the first with looping graphs.  With an older driver (of the build's major version)
+   *  rounds are launched one by one. */
   MILL_GPU_GRAPH_DRIVER = 12040,
   MILL_GPU_SLOTS = 4096, /**< default if memory allows; more slots hardly help */
   MILL_GPU_UUID_BYTES = 16
@@ -62,8 +62,7 @@ void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing,
                       int *place);
 
-/** Like mill_gpu_sharers, but MILL_ERR_BACKEND if several ranks share a GPU that admits one
- *  program. */
+/** Like mill_gpu_sharers; MILL_ERR_BACKEND if several ranks share a GPU in exclusive mode. */
 int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place);
 
 /** Compute *bytes, a rank's share of a GPU's memory.  free_bytes: free before any rank has taken

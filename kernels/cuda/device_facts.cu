@@ -94,7 +94,7 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
         MILL_ERR_BACKEND,
         "the GPU %s is busy: another program uses it exclusively; request one of your own", name);
   if (status == cudaErrorMemoryAllocation)
-    return MILL_ERROR(MILL_ERR_MEMORY, "the GPU %s has no memory left for another program: free it",
+    return MILL_ERROR(MILL_ERR_MEMORY, "the GPU %s has no memory left: end other programs on it",
                       name);
   return MILL_ERROR(MILL_ERR_BACKEND, "the GPU %s cannot be used: %s (%s); see nvidia-smi", name,
                     cudaGetErrorString(status), cudaGetErrorName(status));

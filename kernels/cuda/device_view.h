@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Device addresses of lists, rows and work space, used by the CUDA backend's kernels and host
- *  code. */
+/** Device addresses of lists, rows and work space, for the CUDA backend's kernels and host code. */
 #pragma once
 
 #include "kernels/star/slot.h"
 
-/** Layout of a batch's rows: row t of lane s is at base + s lane + t row. */
+/** Layout of a batch's rows: row t of lane s is at base + s * lane + t * row. */
 template <typename real> struct row_layout {
   real *base;
   size_t lane, row;

@@ -8,8 +8,8 @@
 
 enum { MILL_GUESS_TEMPLATES = 4, MILL_GUESS_STARS = 1 };
 
-/** One complex number of four sequences; in memory the imaginary parts follow MILL_GUESS_LANE after
- *  the real parts. */
+/** One complex number of each of four sequences.  In memory the imaginary parts lie MILL_GUESS_LANE
+ *  numbers after the real parts. */
 typedef struct mill_four {
   __align__(16) float re[MILL_GUESS_TEMPLATES];
   __align__(16) float im[MILL_GUESS_TEMPLATES];
@@ -29,7 +29,7 @@ MILL_INLINE void mill_four_put(const mill_four *x, float *to)
   *(float4 *)(void *)(to + MILL_GUESS_LANE) = make_float4(x->im[0], x->im[1], x->im[2], x->im[3]);
 }
 
-/** As on a CPU (kernels/cpu/guess_tile.h): transform back, real parts in reverse order to chisq. */
+/** Transform sum back and write real parts to chisq, as on a CPU (kernels/cpu/guess_tile.h). */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -86,7 +86,7 @@ MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_st
   mill_four_put(&s, sum);
 }
 
-/** mill_fourier_pair (a butterfly) of MILL_GUESS_TEMPLATES sequences. */
+/** Apply a butterfly, as mill_fourier_pair does, to MILL_GUESS_TEMPLATES sequences. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {
   const int k = j & (half - 1), i_root = k * (n / 2 / half);

@@ -4,8 +4,7 @@
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/logic/fit_star.h"
 
-/** Write the result row of a finished slot, by one warp.  Only the order of rows depends on the
- *  hardware. */
+/** Write a finished slot's result row, by one warp.  The order of rows depends on the hardware. */
 static __device__ inline void finish_slot(const device_view &v, int i_slot)
 {
   static_assert(sizeof(mill_fit_result) % sizeof(double) == 0, "a row is made of doubles");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Particles in GPU memory, and the functions of a thread block that sum their Gaussian kernels,
- *  for particles.cu. */
+/** Particles in GPU memory, and block functions that sum their Gaussian kernels (particles.cu). */
 #pragma once
 
 #include "kernels/particles/density.h"
@@ -72,7 +71,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
-/** Compute what segment i of the grid and the kernel give for all particles. */
+/** Compute the position *g of segment i on the grid, for a kernel. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,
@@ -91,8 +90,9 @@ static __device__ inline void particle_segment_make(const particle_view &v,
 /** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  Points off the
  *  middle still lack the factor particle_segment_fade.
  *
- *  If a grid step is at most a kernel width, values are products from the middle outward.  A kernel
- *  that underflows to 0 in the middle is below 1e-190 at all points of the segment. */
+ *  For grid steps up to a kernel width, the value at a point is that of its neighbour towards the
+ *  middle times a constant.  A kernel that underflows to 0 in the middle is below 1e-190 at all
+ *  points of the segment. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,

@@ -6,8 +6,8 @@
  *  in between.  For each density a call launches one kernel for the steps before it, one for their
  *  moments, and two (exact form) or 1 + number of axes (binned form) for the density itself.
  *
- *  A cloud's particles are cut into parts, one block each; their number depends on the setup
- *  alone.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
+ *  A cloud's particles are cut into parts, one block each; the setup alone decides the number of
+ *  parts.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
  *  the order of blocks nor on other problems. */
 #include <string.h>
 
@@ -140,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a as mill_block_convolve does; input: the nodes (last axis), else `from`.  A
- *  warp per output point (x) and cloud (y). */
+/** Convolve along axis a as mill_block_convolve does.  The input is `from`, or the nodes if from is
+ *  NULL (last axis).  One warp per output point (x) and cloud (y). */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)
@@ -220,7 +220,7 @@ static const double *place_numbers(batch *b, size_t *at, size_t n, const double 
   return d_value;
 }
 
-/** Place the problems and the arrays of the setup; with a buffer, fill clouds and problems. */
+/** Place the problems and the setup's arrays; fill clouds and problems if b->up is allocated. */
 static void place_problems(batch *b, size_t *at)
 {
   const mill_particle_setup *s = b->setup;
@@ -240,7 +240,7 @@ static void place_problems(batch *b, size_t *at)
   }
 }
 
-/** Lay out all arrays in device memory, clouds first; with buffers, fill the upload buffer. */
+/** Lay out all arrays in device memory, clouds first; fill b->up once this is allocated. */
 static void lay_out(batch *b)
 {
   const mill_particle_setup *s = b->setup;
@@ -299,7 +299,7 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
       (double)bytes / 1073741824.0, which);
 }
 
-/** Allocate as many of n problems as fit, at least one. */
+/** Allocate the memory of b->n problems: as many of n as fit, at least one. */
 static int fit_memory(batch *b, int n)
 {
   size_t n_free = 0;
@@ -376,7 +376,7 @@ static int launch_binned(batch *b, int i_record)
   return MILL_OK;
 }
 
-/** Launch all steps, without waiting. */
+/** Launch the kernels of all steps and densities, without waiting. */
 static int run_steps(batch *b)
 {
   const mill_particle_setup *s = b->setup;
@@ -482,6 +482,7 @@ static void shape(batch *b)
   v->n_work = (size_t)n_most;
 }
 
+/** mill_particle_ops.evolve: run the problems in batches that fit the memory. */
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {

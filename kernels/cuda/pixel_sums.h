@@ -79,7 +79,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** As on a CPU (kernels/cpu/pixel_sums.h): a segment's normal matrix a and right-hand side v. */
+/** Compute a segment's normal matrix a and right-hand side v, as kernels/cpu/pixel_sums.h does. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -108,7 +108,7 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
-/** As on a CPU: this thread's products of the first n rows of model error with each other. */
+/** Sum the products of n rows of model error over this thread's pixels, as on a CPU. */
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {
@@ -132,8 +132,8 @@ static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment
   }
 }
 
-/** Compute poly = a . p and quad = |L^-1 p|^2 for the functions p [nk] of a pixel, in registers.
- *  chol: L; inverse [nk]: 1 / L's diagonal elements. */
+/** Compute poly = a . p and quad = |L^-1 p|^2 in registers.  p [nk]: continuum functions at a
+ *  pixel; a: their coefficients; chol: L; inverse [nk]: 1 / L's diagonal elements. */
 template <int n_max>
 static __device__ __forceinline__ void
 mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const double *inverse,
@@ -290,9 +290,12 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  own: the n_own row groups r, loaded in x, with
- *  each other.  across (n_own 1): this group with the group of row q, loaded in other.  gradient
- *  (Jacobian): row times MILL_BY_SLOPE. */
+/** Add products of rows over a warp's 32 pixels.  The lane's rows r are loaded in x, and its row q
+ *  in other.
+ *
+ *  own       in/out  products of the n_own row groups of r with each other
+ *  across    in/out  if n_own is 1: products of the group of r with that of q
+ *  gradient  in/out  for a Jacobian: the lane's sum of row r times MILL_BY_SLOPE */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
 mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*x)[MILL_GRAM_EACH],
@@ -326,9 +329,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error E to by[pitch ...], the gradient's weights of mill_weights_of:
- *  (P a) E^T E r for the residual r, and -p^T N^-1 U^T E for the determinant (U: products of E with
- *  P t). */
+/** Add the part of model error to by[pitch ...], the gradient's weights of mill_weights_of: the
+ *  terms of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -354,9 +356,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** Compute by [2][pitch] at each pixel of a segment, both divided by sigma: [0] the continuum P a,
- *  [1] the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r (t: template /
- *  sigma, p: functions of the pixel, N: normal matrix, r: residual).  nk <= n_max. */
+/** Compute at each pixel of a segment by[0], the continuum P a / sigma, and by[1], the weight of
+ *  half the gradient / sigma: mill_det_weight t p^T N^-1 p - (P a) r (t: template / sigma, p: the
+ *  pixel's continuum functions, N: normal matrix, r: residual).  by [2][pitch]; nk <= n_max. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -386,13 +388,13 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
 #pragma unroll
     for (int k = 0; k < n_max; k++)
       of[k] = k < nk ? cont[(ptrdiff_t)k * cont_pitch + p] : 0.0f;
-    const double sigma = (double)is[p];
+    const double inverse_sigma = (double)is[p];
     const double t = mill_pixel_template(level, constant[p], (double)templ[p], is[p]);
     double poly, quad;
     mill_pixel_quadratic_of<n_max>(nk, a, chol, inverse, of, &poly, &quad);
     const double slope = mill_pixel_slope(poly, data[p], t) + det * t * quad;
-    by[p] = poly * sigma;
-    by[pitch + p] = slope * sigma;
+    by[p] = poly * inverse_sigma;
+    by[pitch + p] = slope * inverse_sigma;
   }
   mill_threads_wait(n_thread);
 }
@@ -456,7 +458,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
     if (n_own == 1)
       mill_load_row(&q, base, row_pitch, other);
     const double constant_flux = constant[at];
-    const float sigma = is[at];
+    const float inverse_sigma = is[at];
     double flux = 0.0;
     if (templ) {
       if (!is_jacobian) /* in a Jacobian other pointers derive from templ */
@@ -464,7 +466,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
       flux = (double)templ[at];
     }
     const double u = is_jacobian ? by[at] : 0.0, w = is_jacobian ? by[pitch + at] : 0.0;
-    const double t = mill_pixel_template(level, constant_flux, flux, sigma);
+    const double t = mill_pixel_template(level, constant_flux, flux, inverse_sigma);
     if (base + MILL_GRAM_PIXELS > n) {
 #pragma unroll
       for (int i = 0; i < n_own; i++)
@@ -520,9 +522,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
  *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
  *
- *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
- *  work                       in  solve: coefficients a; normal: factor of N;
- *                                 pixel: overwritten */
+ *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
+ *  work->solve, work->normal    in   coefficients a; Cholesky factor of N
+ *  work->pixel                  out  scratch */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

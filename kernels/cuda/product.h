@@ -23,10 +23,13 @@ enum {
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
-/** Shape of a block.  ROWS: its rows.  ROW_SIDE, SIDE: its threads along rows and along columns;
- *  few, so that each has enough outputs to be limited by arithmetic, not by shared memory or the
- *  second-level cache.  APART: stride of the pieces (16 bytes) of a thread's columns, in pieces.
- *  EMPTY: unused columns of a buffer, which put a warp's weights into different banks. */
+/** Shape of a block.
+ *
+ *  ROWS            rows
+ *  ROW_SIDE, SIDE  threads along rows and along columns: so few that the arithmetic of a thread's
+ *                  outputs takes longer than its reads of shared memory and the cache
+ *  APART           pieces (16 bytes) from one piece of a thread's columns to the next
+ *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
   enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };
@@ -84,8 +87,8 @@ static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &
   __syncthreads();
 }
 
-/** Begin to copy a piece to shared memory: n_byte bytes (0 allowed), then zeros.  Before sm_80, and
- *  in the emulation, the copy is synchronous. */
+/** Begin to copy a piece to shared memory: n_byte bytes (0 allowed), then zeros.  On GPUs before
+ *  sm_80, and in tests/cuda_emulation, the copy is synchronous. */
 static __device__ __forceinline__ void fetch(void *to, const void *from, int n_byte)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -159,7 +162,7 @@ template <typename real> struct product_buffer {
 };
 
 /** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread) and their weights
- *  for the tile's columns; zeros past the last input. */
+ *  for the tile's columns.  The buffer gets zeros past the last input. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -189,8 +192,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE apart, its pieces of
- *  columns APART * PIECE columns. */
+/** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE rows apart, and its
+ *  pieces of columns are APART * PIECE columns apart. */
 struct product_place {
   int row, column;
 };
@@ -240,8 +243,8 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
   }
 }
 
-/** Add the products of a float64 buffer to sum by tensor cores: of all its inputs, since those past
- *  the last are zeros. */
+/** Add the products of a float64 buffer to sum by tensor cores.  All STAGE inputs take part; the
+ *  buffer has zeros past the last input. */
 template <int n_row>
 static __device__ __forceinline__ void
 add_stage(const product_buffer<double> &from, int, const product_place &at,
@@ -321,8 +324,8 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 }
 
-/** multiply_rows for n_left rows, with the rows per thread halved from n_row while they suffice:
- *  the last tile of a list is seldom full. */
+/** Call multiply_rows for n_left rows.  Halve the rows per thread, from n_row, as long as all rows
+ *  have a thread: the last tile of a list is seldom full. */
 template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
 static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
                                                      const tile_rows<real> &rows, int n_left,

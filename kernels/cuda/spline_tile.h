@@ -7,8 +7,8 @@
 
 enum { MILL_SPLINE_NEAR = 4 /**< tiles begin at multiples of four */ };
 
-/** Compute the second differences of y [n] about grid points origin + i, i < len; zero at the ends
- *  of the grid and beyond.  origin and len: multiples of four. */
+/** Compute the second differences of y [n] about grid points origin + i, i < len.  They are zero at
+ *  the ends of the grid and beyond.  origin and len: multiples of four. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {
@@ -34,7 +34,8 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
   }
 }
 
-/** Filter len numbers.  `to` is aligned to four numbers; so is x, or x - 1 if apart is 1. */
+/** Write len numbers of x, filtered with seven taps w (mill_spline_filtered), to `to`.  `to` is
+ *  aligned to four numbers; so is x, or x - 1 if apart is 1. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)
 {

@@ -72,8 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
     sum[j] = all;
 }
 
-/** Replace a model's outputs by d loss / d output, times factor, and write its loss.  One block per
- *  model. */
+/** Write a model's loss; replace its outputs by factor * d loss / d output.  A block per model. */
 static __global__ void __launch_bounds__(THREADS)
     train_loss(int kind, int n, float delta, float factor, const float *bias, const float *scale,
                const float *target, float *out, double *row_loss)
@@ -119,7 +118,6 @@ static __global__ void __launch_bounds__(THREADS)
     mill_train_adam_one(&pace, gradient[i], &param[i], &m[i], &v[i]);
 }
 
-/** Blocks for n elements. */
 static unsigned blocks(size_t n)
 {
   return (unsigned)((n + THREADS - 1) / THREADS);
@@ -266,6 +264,7 @@ static int renew(mill_train_work *w)
   return to_device(w, w->param, w->host_param, w->net.shape.n_param);
 }
 
+/** mill_train_ops.bind: upload the parameters and, unless NULL, Adam's moments. */
 static int bind(mill_train_work *w, float *param, float *m, float *v)
 {
   const size_t n = w->net.shape.n_param;
@@ -318,7 +317,7 @@ static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
   return MILL_OK;
 }
 
-/** Queue the hidden layers of n_row models: inputs act [l] and slopes of the SiLU of each layer. */
+/** Queue the hidden layers of n_row models: set each layer's inputs act [l] and SiLU slopes. */
 static int forward(mill_train_work *w, int n_row)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -438,6 +437,7 @@ static int gradient(mill_train_work *w, float **out)
   return to_host(w, w->host_gradient, w->gradient, w->net.shape.n_param);
 }
 
+/** mill_train_ops.adam: a gradient from the host (slope) also updates the host's parameters. */
 static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size_t n,
                 const float *slope)
 {

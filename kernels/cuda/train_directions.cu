@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Principal directions of training spectra on a GPU: products by cuBLAS, eigenvectors by
- * cuSOLVER. */
+/* Principal directions of training spectra on a GPU, with cuBLAS and cuSOLVER. */
 
 #include <string.h>
 
@@ -80,6 +79,7 @@ static int solve(directions *d, int n_row, int n)
   return MILL_OK;
 }
 
+/* mill_train_ops.directions: eigenvectors of x x^T by cuSOLVER, then their products with x */
 int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, double *value,
                                double *out)
 {
@@ -102,7 +102,7 @@ int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, dou
   MILL_TRY(solve(&d, n_row, n));
   if (d.cublas->dgemm(d.products, CUBLAS_OP_N, CUBLAS_OP_N, n_pix, n, n_row, &one, d.x, n_pix,
                       d.product, n_row, &zero, d.out, n_pix) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in %d rows of %d spectra", n, n_row);
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in %d principal directions of %d spectra", n, n_row);
   TRY_CUDA(
       cudaMemcpyAsync(value, d.value, (size_t)n * sizeof *value, cudaMemcpyDeviceToHost, d.stream));
   TRY_CUDA(cudaMemcpyAsync(out, d.out, size * sizeof *out, cudaMemcpyDeviceToHost, d.stream));

@@ -59,6 +59,7 @@ void mill_model_error_clear(mill_model_error *error)
   memset(error, 0, sizeof *error);
 }
 
+/* the edges are rvspecfit's parameter ranges, narrowed by a margin */
 void mill_label_set_edges(mill_label *label)
 {
   static const struct {

@@ -55,9 +55,9 @@ enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
 /** Tensor product of cubic or linear B-splines over the library's labels in mapped coordinates.
  *
  *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k].
- *  Cubic: twice continuously differentiable inside the grid.  Linear: coef holds the values at
- *  the nodes; a node has the slope of the interval above it.  Beyond the grid h continues linearly
- *  from the edge.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
+ *  Cubic h is twice continuously differentiable inside the grid.  For linear h, coef holds the
+ *  values at the nodes, and a node has the slope of the interval above it.  Beyond the grid h goes
+ *  on linearly.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
  *  and so are the last `order` (a clamped spline). */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */

@@ -53,8 +53,8 @@ typedef struct mill_posterior {
   double covar[MILL_MAX_COVAR]; /**< packed as mill_fit_result.covar */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
   double ess[MILL_MAX_PAR]; /**< effective sample size */
-  /** Marginal densities [n_label + 2][MILL_N_DENSITY], 1/unit, at even points from density_low to
-   *  density_high, both included; NaN for a fixed parameter. */
+  /** Marginal densities [n_label + 2][MILL_N_DENSITY], 1/unit, at evenly spaced points from
+   *  density_low to density_high, both included; NaN for a fixed parameter. */
   double density_low[MILL_MAX_PAR], density_high[MILL_MAX_PAR];
   double density[MILL_MAX_PAR * MILL_N_DENSITY];
   int64_t n_mode;

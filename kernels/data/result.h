@@ -57,8 +57,8 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_ARMS, 262144, "ARMS_DIFFER",                                                         \
     "the velocities of the arms differ: VRAD_ARMS_PVAL below 1e-6")
 
-/** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
- * and fast rotation, do not. */
+/** Warnings that make a velocity unreliable.  It stays reliable with fast rotation, and with labels
+ *  at an edge, outside the hulls or undetermined. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
@@ -173,7 +173,7 @@ typedef struct mill_fit_result {
    *  not tell whose templates are better. */
   double excess;
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
-   *  guess_tie: a library whose guess_chisq is at most this ties.  Both infinite: no guess. */
+   *  guess_tie: up to this chi-square another library's guess ties.  Both infinite: no guess. */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
@@ -197,9 +197,9 @@ typedef struct mill_fit_result {
    *  probability of a larger one.  vrad_range_km_s: largest velocity less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
-  /** A second star at another velocity.  pair_peak: significance of the residuals' peak.  With
-   *  MILL_INFO_PAIR also pair_gain, the decrease of -2 ln L by the second star, that star's values,
-   *  and by arm its flux over the first star's. */
+  /** A second star at another velocity.  pair_peak: significance of the residuals' peak.  The other
+   *  values exist with MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by the second star.
+   *  flux_ratio: flux of the second star divided by the first star's, by arm. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;
@@ -212,9 +212,8 @@ typedef struct mill_fit_result {
   const mill_epoch_result *epoch;
 } mill_fit_result;
 
-/** Set a row without values: row, status and n_label, everything else missing as described above.
- *  A status that says why a star was not fitted also sets MILL_WARN_BAD_SPECTRUM, so that SUCCESS
- *  is false. */
+/** Set a row's row, status and n_label, and all other values to missing (see mill_fit_result).  A
+ *  status of a star that was not fitted also sets MILL_WARN_BAD_SPECTRUM: SUCCESS is false. */
 void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row,
                           int status);
 

@@ -10,7 +10,7 @@
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          MILL_FOR; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads a whole batch,
- *                                   computes, then stores it, so that loads overlap; inside it
+ *                                   computes, then stores it, so that loads overlap.  In its body:
  *   MILL_BATCH_LEN(first, n)        elements of the batch, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   index of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  must this thread store element i?
@@ -22,16 +22,17 @@
  *                                   before a loop inside one thread's work
  *   MILL_GLOBAL(p)                  p points to global memory of a GPU
  *   MILL_UNROLL                     before a loop whose array must stay in registers
- *   MILL_FOR_TILES(b, c, n)         a loop over tiles of elements with common inputs, each taken
- *                                   by a thread of a CPU, by a warp of a GPU; inside it
- *   MILL_TILE_MEMORY(b, type, x, n) declares x [n], which a tile's elements share,
- *   MILL_FOR_TILE(b, i, first, end) loops over some of them, and
- *   MILL_TILE_BARRIER(b)            separates two such loops
+ *   MILL_FOR_TILES(b, c, n)         a loop over tiles of elements with common inputs.  A thread of
+ *                                   a CPU or a warp of a GPU takes a tile.  In its body:
+ *   MILL_TILE_MEMORY(b, type, x, n) declares x [n], which a tile's elements share
+ *   MILL_FOR_TILE(b, i, first, end) loops over elements [first, end) of the tile
+ *   MILL_TILE_BARRIER(b)            separates two loops over a tile's elements
  *   MILL_FORGET()                   a GPU drops values in registers and loads them again
- *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
- *                                   row of pixels; MILL_TILE: elements of a tile
+ *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements of a sum, and of a row of pixels, that a thread takes
+ *                                   at a time
+ *   MILL_TILE                       elements of a tile
  *   mill_block_sum_n, mill_block_max
- *                                   over the threads of a block, the same on all of them
+ *                                   return sums or the maximum over a block's threads to each
  *
  *  Rules for code in a block function: every thread reaches every barrier; a loop body writes
  *  only its own elements; a MILL_BARRIER separates a loop that writes data from one that reads it;

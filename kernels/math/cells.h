@@ -31,7 +31,6 @@ MILL_HD static inline int mill_cell_pitch(int n_cont)
   return (n_cont + 7) / 8 * 8;
 }
 
-/** Number of cells that cover n_pix pixels. */
 MILL_HD static inline int mill_cell_count(int n_pix, int cell)
 {
   return (n_pix + cell - 1) / cell;

@@ -5,8 +5,8 @@
 #include "kernels/data/settings.h"
 #include "kernels/math/activation.h"
 
-/** Number of continuum functions of a segment: n_cont, or its width times n_cont_per_1000aa if that
- *  is more.  The width's number is at most half the number of pixels and MILL_MAX_CONT. */
+/** Return the number of continuum functions of a segment: the larger of n_cont and width times
+ *  n_cont_per_1000aa.  The latter counts as at most n_pix / 2 and MILL_MAX_CONT. */
 MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
                                                double width_aa)
 {

@@ -19,7 +19,7 @@ typedef struct mill_counter_key {
   uint32_t v[2];
 } mill_counter_key;
 
-/** Philox 4x32 with ten rounds: the words of a counter [4] under a key. */
+/** Return the random words of the counter c0 to c3 under a key, by ten rounds of Philox 4x32. */
 MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                                                mill_counter_key key)
 {
@@ -80,10 +80,10 @@ MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, doubl
   *y = radius * sin(angle);
 }
 
-/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives, by plain arithmetic.
+/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives.
  *
- *  Without branches or calls, so that loops vectorise.  The series here and below end where further
- *  terms are below float32's rounding. */
+ *  The function has no branches or calls, so that loops over it vectorise.  The series here and
+ *  below end where further terms are below float32's rounding. */
 MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
 {
   union {

@@ -21,7 +21,8 @@ static inline void mill_fourier_roots(int n, float *root)
   }
 }
 
-/** Apply butterfly j < n / 2 of the step with pairs `half` apart to the first n_lane lanes of x. */
+/** Apply butterfly j < n / 2 of the step with pairs `half` apart to the first n_lane lanes of x.
+ *  root: from mill_fourier_roots. */
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
                                       int n_lane, float *x)
 {

@@ -29,8 +29,8 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest signed distance from a facet over all hulls.  Inside it is negative: minus the distance
- *  to the nearest facet.  -infinity without hulls; NaN for NaN. */
+/** Largest signed distance from a facet over all hulls.  A point inside all hulls has minus the
+ *  distance to its nearest facet.  -infinity without hulls; NaN for NaN. */
 MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
                                               const double *mapped)
 {

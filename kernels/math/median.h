@@ -64,8 +64,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *high = (float)-mill_block_max(b, -(double)least);
 }
 
-/** Median of x [n] as by numpy.nanmedian: NaN ignored, mean of the two middle values for an even
- *  count; NaN if all are NaN. */
+/** Median of x [n] like numpy.nanmedian: mean of the one or two middle values; NaN if all are. */
 MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
 {
   float low, high;

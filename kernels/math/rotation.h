@@ -13,9 +13,9 @@
  *  For R < 1 its broadening is proportional to R, which is too strong.
  *
  *  MILL_ROT_SPLINE: for a smooth spectrum.
- *   - R >= 2.5: the same integral with the L of a quintic spline, which interpolates values and
- *     the first two derivatives by five-point differences: twice continuously differentiable,
- *     of reach 3, exact for quartics.
+ *   - R >= 2.5: the same integral, with an L of reach 3: the quintic spline through the values,
+ *     with its first two derivatives from five-point differences.  It is twice continuously
+ *     differentiable, and exact for quartics.
  *   - R <= 1.5: seven weights with the profile's moments 0, 2, 4 and 6.  They are exact for
  *     polynomials up to degree 7, and polynomials in R^2, as the broadening of a smooth
  *     spectrum is.
@@ -30,8 +30,7 @@
 /** v sin i, km/s: for much slower stars F depends on (v sin i)^2, for faster ones on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
-/** MILL_ROT_SPLINE uses the weights by moments up to R = MOMENTS, the quintic from R = QUINTIC on,
- *  and a mixture between. */
+/** MILL_ROT_SPLINE uses moments up to R = MOMENTS, the quintic from R = QUINTIC on, else both. */
 #define MILL_ROTATION_MOMENTS 1.5
 #define MILL_ROTATION_QUINTIC 2.5
 

@@ -8,7 +8,7 @@
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
- *   mill_load_pairs_f32              mill_load_pairs_f64 for float
+ *   mill_load_pairs_f32              gathers pairs of floats (mill_load_pairs_f64: of doubles)
  *   MILL_INLINE                      an inlined function, whose loops the caller's constant counts
  *                                    unroll
  *   MILL_HD_INLINE                   a small function of host and device inside vector loops */
@@ -18,7 +18,6 @@
 
 #include MILL_PRIMITIVES_VECTOR
 
-/** Load a vector of floats from floats at p. */
 MILL_INLINE mill_vec_f32 mill_vec_load_f32(const float *p)
 {
   return *(const mill_vec_f32 *)p;

@@ -2,8 +2,8 @@
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
  *  Along the last axis a particle's kernel is a geometric series times factors equal for
- *  all particles.  With rho the grid's step in kernel widths, delta the particle's distance from a
- *  grid point and k the distance of another point from it, both in steps:
+ *  all particles.  Let rho be the grid's step in kernel widths, delta the particle's distance from
+ *  a grid point, and k another grid point's distance from that point, both in steps.  Then
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
  *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU). */
@@ -26,7 +26,6 @@ typedef struct mill_particle_kernel {
   double rest[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM]; /**< inverse covariance of the other axes */
 } mill_particle_kernel;
 
-/** Step of the grid along an axis. */
 MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
 {
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
@@ -76,7 +75,7 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
   k->peak = pow(2.0 * MILL_PI, -0.5 * n_dim) / sqrt(det * left);
 }
 
-/** Make a cloud's kernel from its moments [MILL_PARTICLE_MOMENTS]. */
+/** Make a cloud's kernel from its moments [MILL_PARTICLE_MOMENTS], by the setup's bandwidth. */
 MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
                                             mill_particle_kernel *k)
 {
@@ -103,9 +102,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** For line i of the grid along the last axis, write its coordinates on the other axes to other
- *  [MILL_PARTICLE_DIM]; returns a kernel's shift there along the last axis, from shear, in grid
- *  steps. */
+/** Write the coordinates of grid line i (along the last axis) on the other axes to other
+ *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -145,7 +143,7 @@ MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
   return n;
 }
 
-/** Image `which` along an axis of a particle at x lies at sign x + shift. */
+/** Image `which` along axis a of a particle at x lies at sign * x + shift. */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {
@@ -161,7 +159,7 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
 }
 
 /** Put image number `image` of particles [first, first + n) of a cloud into batch; 0: the particles
- *  themselves.  Images out of the grid's reach get weight 0. */
+ *  themselves.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)
@@ -261,8 +259,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Return the index of the first of a particle's four nodes along the last axis, at node j of the
- *  first and e of the second axis; *part: the weight of this row of four nodes. */
+/** Of a particle's four nodes per axis take number j on the first and e on the second axis: return
+ *  the index of the first of the four nodes along the last axis; *part: weight of these four. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -295,9 +293,9 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
   return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
 }
 
-/** Bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
- *  [MILL_PARTICLE_MOMENTS]: of the kernel's cloud.  rounding: total rounding error of one
- *  particle's nodes, in units of the kernel's peak */
+/** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
+ *  [MILL_PARTICLE_MOMENTS]: moments of the cloud.  rounding: total rounding error of one
+ *  particle's nodes, in units of the kernel's peak. */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)

@@ -128,8 +128,8 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
   }
 }
 
-/** Add to sum the number and the first and second moments (about the reference) of those of n
- *  particles that are alive; at [a][i]: coordinate of particle i. */
+/** Count those of n particles that are alive, and sum their first and second moments about the
+ *  reference; add all to sum [MILL_PARTICLE_SUMS].  at[a][i]: coordinate of particle i. */
 MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n,
                                              double at[][MILL_CHUNK], const double *alive,
                                              double *sum)
@@ -162,8 +162,8 @@ MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n
   }
 }
 
-/** Move particles [first, first + n), at [a][i], by one step; alive [i] becomes 0 for an absorbed
- *  one.  Returns how many steps were NaN or too long, counted per axis. */
+/** Move particles [first, first + n) by one step.  at[a][i]: coordinate of particle i; alive[i]
+ *  becomes 0 if it is absorbed.  Returns the number of NaN or too long steps, counted per axis. */
 MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, int step, int first,
                                                 int n, double at[][MILL_CHUNK], double *alive)
 {
@@ -322,8 +322,8 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
     moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN if no particle is left */
 }
 
-/** Compute the moments of n_step consecutive steps, the first being `step`; later sums are taken
- *  about the last mean.  moment [n_step][MILL_PARTICLE_MOMENTS] out */
+/** Compute moment [n_step][MILL_PARTICLE_MOMENTS] of steps [step, step + n_step).  The last mean
+ *  becomes c->reference, the origin of later sums. */
 MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step, int n_step,
                                                 double *moment)
 {

@@ -47,15 +47,16 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     if (n_work > 1 << 26)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes passes through %.0f numbers in memory, "
-          "more than %d: give fewer points or nodes",
+          "a density of %.0f points from %.0f nodes, computed axis by axis, passes through %.0f "
+          "numbers in memory, more than %d: give fewer points or nodes",
           n_grid, n_node, n_work, 1 << 26);
   }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "binned kernels are along the axes only: give along_axes: true, or density: exact");
+        "a binned density has kernels along the axes only: give along_axes: true, or density: "
+        "exact");
   for (int i = 0; i < s->n_record; i++)
     if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
       return MILL_ERROR(MILL_ERR_CONFIG,
@@ -171,9 +172,9 @@ size_t mill_particle_n_coef(const mill_particle_field *f)
   return n;
 }
 
-/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n], (c[i] + 4 c[i + 1] +
- * c[i + 2]) / 6 = u[i]. Not-a-knot: a continuous third derivative at the second and the last but
- * one point, where the second derivative thus equals the second difference of u. work [n]. */
+/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n]: (c[i] + 4 c[i + 1] +
+ * c[i + 2]) / 6 = u[i]. The third derivative is continuous at the second and the last but one point
+ * (not-a-knot), so that the second derivative there is u's second difference. work [n]: scratch. */
 static void fit_line(int n, const double *u, double *c, double *work)
 {
   const int first = 1, last = n - 2;
@@ -221,8 +222,7 @@ static void fit_period(int n, const double *u, double *c)
   c[n + 1] = p[0];
 }
 
-/* Fit splines along one axis: values from [n_row][n][n_inner], coefficients to [n_row][n +
- * 2][n_inner]. */
+/* Fit splines along one axis: from [n_row][n][n_inner] values, to [n_row][n + 2][n_inner] coefs. */
 static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const double *from,
                      double *to, double *work)
 {
@@ -240,6 +240,7 @@ static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const do
     }
 }
 
+/* Check grid and values, then fit splines along one axis after the other, the last axis first. */
 int mill_particle_field_fit(const mill_particle_field *f, const double *value, double *coef)
 {
   int err = MILL_OK;
@@ -251,8 +252,10 @@ int mill_particle_field_fit(const mill_particle_field *f, const double *value, d
       MILL_FAIL(MILL_ERR_CONFIG, "a potential of %d points along axis %d: give 4 or more",
                 f->n_node[a], a + 1);
     if (!(f->spacing[a] > 0 && isfinite(f->spacing[a]) && isfinite(f->low[a])))
-      MILL_FAIL(MILL_ERR_CONFIG, "a potential from %g on by %g along axis %d: its points ascend",
-                f->low[a], f->spacing[a], a + 1);
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "a potential's points begin at %g along axis %d and are %g apart: give ascending "
+                "points",
+                f->low[a], a + 1, f->spacing[a]);
     n_value *= (size_t)f->n_node[a];
     longest = f->n_node[a] > longest ? f->n_node[a] : longest;
   }

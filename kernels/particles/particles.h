@@ -39,8 +39,7 @@ enum mill_potential {
 
 enum mill_particle_scheme {
   MILL_EULER = 0, /**< Euler and Maruyama's: weak order 1 */
-  MILL_HEUN       /**< weak order 2 for a constant diffusion: Kloeden & Platen (1992), eq. 15.1.1
-                   *   with b constant */
+  MILL_HEUN       /**< weak order 2 for constant diffusion: Kloeden & Platen (1992), eq. 15.1.1 */
 };
 
 enum mill_density_form {
@@ -110,8 +109,8 @@ typedef struct mill_particle_result {
   double *density;  /**< [n_record][n_grid[0]]...: integral 1 over the particles left; NaN if all
                     *   particles are gone or in one place, where a kernel has no width */
   double *bound;    /**< [n_record] largest error of density; 0: density is the exact sum */
-  double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS] mass: fraction of particles left;
-                    *   covariance with n - 1 */
+  double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
+                    *   mean, and their covariance (sums divided by n - 1) */
   double *position; /**< [n_particle][n_dim] at the end, NaN if absorbed; NULL: not wanted */
   int bad_step; /**< -1, or the first step that moved a particle to NaN or further than its axis is
                  *   long: step is too long for the drift, and all later results are NaN */

@@ -5,15 +5,13 @@
 #include "kernels/math/block.h"
 #include "kernels/particles/particles.h"
 
-/** A loop over the first n axes, unrolled on a GPU so that arrays indexed by axis stay in
- *  registers. */
+/** A loop over n axes, unrolled on a GPU so that arrays indexed by axis stay in registers. */
 #define MILL_FOR_AXES(a, n)                                                                        \
   MILL_UNROLL                                                                                      \
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
     if (a < (n))
 
-/** Compute values and derivatives by t of the four uniform cubic B-splines at t in [0, 1] of an
- *  interval. */
+/** Compute values and slopes at t of the uniform cubic B-splines of an interval, t in [0, 1]. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
   const double s = 1.0 - t, sixth = 1.0 / 6.0;
@@ -115,7 +113,7 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
   return sum;
 }
 
-/** grad U of a problem at n places and a time; at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
+/** Write grad U of a problem at a time and n positions, at[axis][i], to slope[axis][i]. */
 MILL_HD static inline void mill_particle_slope(const mill_particle_setup *s,
                                                const mill_particle_problem *p, double time, int n,
                                                double at[][MILL_CHUNK], double slope[][MILL_CHUNK])

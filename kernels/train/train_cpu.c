@@ -100,8 +100,7 @@ static int stay(mill_train_work *w)
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
-/* Compute the hidden layers of these models: inputs act [l] and slopes of the SiLU of each
- * layer. */
+/* Compute the hidden layers of these models: set each layer's inputs act [l] and SiLU slopes. */
 static void forward(mill_train_work *w, const mill_train_rows *rows)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -130,8 +129,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/* Compute block b of the last layer's outputs and losses. With n_all > 0 also the gradient of the
- * block's weights and biases, and the block's part of d loss / d input. */
+/* Compute block b of the last layer's outputs and losses. If n_all > 0, also compute the gradient
+ * of the block's weights and biases, and the block's part of d loss / d input. */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -271,7 +270,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
 
 /* ---- principal directions ---- */
 
-/* As train_ops.h says: eigenvectors of x x^T, which is smaller than x^T x. */
+/* mill_train_ops.directions, from eigenvectors of x x^T, which is smaller than x^T x. */
 static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
 {
   MILL_OWNED double *vector = NULL, *found = NULL, *product = NULL;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Vectorised loops of training on the CPU: functions of train_cpu_math.c, called by train_cpu.c.
- *  */
+/** Vectorised loops of training on the CPU, defined in train_cpu_math.c, used in train_cpu.c. */
 #pragma once
 
 #include "kernels/train/train_ops.h"
 
 /** Task of mill_train_cpu_loss: the loss of n outputs of n_row models, and its derivatives.
  *
- *  out     [n_row][ld]    in: the last layer without its bias; out: factor * d loss / d output
- *  bias    [n]
- *  target  [n_row]        pointers to target rows; elements [first, first + n) belong to out
- *  scale   [n]            u = scale (out + bias - target)
- *  row_loss [n_row] out   loss summed over the n outputs, without factor */
+ *  out      [n_row][ld]  in: the last layer without its bias; out: factor * d loss / d output
+ *  bias     [n]          in: the last layer's bias
+ *  target   [n_row]      in: pointers to target rows; elements [first, first + n) belong to out
+ *  scale    [n]          in: the loss is rho(u), u = scale * (out + bias - target)
+ *  row_loss [n_row]      out: loss summed over the n outputs, without factor */
 typedef struct mill_train_loss_task {
   int kind; /**< enum mill_train_loss_kind */
   int n_row, n, ld, first;

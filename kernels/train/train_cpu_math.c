@@ -56,6 +56,7 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
     LOSS_PART(kind, n - j)                                                                         \
   }
 
+/* Replace the n outputs of one model by factor * d loss / d output; return the model's loss. */
 __attribute__((always_inline)) static inline double loss_row(int kind, int n, float delta,
                                                              float factor, const float *bias,
                                                              const float *scale,

@@ -23,8 +23,7 @@ enum mill_train_precision {
   MILL_TRAIN_BF16  /**< factors are rounded to 7 bits of mantissa */
 };
 
-/** Offsets of each layer's weights [n_out][n_in] and biases [n_out] in the parameter array
- *  [n_param]. */
+/** Offsets of each layer's weights [n_out][n_in] and biases [n_out] in the parameters [n_param]. */
 typedef struct mill_train_shape {
   int n_layer;
   int n_in[MILL_MAX_LAYER], n_out[MILL_MAX_LAYER];
@@ -83,16 +82,16 @@ typedef struct mill_train_ops {
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
-  /** Compute these models' part of the gradient of the mean loss of n_all models (there may be no
-   *  model here).  Add their losses to the sum that take_loss returns. */
+  /** Compute these models' part of the gradient of the mean loss of n_all models, and add their
+   *  losses to the sum that take_loss returns.  rows->n may be 0. */
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
   /** Sum of the losses of all calls of slopes since the last take_loss. */
   int (*take_loss)(mill_train_work *work, double *loss);
   /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
    *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
-  /** Make an Adam step of parameters [first, first + n) by gradient [n], or by the last call of
-   *  slopes if NULL.  With a gradient, these parameters are updated on the host too. */
+  /** Make an Adam step of parameters [first, first + n).  gradient [n]: from the host, which then
+   *  gets the new parameters; NULL: use the gradient of the last call of slopes. */
   int (*adam)(mill_train_work *work, const mill_train_adam *adam, size_t first, size_t n,
               const float *gradient);
 } mill_train_ops;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a job written in Python: python3 -m starmill JOB ARGUMENT..., or this file.
+"""Runs a job written in Python, as python3 -m starmill JOB ARGUMENT... or by the path of this file.
 
-`starmill JOB` executes it and gives its own path in the environment variable STARMILL_PROGRAM.
+The C program runs this file, with the program's path in the environment variable STARMILL_PROGRAM.
 """
 
 import atexit

@@ -52,7 +52,7 @@ class Spectrum(FromOthers):
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
         ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
-        mask (array [n_pix], optional): Not 0: a bad pixel, as are masked elements of wave, flux ...
+        mask (array [n_pix], optional): Not 0: a bad pixel; so are masked elements of other arrays.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
         sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
@@ -312,8 +312,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
-    that is included; continuum = sum of coefficient x function.  data, ivar: star's spectrum."""
+    """Model of a spectrum in one arm: flux = template x continuum, plus the model error if included
+    (`fix_model_error`); continuum = sum of coefficient x function.  data, ivar: of the spectrum."""
 
     spectrum: int
     arm: str
@@ -391,8 +391,8 @@ def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
 
 
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
-    """Include the library's model error, evaluated at theta [n_par], in later calls for the star; a
-    fit does so at its solution.  None: leave it out.  No effect without a model error."""
+    """Include the library's model error, if it has one, evaluated at theta [n_par], in later calls
+    for the star, as a fit does at its solution.  theta None: leave the model error out."""
     points = None if theta is None else _points(star.library, theta)[0]
     _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
           _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))

@@ -82,6 +82,7 @@ int mill_arm_thin(int factor, mill_arm *arm)
   MILL_CHECK(thin_rows(factor, n_whole, 1, &e->bias[last]));
   for (int i = 0; i < n; i++)
     arm->wave_aa[i] = arm->wave_aa[(size_t)i * (size_t)factor];
+  /* the model error stays on the fine grid, up to the last coarse point */
   for (int k = 1; k < error->n_component; k++)
     memmove(error->component + (size_t)k * n_fine, error->component + (size_t)k * (size_t)n_whole,
             n_fine * sizeof(float));

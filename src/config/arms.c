@@ -77,7 +77,7 @@ int mill_config_is_power(double power)
 /* ---- against a library ---- */
 
 /* Check that the library suits the key lsf: its templates must be sharper than the spectra, and
- * each arm needs a configured width if lsf asks for one. */
+ * for lsf: resolving_power each arm needs a configured width. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
   const int lsf = config->lsf;
@@ -112,8 +112,8 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm of this name; else its arm that covers most of the range, or its first
- * arm if none covers any of it. */
+/* Return the library's arm of the choice's name; else the arm that covers most of the choice's
+ * range, or the first arm if no arm covers any of it. */
 static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   const int own = mill_library_find_arm(lib, choice->arm);
@@ -180,15 +180,16 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
   return MILL_OK;
 }
 
+/* lib borrows its arms' arrays: cut the wavelengths, but leave the emulators whole. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib)
 {
   for (int a = 0; a < lib->n_arm; a++) {
-    const mill_arm *own = &other->arm[a];
+    const mill_arm *theirs = &other->arm[a];
     mill_arm *arm = &lib->arm[a];
     int end = arm->n_pix, first = 0;
-    while (first < end && arm->wave_aa[first] < own->wave_aa[0])
+    while (first < end && arm->wave_aa[first] < theirs->wave_aa[0])
       first++;
-    while (end > first && arm->wave_aa[end - 1] > own->wave_aa[own->n_pix - 1])
+    while (end > first && arm->wave_aa[end - 1] > theirs->wave_aa[theirs->n_pix - 1])
       end--;
     if (end - first < 2)
       return MILL_ERROR(MILL_ERR_CONFIG, "%s and %s have no wavelengths of arm %s in common",
@@ -223,12 +224,12 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
   }
 }
 
-/* May an arm be thinned to every factor-th grid point, of step d?  Let s be sigma of the
- * line-spread function, t that of the templates, and r^2 = s^2 - t^2.  Convolution with s damps
- * frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped by
- * exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
- * bound must be below exp(-HIDDEN).  Splines need templates with a sigma of MILL_GRID_SIGMA
- * steps; up to MILL_LARGEST_BLUR of r^2 may blur narrower templates to that sigma. */
+/* May an arm be thinned to every factor-th grid point?  In ln wavelength, d is the coarse step, s
+ * sigma of the line-spread function, t that of the templates, and r^2 = s^2 - t^2.  Broadening to s
+ * damps frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped
+ * by exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
+ * bound must be below exp(-HIDDEN).  Splines need a sigma of MILL_GRID_SIGMA coarse steps: sharper
+ * templates are blurred to it, if that takes at most the fraction MILL_LARGEST_BLUR of r^2. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -259,7 +260,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
     /* the error of a linear rotation kernel grows with the square of the grid step */
     const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
     int factor = chosen ? 1 : MILL_MAX_SAMPLING;
-    /* the largest factor that all libraries allow, each by its arm of this name or else range */
+    /* the largest factor that every library allows for its matching arm */
     for (int k = 0; k < n_lib; k++) {
       const mill_arm *arm = arm_with(&lib[k], choice);
       while (factor > 1 && !allows(config, choice, arm, factor))
@@ -306,8 +307,7 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
-  /* thinning needs a whole number of coarse steps: shorten the window at a cut end, not at the
-   * arm's own end */
+  /* thinning needs whole coarse steps: drop spare points at a cut end, not at the arm's own end */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
   *first += *first > 0 ? spare : 0;
@@ -425,8 +425,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Combine a camera's range with the arm's configured settings; the camera's width serves if none
- * is configured. */
+/* Combine a camera's range (and width, if none is configured) with an arm's configured settings. */
 static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
 {
   mill_arm_choice choice = *own;
@@ -440,6 +439,7 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
+/* n_covered: cameras within the library; n_taken: those of them that become arms. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)
@@ -483,7 +483,7 @@ static int compare_choice(const void *a, const void *b)
   return strcmp(x->arm, y->arm);
 }
 
-/* Narrow the library's arms to their ranges, or replace them by the configuration's own parts. */
+/* Narrow the library's arms to their ranges, or replace them by the parts that config names. */
 static int cut_all(const mill_config *config, mill_library *lib)
 {
   int err = MILL_OK, n_part = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Configuration of `starmill fit`: a YAML file, whose keys the command line overrides.
  *
- *  Keys have rvspecfit's names where it has them.  Unknown keys, wrong types and values out of
- *  range are MILL_ERR_CONFIG, with file, line and key in the message. */
+ *  Keys shared with rvspecfit have its names.  Unknown keys, wrong types and values out of range
+ *  are MILL_ERR_CONFIG, with file, line and key in the message. */
 #pragma once
 
 #include <stdio.h>
@@ -26,8 +26,7 @@ enum mill_sn_source {
   MILL_SN_SCORES      /**< taken from the survey: DESI's SCORES or 4MOST's SNR */
 };
 
-/** Which rows to fit with both target classes and redrock: those that either selects, or both
- *  select. */
+/** Which rows to fit with both target classes and redrock: those selected by either, or by both. */
 enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
 
 enum { MILL_MAX_TARGET_CLASS = 16 };
@@ -51,8 +50,7 @@ typedef struct mill_selection {
   int min_exp_id, max_exp_id; /**< range of EXPID kept; 0: no limit */
 } mill_selection;
 
-/** A fixed value (sigma unused) or a Gaussian prior of a parameter, which mill_config_bind looks
- *  up by name. */
+/** Fixed value (sigma unused) or Gaussian prior of a parameter; mill_config_bind finds its name. */
 typedef struct mill_named_value {
   char name[MILL_MAX_NAME];
   double value, sigma;
@@ -148,18 +146,17 @@ const mill_option *mill_config_key_of(const char *name);
  *  names the option, its allowed values and the text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check the ranges of values, and keys that depend on each other.  MILL_ERR_CONFIG; the message
- *  starts with the key. */
+/** Check values, and keys that depend on each other.  MILL_ERR_CONFIG names the key first. */
 int mill_config_check(const mill_config *config);
 
 /** Check the configuration, find its fixed parameters, priors and arms in a library, and set
  *  them and min_sn in config->fit.  Parameter names are vrad, vsini and the library's labels.
- *  is_first: 0 if the library is another of several, which may lack labels of the first.
+ *  is_first: 0 for a further library, which may lack labels of the first library.
  *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib, int is_first);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG
- *  if it fails mill_config_check, MILL_ERR_OUTPUT. */
+ *  if config fails mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
 /** Print the tables of docs/use/configuration.md (Markdown).  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */

@@ -18,7 +18,7 @@ static const char *parameter_names(const mill_library *lib, char out[512])
   return out;
 }
 
-/* Find a parameter; *i_par is -1 for a label that this library lacks but the first one has. */
+/* Set *i_par to a parameter's index; -1: a label that this library lacks but the first one has. */
 static int find_parameter(const mill_library *lib, int is_first, const char *key_name,
                           const char *name, int *i_par)
 {
@@ -53,8 +53,7 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse a wave_mask that is probably in nm or um: it lies outside the library in Angstrom, but
- * inside in nm or um. */
+/* Refuse a wave_mask that lies within the library only if it is read as nm or um. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {

@@ -32,7 +32,7 @@ static int count_words(const char *const *words)
   return n;
 }
 
-/* Check a value against its row in the table of keys: range, or list of words. */
+/* Check a value against its row of the table: range, words, or -inf for the word `without`. */
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;

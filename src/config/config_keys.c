@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of all keys: reading, checking, printing, options of `starmill fit`, --help and
- * documentation use it. */
+/* The table of all keys, for reading, checks, printing, options, --help and documentation. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -356,6 +355,7 @@ void mill_config_default(mill_config *config)
   fit->wave_mask[0].max_aa = 4450.0;
   config->select.min_sn = -INFINITY;
   config->select.redrock_max_vel_km_s = 1500.0;
+  /* fibres of restricted reach (bit 3) and variable fibres (bit 20) */
   config->select.fiberstatus_allowed = UINT64_C(1) << 3 | UINT64_C(1) << 20;
   strcpy(config->format, "auto");
   config->write_interval_s = 5.0;

@@ -190,8 +190,7 @@ static void print_range(const mill_option *k, FILE *out)
   print_cell(text, or_empty(k->range), out);
 }
 
-/* Print the type of a key for the documentation, its words or the kind of its value, and its
- * unit. */
+/* Print a key's type (its words, or the kind of its value) and its unit, for the documentation. */
 static void print_type_and_unit(const mill_option *k, FILE *out)
 {
   if (k->words)
@@ -207,6 +206,7 @@ static void print_type_and_unit(const mill_option *k, FILE *out)
   fprintf(out, "%s%s", k->unit ? ", " : "", or_empty(k->unit));
 }
 
+/* Print the keys with their defaults as Markdown tables, one for each section. */
 int mill_config_print_keys(FILE *out)
 {
   mill_config usual;

@@ -122,8 +122,7 @@ static int get_real(reader *in, const yaml_node_t *node, double *out)
   return MILL_OK;
 }
 
-/* Read a decimal or 0x integer.  A leading zero is refused: some readers of YAML take it for
- * octal. */
+/* Read a decimal or 0x integer.  Refuse a leading zero, which some YAML readers take for octal. */
 static int get_integer(reader *in, const yaml_node_t *node, int64_t *out)
 {
   if (!is_plain(node) || is_null(node))
@@ -203,7 +202,7 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
   return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
 }
 
-/* Read a list of names into the array and the count of a key's row. */
+/* Read a list of names into the array and the count to which a key's row points. */
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;
@@ -277,6 +276,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
     if (!f->name)
       return bad(in, name, "%s is unknown in %s; give %s", found(name, text), k->item, k->wanted);
     if (seen[f - k->field]++)
+      /* item is "an ...": drop its article */
       return bad(in, name, "%s appears twice in one%s; remove one", f->name, k->item + 2);
     if (f->kind == MILL_FIELD_TEXT) {
       MILL_CHECK(get_text(in, value, MILL_MAX_NAME, to + f->offset));
@@ -394,7 +394,7 @@ static int read_key(reader *in, const yaml_node_t *node)
   case MILL_OPTION_REAL:
     if (k->without && is_plain(node) &&
         (is_null(node) || strcasecmp(scalar(node), k->without) == 0))
-      *(double *)at = -INFINITY;
+      *(double *)at = -INFINITY; /* the word in place of a number */
     else
       MILL_CHECK(get_real(in, node, at));
     break;

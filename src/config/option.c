@@ -17,6 +17,7 @@ static int has_range(const mill_option *row)
   return row->min != 0 || row->max != 0;
 }
 
+/* Describe the values that the row allows, for messages. */
 const char *mill_option_takes(const mill_option *row, char out[256])
 {
   char list[128], min[32], max[32], range[80] = "";
@@ -88,7 +89,7 @@ static int read_real(const mill_option *row, const char *text, double *value)
          (!has_range(row) || (*value >= row->min && *value <= row->max));
 }
 
-/* Read FIRST,SECOND. */
+/* Read two numbers FIRST,SECOND, with FIRST <= SECOND if the row has a range. */
 static int read_pair(const mill_option *row, const char *text, double *first, double *second)
 {
   char part[64];
@@ -101,7 +102,7 @@ static int read_pair(const mill_option *row, const char *text, double *first, do
          (!has_range(row) || *first <= *second);
 }
 
-/* Split a text at its commas into names [max][size]. */
+/* Split a text at its commas into names [row->max][row->size]; returns 0 if a name does not fit. */
 static int read_names(const mill_option *row, const char *text, char *names, int *n_name)
 {
   *n_name = 0;
@@ -125,8 +126,8 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* Store the value of text at `at` (a second one at at2), both aligned for its type; returns 0 if
- * the row does not allow the text. */
+/* Store the value of text at `at`, and a pair's second number or a list's length at at2; both are
+ * aligned for their types.  Returns 0 if the row does not allow the text. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;

@@ -3,7 +3,7 @@
  *  job (jobs/options/option_table.h).
  *
  *  A row gives the setting's name, allowed values, texts of --help and documentation, and the
- *  place of its value: offset bytes from the start of a structure, called base here. */
+ *  place of its value: offset bytes from the start of a structure, the base. */
 #pragma once
 
 #include <float.h>

@@ -30,12 +30,11 @@ int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *
 void mill_star_list_sort(mill_star_list *list);
 
 /** Has the list a row's TARGETID (unless it is -1), IDENTIFIER or OBJECT?
- *  found  [n_number + n_name]  in, out  1: set to 1 for entries of this row; NULL: unused */
+ *  found  [n_number + n_name]  in, out  entries of this row are set to 1; NULL: unused */
 int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char *identifier,
                        const char *object, unsigned char *found);
 
-/** Return the number of stars not marked in found, and copy the first one's name to text, for a
- *  message. */
+/** Return the number of stars not marked in found; text gets the name of the first of them. */
 int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *found,
                                char text[MILL_STAR_NAME]);
 

@@ -120,6 +120,7 @@ int mill_text_is_printable(const char *text)
   return 1;
 }
 
+/* Escape what YAML cannot show in quotes: controls, line separators, bytes that are not UTF-8. */
 void mill_text_print_quoted(const char *text, FILE *out)
 {
   fputc('"', out);

@@ -22,9 +22,9 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* Read one value into *x: the index of a word, or a number that is 0 or within
- * 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR in size.  A row with a min takes only whole numbers
- * from min to max. */
+/* Read one value into *x: the index of a word, or a number.  A number is 0, or its magnitude is
+ * from 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  A row with a min takes only whole numbers, from
+ * min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)
@@ -157,8 +157,7 @@ static const mill_option *find(const mill_option *rows, const char *name)
   return NULL;
 }
 
-/* Set *text to a scalar's text, or to the texts of a list joined by commas; the caller frees it
- * by mill_free. */
+/* Set *text to a scalar's text, or a list's texts joined by commas; free it by mill_free. */
 static int text_of(const reader *in, const yaml_node_t *node, const char *key, char **text)
 {
   int64_t n_room = 0, n = 0;
@@ -183,7 +182,7 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
   return MILL_OK;
 }
 
-/* Read a value by its row: list of times, one value per axis, or a single value. */
+/* Read a value by its row: times (known by the row's size), one value per axis, or one value. */
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
 {
   int code = MILL_OK;
@@ -213,8 +212,8 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read all keys of a mapping, but only set *problems to the value of the key problems.  A
- * problem's own mapping (is_problem) may have only problem keys. */
+/* Read all keys of a mapping.  The value of the key problems is not read, but left in *problems.
+ * A problem's own mapping (is_problem) may have only problem keys. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
 {
@@ -246,7 +245,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
 
 /* ---- from the file to setup and problems ---- */
 
-/* Make the problems: a number of equal ones, or one for each mapping of a list. */
+/* Make the problems: as many equal problems as node says, or one for each mapping of a list. */
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
   mill_particle_config *c = in->config;
@@ -279,7 +278,7 @@ static int read_problems(const reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Convert the times of densities to numbers of steps. */
+/* Convert the times at which densities are wanted to numbers of steps. */
 static int take_records(mill_particle_config *c)
 {
   mill_particle_setup *s = &c->setup;
@@ -292,8 +291,8 @@ static int take_records(mill_particle_config *c)
     if (fabs(step - whole) > 1e-6 * (1 + fabs(whole)) || whole < 0 || whole > s->n_step)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "times: %g is not after a whole number of steps of %g from %g to %g: give such "
-          "times, or another step",
+          "times: %g is not after a whole number of steps of %g (the run goes from %g to %g): give "
+          "times at ends of steps, or another step",
           c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
     c->record[i] = (int)whole;
   }
@@ -301,8 +300,7 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read the key dimensions before all others, since other keys have one value per axis; then set
- * the axes' defaults. */
+/* Read the key dimensions first, as other keys have a value per axis; set the axes' defaults. */
 static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

@@ -40,7 +40,7 @@ static int check_sample(const mill_sample_settings *s)
   if (s->max_eval < 2.0 * s->least_ess)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "%d evaluations of a star (--max-evaluations) are too few for an effective "
-                      "sample size of %g (--ess): give twice as many",
+                      "sample size of %g (--ess): give at least twice --ess",
                       s->max_eval, s->least_ess);
   if (s->n_draw < 0 || s->n_draw > MILL_MAX_DRAW || !(s->least_ess > 0.0))
     return MILL_ERROR(MILL_ERR_INTERNAL,
@@ -81,7 +81,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
   if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d labels, and ratios of fluxes and %d velocity offsets in %d arms are more "
+                      "%d labels, plus flux ratios and %d velocity offsets in %d arms, are more "
                       "than %d parameters; give binaries: false",
                       lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
@@ -100,8 +100,8 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "arm %s has %d components of model, line-spread function and sky error, with up to %d "
-          "continuum functions and %d parameters more than %d; lower npoly, leave "
+          "arm %s has %d components of model, line-spread function and sky error, up to %d "
+          "continuum functions and %d parameters: together more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }
@@ -117,7 +117,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   return MILL_OK;
 }
 
-/** Upload a layer in padded panels.
+/** Upload a layer: its weights in padded panels (mill_weight_at), then its bias.
  *
  *  w [n_out][n_in]  weights
  *  bias [n_out]     NULL: zeros
@@ -154,8 +154,8 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   return MILL_OK;
 }
 
-/** Upload layer l of an emulator.  The last layer is stored less its mean over pixels, which goes
- *  to mean_weight and mean_bias. */
+/** Upload layer l of an emulator.  From the last layer subtract its mean over pixels, and put the
+ *  mean into mean_weight and mean_bias. */
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
@@ -175,7 +175,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* in both precisions hidden layers are float64 for values; float32 (narrow) serves tangents */
+  /* hidden layers: float64 for values in both precisions, float32 (narrow) for tangents */
   MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                          precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
@@ -340,8 +340,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Make room for the emulator's output at the guess templates.  A GPU gets all of it now, computed
- *  by the CPU. */
+/** Make room for the emulator's output at the guess templates.  On a CPU, fits fill the room as
+ *  they need it.  For a GPU, the CPU computes all output now. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

@@ -21,8 +21,7 @@ static int layer_product(const mill_lanes_layer *task, int n_thread)
   return MILL_OK;
 }
 
-/** Compute the input x of an emulator's first layer: mapped labels, or the output of a spline grid
- *  or of radial functions. */
+/** Compute the first layer's input x: mapped labels, or output of a spline grid or of an RBF. */
 static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
                            double *x)
 {

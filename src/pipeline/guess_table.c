@@ -25,8 +25,8 @@ static long bin_of(double ln_wave, double step)
   return (long)floor(ln_wave / step);
 }
 
-/** Rotate an arm's templates, flux [groups][n_pix], at each v sin i of the guess, and average them
- *  over bins into bins->mean. */
+/** Broaden an arm's templates, flux [groups][n_pix], by rotation at each v sin i of the guess
+ *  (kind: set->rotation), and average them over bins, bin [n_pix], into bins->mean. */
 static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *flux, const int *bin,
                          int n_thread, int kind, mill_guess_arm *bins)
 {
@@ -88,7 +88,7 @@ mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_setti
                           .n_vel = 2.0 * ceil(atanh(fastest / MILL_C_KM_S) / ln_step) + 1.0};
   const double transform = mill_guess_fourier_length(cost.n_vel);
   const double n_lane = ceil((double)cost.n_templ / MILL_GUESS_LANE) * MILL_GUESS_LANE;
-  cost.bytes = 64.0 * cost.n_templ * cost.n_vel * (double)sizeof(double);
+  cost.bytes = 64.0 * cost.n_templ * cost.n_vel * (double)sizeof(double); /* 64 stars */
   for (int a = 0; a < lib->n_arm; a++) {
     const double n_bin = (lib->arm[a].n_pix - 1) * lib->arm[a].ln_step / ln_step + 1.0;
     cost.n_bin += n_bin;
@@ -100,6 +100,7 @@ mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_setti
   return cost;
 }
 
+/* Bins are guess_vel_step wide; half: velocities on each side of 0. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table)
 {
@@ -151,6 +152,7 @@ static long floor_to(long x, long unit)
   return (x >= 0 ? x / unit : -((unit - 1 - x) / unit)) * unit;
 }
 
+/* The ends are multiples of the margin (in bins), so that similar wavelengths get one range. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa)
 {
@@ -161,7 +163,7 @@ mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mil
   long end = floor_to(bin_of(log(wave_aa[n_pix - 1]), step), unit) + unit;
   first = first < arm->bin0 ? arm->bin0 : first;
   end = end > arm->bin0 + arm->n_bin ? arm->bin0 + arm->n_bin : end;
-  const int n_kept = table->n_fourier - 2 * table->half;
+  const int n_kept = table->n_fourier - 2 * table->half; /* bins of a transformed block */
   mill_guess_range range = {.arm = i_arm,
                             .n_cont =
                                 mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
@@ -194,8 +196,8 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
          MILL_GUESS_LANE;
 }
 
-/* Compute the continuum functions at the bins' centres, basis [n_bin + 2 half][pitch]; beyond the
- * range of bins a function keeps its value at the edge. */
+/* Compute the continuum functions, basis [n_bin + 2 half][pitch], at the centres of the range's
+ * bins and of table->half bins on each side.  There a function keeps its value at the edge. */
 static void continuum_at_bins(const mill_guess_table *table, const mill_fit_settings *set,
                               const mill_guess_range *range, int pitch, int n_thread, double *basis)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
- *  Once a run, the emulator makes spectra at the library's guess labels; these templates are
- *  rotated and averaged into bins.  For each range of bins that wavelength sets need, templates are
- *  divided by their continuum and Fourier transformed. */
+ *  Once a run, the emulator makes spectra at the library's guess labels.  These templates are
+ *  broadened by rotation and averaged into bins.  For each range of bins that wavelength sets need,
+ *  templates are divided by their continuum and Fourier transformed. */
 #pragma once
 
 #include "kernels/data/library.h"
@@ -54,9 +54,9 @@ double mill_guess_fourier_length(double n_vel);
 /** Return the cost of the guess for a star with one spectrum per arm, without making a table. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
-/** Emulate, rotate and bin the templates, in bins of guess_vel_step, for velocities up to the
- *  larger of |min_vel|, |max_vel|.  The result does not depend on n_thread, the number of OpenMP
- *  threads. */
+/** Make the templates: emulate, broaden by rotation, and average into bins of guess_vel_step, for
+ *  velocities up to the larger of |min_vel|, |max_vel|.  n_thread: OpenMP threads; the result does
+ *  not depend on their number. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);

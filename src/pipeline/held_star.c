@@ -59,6 +59,7 @@ done:
   return err;
 }
 
+/* Load the star into the first slot, and let the backend prepare the star without fitting it. */
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
@@ -85,7 +86,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   h->n_copied = 0;
   host->is_held = 1;
   host->n_epoch = 0; /* one velocity for all exposures */
-  /* views have no memory for a template */
+  /* host is copied to the views, which have no memory for a template */
   host->kept.flux = NULL;
   host->lead.arm = host->stored = 0;
 done:
@@ -102,8 +103,8 @@ void mill_pipeline_drop(mill_pipeline *p)
 }
 
 /** Count how many of n points one view evaluates: the first, and the next ones that differ from it
- *  only in velocity and so share its template.  1 on a GPU, where sums differ between one velocity
- *  and several. */
+ *  only in velocity and so share its template.  On a GPU return 1: there, sums made for several
+ *  velocities differ from those made for one. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -181,6 +182,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
+/* Give each view one point, or points that differ only in velocity; evaluate all views together. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

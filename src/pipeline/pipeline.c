@@ -5,7 +5,7 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 
-/** Make a crew for each thread; its lists are parts of the lists of p->all. */
+/** Make a crew for each thread, whose lists are parts of the lists of p->all. */
 static int make_parts(mill_pipeline *p, int n_thread)
 {
   const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;
@@ -111,6 +111,7 @@ int mill_pipeline_accepts(mill_pipeline *p, const mill_raw_segment *segment)
   return MILL_OK;
 }
 
+/* Raise max_seg_pix to the pixels of the star's longest segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star)
 {
   int most = 0;
@@ -144,6 +145,7 @@ int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
   return MILL_OK;
 }
 
+/* If a library's model or the slots have changed, upload both to its device. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
   const mill_backend *be = p->backend;

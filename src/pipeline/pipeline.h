@@ -18,8 +18,8 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends.  Its start, and its pixels unless
- *  star->stays, may change from the next call on, when the slot has a copy. */
+ *  *star must stay valid until the sink gets it or the run ends.  Once the source is called again,
+ *  a slot has a copy: star->start may change, and so may the pixels unless star->stays. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source of stars with star->stays: wait until all pixels given before the previous call of
@@ -46,8 +46,8 @@ int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_sett
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
 
-/** Can a segment's wavelengths be fitted?  A source must leave out segments that cannot: a star
- *  with one ends the run.
+/** Can a segment's wavelengths be fitted?  If not, a source must leave the segment out: a star with
+ *  such a segment ends the run.
  *
  *  Makes the segment's wavelength set if it is new; the set stays until the source's current star
  *  is in its slot.  Takes microseconds for known wavelengths, else about 1 ms of CPU for each MB of
@@ -73,8 +73,7 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
-/** Likelihood of a star at a point; with _TANGENTS also gradient and curvature, with _MODELS also
- *  chi-squares. */
+/** A star's likelihood at a point; also derivatives with _TANGENTS, chi-squares with _MODELS. */
 typedef struct mill_evaluation {
   double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
   double chisq[MILL_MAX_ARM];                                      /**< chi-square of the model */

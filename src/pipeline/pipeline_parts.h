@@ -11,8 +11,7 @@
 /** First bytes of a slot, with its request: uploaded to a view with each point. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
-/** The held star, in the first slot, and its views: copies of that slot, each evaluated at its own
- *  points. */
+/** The held star, in the first slot, and its views: slot copies, each evaluated at other points. */
 typedef struct mill_held {
   mill_star star;
   int is_there, is_ready;    /**< loaded; can be evaluated */
@@ -41,7 +40,7 @@ typedef struct mill_seat {
 } mill_seat;
 
 /** A crew: neighbouring slots (all, or one thread's share) and the devices that fit their stars.
- *  Only its crew uses a slot; shared data of the pipeline need the mutex. */
+ *  A slot is used by its crew alone; data shared by crews need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;
@@ -78,8 +77,7 @@ struct mill_pipeline {
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
-/** Make sure that the devices' work space, from their next bind on, holds a star's longest
- *  segment. */
+/** From their next bind on, let the devices have work space for a star's longest segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
 /** Bind models and slots [n] to a crew's devices, unless nothing has changed. */

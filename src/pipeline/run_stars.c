@@ -12,8 +12,8 @@
 enum {
   /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
   ROUNDS_PER_CALL = 4,
-  /** Most rounds between two looks, on a backend whose host works meanwhile; the backend stops
-   *  earlier when 1/SLOT_SHARE of the slots are free. */
+  /** Most rounds between two looks for finished stars, on a backend that runs rounds while the host
+   *  works.  The backend stops earlier when 1/SLOT_SHARE of the slots are free. */
   ROUNDS_PER_LOOP = 64,
   /** Least number of stars that a CPU starts together, since they share the guess's templates. */
   START_TOGETHER = 16,
@@ -132,7 +132,7 @@ done:
   return err;
 }
 
-/** Fill free slots with stars: all of them, or 1/SLOT_SHARE if the device works meanwhile. */
+/** Load stars into free slots: all, or 1/SLOT_SHARE of the slots if rounds run meanwhile. */
 static int fill(mill_pipeline *p, mill_crew *c)
 {
   const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
@@ -187,7 +187,7 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars and run rounds over all; *n_active: stars in these rounds. */
+/** Start fresh stars and run rounds over all started stars; *n_active: stars in these rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;
@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Give each star in c->done to the library that tries it next; stars without one stay. */
+/** Give each star in c->done to the library that tries it next; else the star stays in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -330,8 +330,8 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew.  p->all fits until every star is fitted; a thread's crew until there are no
- *  more stars to load (then p->all finishes the rest with all threads). */
+/** Fit with a crew.  p->all fits until every star is fitted.  A thread's crew fits until no star is
+ *  left to load; p->all then finishes the rest with all threads. */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;

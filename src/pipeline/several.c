@@ -82,9 +82,8 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** Return the misfit by which rows of libraries are compared.  Good templates may fit a star
- *  outside their label range as closely as poor ones within theirs, so HULL raises the misfit by
- *  EDGE. */
+/** Return the misfit by which rows of libraries are compared, times EDGE if the row has HULL:
+ *  good templates outside their range of labels may fit as closely as poor templates inside. */
 static double standing(const mill_fit_result *row)
 {
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
@@ -97,7 +96,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
 }
 
-/** Keep a slot's row as the best so far, with models and epochs, which the next turn overwrites. */
+/** Keep a slot's best row so far, with models and epochs, before the next turn overwrites them. */
 static int keep(mill_contest *c, mill_slots *slots, int i_slot)
 {
   mill_star *star = slots->entry[i_slot].star;
@@ -125,7 +124,8 @@ void mill_contest_begin(mill_contest *c)
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
-/** Return the library whose turn follows that of library k; -1: no more turns. */
+/** Return the library whose turn follows that of library k; -1: no more turns.  After the guesses,
+ *  those libraries fit whose guess has a chi-square above c->fitted and at most c->tie. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {
@@ -150,6 +150,7 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
+/* If the best row of the first choice of libraries has HULL, a second choice raises c->tie. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

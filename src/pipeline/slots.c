@@ -64,6 +64,7 @@ void mill_slots_trim(mill_slots *slots)
       drop_own(slots, &slots->entry[i].memory);
 }
 
+/* Free the memory of all slots; returns 1 if there was any. */
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
@@ -132,7 +133,7 @@ static size_t lsf_bytes(const mill_raw_segment *raw)
   return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
 }
 
-/** Make room for a star's segments in a slot, its line-spread functions and the list of uploads. */
+/** Make room on the host for a slot's segments, line-spread functions and list of uploads. */
 static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
   const int n = star->n_segment;
@@ -250,8 +251,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and set the offsets of its parts; pixels have the same offset for all
- *  libraries. */
+/** Reserve memory for a star and set the offsets of its parts: the same for all libraries. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -472,6 +472,7 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
   mill_epoch_result *epoch = f->epoch;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
+    /* pointers in the copied structures are addresses of the backend's memory */
     char *const copy = s->piece[i].to;
     const mill_segment *segment = (const mill_segment *)(void *)(copy + e->model_bytes);
     e->star->model = s->want_models ? model : NULL;

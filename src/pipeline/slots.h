@@ -89,8 +89,7 @@ typedef struct mill_slots {
   mill_fetched fetched;
 } mill_slots;
 
-/** Models to keep: none; the best fit; with MILL_MODELS_WITH_PARTS also its template and continuum
- *  coefficients. */
+/** Models to keep: none; the best fit; the best fit, its template and continuum coefficients. */
 enum mill_want_models { MILL_MODELS_NONE = 0, MILL_MODELS_ONLY = 1, MILL_MODELS_WITH_PARTS = 2 };
 
 /** A segment's fetched model; arrays belong to the slots. */
@@ -108,15 +107,14 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star, which is borrowed, into slot i_slot; its mill_slot may move.  The last library has
+/** Copy a borrowed star into slot i_slot, whose mill_slot may move.  The last library has
  *  the first turn; with several libraries that turn is only the guess.
  *
  *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot is unchanged.
  *  MILL_ERR_RANGE (mill_waveset_cache_get, mill_waveset_cache_deconv), MILL_ERR_BACKEND. */
 int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star);
 
-/** Give the star in a slot to another library, which fits it only if the chi-square of its guess is
- *  at most limit. */
+/** Give a slot's star to another library, which fits only if its guess has chi-square <= limit. */
 int mill_slots_turn(mill_slots *slots, int i_slot, int library, double limit);
 
 /** Free a slot for another star. */

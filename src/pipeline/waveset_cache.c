@@ -26,7 +26,7 @@ typedef struct entry {
   struct solvers *solvers; /**< list, owned */
 } entry;
 
-/** Solvers of a number of diagonals and a blur. */
+/** Solvers for matrices of n_diag diagonals and a blur (mill_waveset_cache_deconv). */
 typedef struct solvers {
   int n_diag;
   double blur_ln;
@@ -135,8 +135,7 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Return a hash of wavelengths, never 0; it has four independent chains, whose multiplications
- *  overlap. */
+/** Return a hash of wavelengths, never 0; multiplications of its four chains overlap in time. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {
   static const uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -182,8 +181,8 @@ static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segme
 
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
-/** Choose the set to free so that n_byte more fit into the limit: the idle set given back first,
- *  except sets of the star being prepared.  NONE: memory suffices, or no set can be freed. */
+/** Choose the set to free so that n_byte more fit into the limit: the set that is idle for longest,
+ *  but none of the star being prepared.  NONE: memory suffices, or no set can be freed. */
 static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
   int first = NONE;
@@ -213,8 +212,8 @@ static void trim(mill_waveset_cache *c)
     evict(c, id);
 }
 
-/** Free idle sets until a new entry fits into the limit.  If the block of one of them fits, the new
- *  entry takes it over: allocating takes as long as filling. */
+/** Free idle sets until a new entry fits into the limit.  The new entry takes over the block of a
+ *  freed set if it is about as large: allocating takes as long as filling. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
   for (int id; (id = leaving(c, fresh->bytes)) != NONE;) {
@@ -327,8 +326,8 @@ done:
   return err;
 }
 
-/** Find the largest cells of pixels in which polynomials replace the continuum functions; fill
- *  c->coef and power.  *cell: pixels of a cell; 0: no such cells, or a backend that uses none. */
+/** Find the largest cells of pixels in which polynomials can replace the continuum functions; fill
+ *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: none fits, or no CPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -347,8 +346,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Fill cont [n_cont][mill_row_pitch], the continuum functions, at MILL_REACH_PIX pixels from first
- *  on, and reach: which functions are not negligible there (mill_reach_of). */
+/** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels from
+ *  first on.  reach [2] gets the functions that are not negligible there (mill_reach_of). */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {
@@ -511,7 +510,7 @@ done:
   return err;
 }
 
-/** Make the solvers of made->n_diag and blur_ln; made->deconv.solve stays NULL after a failure. */
+/** Make made's solvers (mill_lsf_make_solvers); made->deconv.solve stays NULL after a failure. */
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;

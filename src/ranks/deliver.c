@@ -37,6 +37,7 @@ static size_t size_of(const mill_parcel *parcel)
   return sizeof(int64_t) + parcel->size;
 }
 
+/* A record is a key and its row.  next: where each owner's next record goes. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {

@@ -33,6 +33,7 @@ static int64_t start_each(const mill_mpi *mpi, const int *n, int *start)
   return sum;
 }
 
+/* Sort the records by receiving rank; exchange their numbers, then the records. */
 int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *record, int64_t n,
                        size_t size, mill_exchange *e)
 {
@@ -50,7 +51,7 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
     e->place[i] = e->to[rank_of[i]]++;
     memcpy(sorted + (size_t)e->place[i] * size, (const char *)record + (size_t)i * size, size);
   }
-  start_each(mpi, e->n_to, e->to);
+  start_each(mpi, e->n_to, e->to); /* again, as the loop has moved e->to */
   const int64_t n_received = start_each(mpi, e->n_from, e->from);
   if (n_received > INT_MAX)
     err = MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
@@ -136,6 +137,7 @@ static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *lea
   return MILL_OK;
 }
 
+/* Ranks copy their elements into their node's array; leaders then send them to the other nodes. */
 int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                      mill_node_array *all)
 {

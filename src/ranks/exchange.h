@@ -36,7 +36,7 @@ typedef struct mill_node_array {
   int is_shared; /**< 0: no shared memory, so each rank has its own copy */
 } mill_node_array;
 
-/** Gather all ranks' elements of size bytes, once per node.  Collective; free by
+/** Gather all ranks' elements of size bytes in one array per node.  Collective; free by
  *  mill_node_array_free, also after a failure.  MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                      mill_node_array *all);

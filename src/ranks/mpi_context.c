@@ -392,8 +392,7 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   double share = 0;
   *n_thread = 1;
   CPU_ZERO(&mine);
-  /* fails if the machine has more cores than a cpu_set_t: then use one thread, unless --threads
-   * is given */
+  /* fails with more cores than a cpu_set_t has: then use one thread, unless --threads is given */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));

@@ -86,8 +86,7 @@ int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
 
-/** Divide n items evenly among ranks: returns this rank's first item, and sets *end to one past
- *  its last. */
+/** Divide n items evenly among ranks: returns this rank's first item, and its last + 1 in *end. */
 int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
 
 /** Ask all other ranks to stop, after a signal or failure here.  Not collective, any thread,
@@ -95,8 +94,7 @@ int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end);
  *  knows. */
 int mill_mpi_stop_others(mill_mpi *mpi);
 
-/** Has another rank asked this one to stop?  Not collective, any thread.  A failure of MPI counts
- *  as a request. */
+/** Has another rank asked this rank to stop, or MPI failed?  Not collective, any thread. */
 int mill_mpi_stop_asked(mill_mpi *mpi);
 
 /** Receive stop requests still under way, so that MPI can end.  Collective, after the last

@@ -19,6 +19,6 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text);
  *  Collective; the same code on every rank, also MILL_ERR_MPI. */
 int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size);
 
-/** Move *a and *b to the first line in which the texts differ, and set *n_a and *n_b to the
- *  line's bytes.  If no line differs, move both to their ends. */
+/** Move *a and *b to the first line in which the texts differ, and set *n_a and *n_b to that line's
+ *  lengths in bytes.  If no line differs, move both to their ends. */
 void mill_first_difference(const char **a, size_t *n_a, const char **b, size_t *n_b);

@@ -11,8 +11,8 @@ static const double SHARES = 4.0;
  * work, so that ranks of a short run end together, too.  A chunk has at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: the default write_interval.  So rows that ranks
- * write at the same time are neighbours, and writes are long. */
+/* Most work of a chunk, in seconds of a rank: that of a default write_interval.  So a rank writes
+ * many rows at a time, and ranks write neighbouring rows at the same time. */
 static const double MOST_S = 5.0;
 
 /* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per
@@ -86,8 +86,7 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List the files with wanted rows: first files that are expensive to open, then the others, both in
- * catalog order. */
+/* List the files with wanted rows in catalog order, but those that are expensive to open first. */
 static int order_files(mill_schedule *s)
 {
   MILL_OWNED int64_t *n_wanted = NULL;
@@ -132,8 +131,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* A rank's first chunk holds at least the rows that it takes before it finishes one, but no
-     * more than an even share, so that the first rank to draw cannot take all. */
+    /* A rank takes d->held rows before it has finished one row.  Its first chunk has at least that
+     * many, but at most an even share, so that the first rank to draw cannot take all. */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;
     d->target = d->target > first ? d->target : first;
@@ -144,8 +143,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* Return the end of the fewest rows of a file, from `row` on, that reach a cost; *spent: their
- * cost. Unwanted rows cost nothing. */
+/* Take rows of a file, from `row` on, until they cost at least `cost`.  Returns the end of these
+ * rows; *spent: their cost.  Unwanted rows cost nothing. */
 static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
                            double cost, double *spent)
 {
@@ -156,7 +155,7 @@ static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *fil
   return row;
 }
 
-/* Divide one file among chunks. */
+/* Divide file order[at], whose wanted rows cost file_left, among chunks. */
 static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
   const mill_schedule_file *file = &s->file[s->order[at]];
@@ -214,13 +213,13 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
 {
   MILL_AT_END(mill_schedule_free_at) mill_schedule *s = NULL;
-  double n_wanted = 0;
+  double cost = 0; /* of all wanted rows */
   *out = NULL;
   MILL_CHECK(MILL_ALLOC(1, &s));
   MILL_CHECK(copy_plan(plan, s));
   for (int i = 0; i < s->n_file; i++)
-    n_wanted += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
-  const double most = LEAST_SHARE * n_wanted / (double)plan->n_rank;
+    cost += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
+  const double most = LEAST_SHARE * cost / (double)plan->n_rank;
   s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most;
   s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
   MILL_CHECK(order_files(s));

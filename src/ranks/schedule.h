@@ -9,7 +9,7 @@
  *  expensive to open (compressed ones) come first and are rarely cut; the others fill the gaps.
  *
  *  The first numbers go to the ranks in rank order.  A fast rank counts as several slow ranks and
- *  draws as many chunks at a time, so that all ranks work about equally long on a draw.
+ *  draws several chunks at a time, so that all ranks work about equally long on a draw.
  *
  *  Costs are in rows with one exposure.
  *

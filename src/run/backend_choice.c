@@ -265,6 +265,7 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
   return err;
 }
 
+/* If no GPU can be used, a new run takes the CPU, but a run begun on a GPU fails. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)

@@ -24,7 +24,7 @@ static const struct {
 
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
-  int64_t from = 0;
+  int64_t from = 0; /* the GPU was faster from this size up to that of point i */
   for (int i = 0; i < n; i++) {
     if (point[i].cpu_s < 0.0 || point[i].gpu_s < 0.0) /* not measured on both */
       continue;

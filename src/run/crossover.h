@@ -34,8 +34,8 @@ typedef struct mill_crossover_point {
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** Return the smallest size from which on the GPU was faster at all those of the points [n] that
- *  were measured on CPU and GPU (sizes ascend).  0: the GPU was not faster at the largest size. */
+/** Return the size from which on the GPU was always faster.  Only those points [n] count that were
+ *  measured on CPU and GPU; sizes ascend.  0: the GPU was not faster at the largest size. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
 /** Should `--backend auto` take the GPU for work of this size?  measured NULL: no measurement. */
@@ -47,8 +47,7 @@ const char *mill_crossover_unit(enum mill_crossover_kind kind);
 /** The command that measures the crossover, for messages. */
 #define MILL_CROSSOVER_COMMAND "starmill bench crossover --keep"
 
-/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives a
- *  place. */
+/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives one. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
 /** Find the measurement of a kind of work, GPU, CPU and number of threads.  *found 0: no such

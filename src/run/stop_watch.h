@@ -26,8 +26,8 @@ typedef struct mill_stop_watch mill_stop_watch;
 int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
                           mill_stop_watch **out);
 
-/** Report the seconds that a star was under way, and that a write took; the longest of each sets
- *  the stop margin.  Any thread; watch NULL is allowed. */
+/** Report for how many seconds a star was under way, or a write took.  The longest star and the
+ *  longest write set the stop margin.  Any thread; watch NULL is allowed. */
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 

@@ -20,6 +20,7 @@ static int by_mjd(const void *a, const void *b)
                           : (x->exposure > y->exposure) - (x->exposure < y->exposure);
 }
 
+/* By night: order exposures by time; an epoch begins NIGHT_GAP or more after the last exposure. */
 int mill_star_number_epochs(mill_star *star, int by_night)
 {
   mill_raw_segment *const end = star->segment + star->n_segment;

@@ -7,13 +7,13 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are blurred on their grid to at least this sigma, in pixels, but by at most the
- *  fraction MILL_LARGEST_BLUR of the line-spread function's sigma^2 beyond the templates'.  The
- *  second value is for a resolution matrix, whose rows would undersample narrower templates. */
+/** Templates are blurred on their grid to a sigma of this many pixels.  SHARPEST_MATRIX is for a
+ *  resolution matrix, whose rows would undersample narrower templates.  The blur's sigma^2 is at
+ *  most MILL_LARGEST_BLUR times (the line-spread function's sigma^2 - the templates' sigma^2). */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** Solvers of a wavelength set.  One solver serves all pixels if the templates' sigma in pixels
- *  varies by less than the fraction EVEN_PIXELS.  Else solvers are SOLVER_STEP pixels of sigma
- *  apart, at most MOST_SOLVERS. */
+/** A solver takes the templates' resolution out of a matrix.  One solver serves all pixels if the
+ *  templates' sigma in pixels varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
+ *  are SOLVER_STEP pixels apart, or further if that would take more than MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
@@ -31,16 +31,17 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                             : MILL_LSF_NO_USE;
 }
 
+/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2, where a kernel fits. */
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info)
 {
   const double *wave_aa = raw->wave_aa;
   const double templ = lib->arm[raw->arm].template_sigma_aa;
   const int n = raw->n_pix;
-  int half = 0, n_unusable = 0, n_narrow = 0;
+  int half = 0, n_unusable = 0, n_narrow = 0; /* half: pixels on a side of the widest kernel */
   for (int i = 0; i < n; i++) {
     const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
-    const double lack2 = sigma * sigma - templ * templ - blur * blur;
+    const double lack2 = sigma * sigma - templ * templ - blur * blur; /* sigma^2 still lacking */
     lsf_aa[i] = NAN;
     if (!(sigma > 0.0) || !isfinite(sigma)) {
       n_unusable++;
@@ -74,15 +75,15 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Squared sigmas in ln wavelength.  least: smallest of an arm's line-spread functions, less the
- *  templates'; wanted: blur that makes the templates broad enough for all pixels.  last_aa: last
- *  usable wavelength, A. */
+/** Squared sigmas in ln wavelength, of an arm.  least: smallest (line-spread function's sigma^2 -
+ *  templates' sigma^2).  wanted: blur that makes the templates broad enough for all pixels.
+ *  last_aa: last usable wavelength, A. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
 
-/** Extend an arm's range by a segment with sigmas.  wave [n_pix]: A; templ: sigma of templates,
- *  A. */
+/** Include a segment with sigmas in an arm's blur_range.  wave [n_pix]: wavelengths, A.  templ:
+ *  sigma of the templates, A. */
 static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
                           blur_range *range)
 {
@@ -99,8 +100,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Return sigma of the Gaussian with the same sum of squares as row i of the matrix, in the unit of
- *  `pixel`, the pixel's width; as in mill_find_narrow. */
+/** Return the sigma of the Gaussian that has the same sum of squares as row i of the matrix, as
+ *  mill_find_narrow does.  pixel: the pixel's width, in the unit that sigma shall have. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -108,8 +109,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Extend an arm's range by a segment with a matrix, from N_LOOK of its rows.  `least` is the
- *  second smallest of their values, so that no single row sets it. */
+/** Include a segment with a matrix in an arm's blur_range, from N_LOOK rows of the matrix.  The
+ *  segment's `least` is the second smallest value of the rows, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -130,6 +131,7 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
+/* The blur's sigma^2: range.wanted, at most MILL_LARGEST_BLUR * range.least, at least `needed`. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {
@@ -137,7 +139,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   const double templ = of->template_sigma_aa;
   const double grid = of->sampling > 1 ? MILL_GRID_SIGMA * of->ln_step : 0;
   blur_range range = {INFINITY, 0.0, 0.0};
-  double needed = 0.0, step = 0.0;
+  double needed = 0.0, step = 0.0; /* needed: sigma^2 for the splines of a thinned grid */
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     if (raw->arm != arm)
@@ -160,6 +162,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
 }
 
+/* The width is the tenth percentile of sigma, in A, over N_LOOK pixels. */
 double mill_lsf_width(const mill_raw_segment *s)
 {
   const int is_matrix = s->resolution && s->n_diag > 0;
@@ -282,9 +285,9 @@ static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, 
   return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
 }
 
-/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix), and set at [n_pix] to each pixel's
- *  place on the scale of solvers (0: the first).  Returns the number of solvers, 1 if sigma hardly
- *  varies. */
+/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix).  at [n_pix] gets each pixel's
+ *  position between solvers (0: the first, 1: the second).  Returns the number of solvers, 1 if
+ *  sigma hardly varies. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {
@@ -306,6 +309,7 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
   return (int)n_step + 1;
 }
 
+/* *solve holds the solvers [n][n_diag][n_diag], then at [n_pix] as floats if n > 1. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes)

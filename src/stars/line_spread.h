@@ -46,8 +46,7 @@ double mill_lsf_width(const mill_raw_segment *segment);
 int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *wave_aa,
                     double *pixel_aa);
 
-/** Does the resolution matrix move light in the middle of a segment?  If so *shift_pix is the shift
- *  in pixels. */
+/** Does the resolution matrix move light in the middle of a segment, by *shift_pix pixels? */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
 /** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
@@ -55,8 +54,8 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers, without pointers
- *  solve            out  the solvers, n_solve doubles; if there are several, then n_pix floats,
- *                        each pixel's place on their scale (0: the first); free by mill_free
+ *  solve            out  the solvers, n_solve doubles; if there are several, then n_pix floats:
+ *                        each pixel's position between solvers (0: the first); free by mill_free
  *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Set-up of BLAS for training: one thread per call, and memory allocated in advance.  Fits call
- *  no BLAS. */
+/** Set-up of BLAS, for training only: one thread per call, and memory allocated in advance. */
 #pragma once
 
 /** Prepare for calls of BLAS from up to n_thread threads at once.
@@ -13,6 +12,6 @@ int mill_blas_begin(int n_thread, int *n_before);
 
 void mill_blas_end(const int *n_before);
 
-/** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  An OpenBLAS release older than
- *  the processor takes it for the oldest one and runs five times slower. */
+/** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  On a processor newer than itself,
+ *  OpenBLAS uses code for its oldest processor, which is five times slower. */
 const char *mill_blas_core(void);

@@ -113,7 +113,7 @@ static int refuse_name(const char *what, const char *path, const char *option, c
                     option, written);
 }
 
-/* Refuse a file that is a written file or has a name that one reserves. */
+/* Refuse a file that is a written file, or whose name is reserved by a written file. */
 static int compare(const mill_file_roles *roles, const char *what, const char *path,
                    const mill_file_identity *file)
 {
@@ -140,6 +140,7 @@ int mill_file_roles_write(mill_file_roles *roles, const char *option, const char
     return MILL_ERROR(MILL_ERR_INTERNAL, "more than %d written files", MILL_MAX_WRITTEN);
   MILL_CHECK(look_at(path, &file));
   MILL_CHECK(compare(roles, option, path, &file));
+  /* the new file must not reserve the name of a written file */
   for (int i = 0; i < roles->n; i++)
     if (is_same(&file.folder, &roles->written[i].identity.folder) &&
         belongs_to(roles->written[i].identity.name, file.name))

@@ -67,8 +67,7 @@ static void write_stderr(const char *text, size_t n)
   write_all(STDERR_FILENO, text, n); /* a failure here has no place to be reported */
 }
 
-/* Write to the log file; returns 1 if that succeeds.  Reports the first failure on standard
- * error. */
+/* Write to the log file; returns 1 on success.  The first failure is shown on standard error. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];
@@ -122,7 +121,7 @@ static void tell_counts(void)
   state.n_place = 0;
 }
 
-/* Count a line of a place; returns its number of lines so far, 0 if the place is not counted. */
+/* Count a line at its place in the source; returns the place's count, 0 if it is not counted. */
 static int64_t count_line(const place *here)
 {
   if (here->level > MILL_LOG_WARNING || state.n_shown == 0)

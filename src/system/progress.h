@@ -24,6 +24,5 @@ void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_fai
 /** On a terminal, end the bar's line. */
 void mill_progress_end(mill_progress *progress);
 
-/** Write a time as "1h02m", "3m05s" or "12s" into out [size]; "?" if it is not finite, negative
- *  or above 9999 hours. */
+/** Write a time as "1h02m", "3m05s" or "12s" into out [size]; "?" if not 0 s to 9999 h. */
 void mill_progress_eta(double left_s, char *out, int size);

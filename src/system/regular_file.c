@@ -14,6 +14,7 @@
 /* starmill's HDF5 files have their FORMAT text within this many first bytes */
 enum { FORMAT_BYTES = 4096 };
 
+/* Can the process open FEW more files? */
 int mill_check_descriptors(const char *path, int code)
 {
   enum { FEW = 4 };

@@ -12,7 +12,7 @@
 int mill_check_descriptors(const char *path, int code);
 
 /** Open path for reading; *fd is -1 on failure.  what: the file's kind for messages, as "a
- *  configuration file".  Fails with code; the message says what path is, if no regular file. */
+ *  configuration file".  Fails with code; for a folder, pipe or device the message says so. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
 /** Close an open descriptor (not below 0) or stream (not NULL), for MILL_AT_END. */

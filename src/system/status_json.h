@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writer of JSON, by jansson.  In texts, bytes that are not UTF-8 become U+FFFD; NaN and
- *  infinity become null. */
+/** Writer of JSON, by jansson.  Bytes not in UTF-8 become U+FFFD; NaN and infinity become null. */
 #pragma once
 
 #include <jansson.h>

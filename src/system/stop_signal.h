@@ -15,16 +15,14 @@ enum mill_stop_reason {
   MILL_STOP_OTHER   /**< another rank asked */
 };
 
-/** Note SIGTERM, SIGINT and SIGUSR1 from now on instead of being killed by them.
- *  MILL_ERR_INTERNAL. */
+/** Note SIGTERM, SIGINT and SIGUSR1 instead of being killed by them.  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
 /** Note a pending signal in place of the main thread, whose handler cannot run while a call to a
  *  file system hangs.  Call it from a thread that blocks these signals. */
 void mill_stop_signal_take_waiting(void);
 
-/** Block stop signals in this thread and in a program that replaces it by exec, until that
- *  program unblocks them. */
+/** Block stop signals in this thread, also after exec, until the new program unblocks them. */
 void mill_stop_signal_hold(void);
 
 /** Number of the first signal noted; 0: none yet. */

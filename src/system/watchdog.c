@@ -60,8 +60,7 @@ static void *say_plainly(void *unused)
   return NULL;
 }
 
-/* Abort all ranks if MPI runs.  Else do nothing: this process then exits alone, and its launcher
- * sees that. */
+/* Abort all ranks if MPI runs.  Else do nothing: the launcher sees this process's exit. */
 static void *abort_all(void *status)
 {
   int has_started = 0, has_ended = 0;
@@ -98,8 +97,7 @@ static double bound_s(const slot *s)
   return s->kind == MILL_WATCH_RANKS ? INFINITY : dog.bound_s + s->extra_s;
 }
 
-/* Report the late call, abort all ranks and exit; no step may take long, as log and MPI may
- * hang. */
+/* Report the late call, abort all ranks and exit; limit each step, as log and MPI may hang. */
 static void end_job(const slot *late)
 {
   static int status; /* static, as the aborting thread may outlive this call */
@@ -160,8 +158,7 @@ static void *watch(void *unused)
     pthread_cond_timedwait(&changed, &mutex, &until);
     const double s = mill_wall_s();
     mill_stop_signal_take_waiting();
-    /* count at most two ticks: a longer step means that the process was suspended or the machine
-     * overloaded */
+    /* count two ticks at most: in a longer step the process was suspended or the node overloaded */
     const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {
@@ -207,21 +204,22 @@ int mill_watchdog_start(void (*log)(const char *text))
   return MILL_OK;
 }
 
+/* Starts and stops may be nested: only the last stop ends the thread. */
 void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);
-  const int was_on = dog.is_on && --dog.n_start == 0;
-  if (dog.is_on && !was_on) {
+  const int is_last = dog.is_on && --dog.n_start == 0;
+  if (dog.is_on && !is_last) {
     pthread_mutex_unlock(&mutex);
     return;
   }
   dog.is_on = 0;
   dog.ends = 1;
   memset(slots, 0, sizeof slots);
-  if (was_on)
+  if (is_last)
     pthread_cond_signal(&changed);
   pthread_mutex_unlock(&mutex);
-  if (!was_on)
+  if (!is_last)
     return;
   pthread_join(dog.thread, NULL);
   pthread_cond_destroy(&changed);

@@ -124,7 +124,7 @@ static void make_scale(arm *a)
   }
 }
 
-/* Rank 0: find the principal components. */
+/* Rank 0: find n_component principal components, or those that leave the fraction REST. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
   MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
@@ -138,8 +138,7 @@ static int find_components(arm *a, mill_train_statistics *s)
   return MILL_OK;
 }
 
-/* Find mean, spread and principal components of the training spectra, for all ranks.
- * Collective. */
+/* Find mean, spread and principal components of the training spectra.  Collective. */
 static int first_phase(arm *a, const mill_train_ops *ops)
 {
   MILL_AT_END(mill_train_statistics_destroy_at) mill_train_statistics *s = NULL;
@@ -356,8 +355,8 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 /* ---- arm ---- */
 
 /* Train the network; then, with loss L2 and models left out, solve the last layer with float32
- * products, as fits evaluate it.  *best: the parameters after that.  The state keeps those
- * from before it, for the checkpoints of later arms. */
+ * products, as fits evaluate it.  *best gets the parameters with the solved layer; state->best
+ * keeps those with the trained layer, for the checkpoints of later arms. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
@@ -383,7 +382,7 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   return MILL_OK;
 }
 
-/* Report how many components were kept, the part of variance they leave, and the rms spread. */
+/* Report the number of components, the fraction of variance that they leave, and the rms spread. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
   double carried = 0, square = 0;

@@ -52,8 +52,8 @@ typedef struct mill_train_arm_report {
   int n_component; /**< number of components used */
   double rest;     /**< fraction of the variance outside the components */
   double spread;   /**< rms over pixels of the models' standard deviations */
-  /** final loss, and loss before the last layer was solved; of the models left out, if any, else
-   *  of all */
+  /** final loss, and loss before the last layer was solved, both over the models left out, or over
+   *  all models if none is left out */
   double loss, loss_unsolved;
   /** wall seconds of this call for statistics and for gradient steps */
   double statistics_s, gradient_s;

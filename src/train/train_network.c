@@ -66,6 +66,7 @@ int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
   return MILL_OK;
 }
 
+/* h [n][width] gets the outputs of the last hidden layer for n models. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Training of a multilayer perceptron with SiLU (docs/science/numerics.md, "Training a network").
  *
- *  Ranks share each mini-batch, and threads share a rank's part.  Sums have a fixed order, so
- *  bits depend on the number of ranks but not of threads. */
+ *  Ranks share each mini-batch, and threads share a rank's part.  Sums have a fixed order: the last
+ *  bits of a network depend on the number of ranks, but not on that of threads. */
 #pragma once
 
 #include "src/train/train_work.h"

@@ -5,8 +5,7 @@
 
 #include <cblas.h>
 
-/* A component with less than this part of the first one's variance is dropped: it is rounding error
- * of the eigenvalues. */
+/* A component with a smaller fraction of the first one's variance is rounding error: drop it. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
@@ -73,8 +72,8 @@ static int condense(mill_train_statistics *s)
 
 /* ---- spectra that come in ---- */
 
-/* Take in n_other spectra, whose rows about their own mean are added already: combine mean and
- * squares, and add a row for the difference of the means, for which there must be room. */
+/* Take in n_other spectra whose rows, less their mean, are in s->row already: combine means and
+ * squares, and add a row for the difference of the means.  s->row must have room for this row. */
 static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
                       const double *square_other)
 {
@@ -92,7 +91,7 @@ static void move_mean(mill_train_statistics *s, int64_t n_other, const double *m
   s->n += n_other;
 }
 
-/* Centre the n_raw spectra and take them in. */
+/* Subtract the mean of the n_raw spectra, and make them rows of the statistics. */
 static int centre(mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix, n = (size_t)s->n_raw;
@@ -118,6 +117,7 @@ static int centre(mill_train_statistics *s)
   return MILL_OK;
 }
 
+/* Add n spectra y [n][n_pix]; when the room is full, replace rows by principal directions. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 {
   const size_t n_pix = (size_t)s->n_pix;
@@ -136,7 +136,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* Rank 0: receive another rank's statistics and take them in.  pixel [2][n_pix]: work space. */
+/* Rank 0: merge another rank's statistics into s.  pixel [2][n_pix]: work space. */
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix;
@@ -145,7 +145,7 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   MILL_CHECK_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
   if (s->n_row + size[1] + 1 > s->n_room)
     code = condense(s);
-  MILL_CHECK_MPI(MPI_Send(&code, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
+  MILL_CHECK_MPI(MPI_Send(&code, 1, MPI_INT, from, 1, mpi->comm)); /* may `from` send? */
   if (code != MILL_OK || size[0] == 0)
     return code;
   MILL_CHECK_MPI(MPI_Recv(pixel, 2 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
@@ -175,6 +175,7 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
   return MILL_OK;
 }
 
+/* Merge the statistics of all ranks into those of rank 0, in rank order. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
   MILL_OWNED double *pixel = NULL; /* mean, square */
@@ -214,8 +215,8 @@ done:
   return err;
 }
 
-/* Count the components to keep, of n with ascending variances value [n]: the largest, until they
- * leave at most the fraction `rest` of total (0: all), none below LEAST_PART. */
+/* Count the components to keep, of n with ascending variances value [n].  Keep the largest until
+ * they leave at most the fraction `rest` of total (0: keep all), but none below LEAST_PART. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;
@@ -241,6 +242,7 @@ static void make_pattern(const mill_train_statistics *s, const double *row, cons
     pattern[p] = row[p] * (largest < 0 ? -factor : factor) / scale[p];
 }
 
+/* Patterns are the principal directions of the scaled rows, by falling variance. */
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out)
 {
@@ -279,6 +281,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   return MILL_OK;
 }
 
+/* Send rank 0's components to all ranks. */
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
 {
   int err = MILL_OK;

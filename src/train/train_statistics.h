@@ -33,8 +33,8 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
  *  y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, each score z_k has mean square 1,
  *  and scores of different components are uncorrelated.  Components are found for scale_p (y_p -
  *  mean_p).  In these units, variance_k is the mean square of component k, summed over pixels
- *  (largest first), and total is the mean square of the spectra, summed likewise.  The coefficient
- *  of a pattern with the largest magnitude is positive. */
+ *  (largest first), and total is the mean square of the spectra, summed likewise.  The largest
+ *  coefficient of a pattern, by magnitude, is positive. */
 typedef struct mill_train_components {
   int n_pix, n_component;
   double *mean, *spread; /**< [n_pix], spread: standard deviation; owned */
@@ -50,7 +50,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
  *
  *  scale [n_pix]  above 0
  *  n_component    most components; fewer come out if the rest is rounding
- *  rest           above 0: keep only components until they leave this part of the total
+ *  rest           above 0: keep only components until they leave this fraction of total
  *
  *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of
  *  ops->directions; MILL_ERR_MEMORY. */

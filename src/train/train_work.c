@@ -173,6 +173,7 @@ done:
   return err;
 }
 
+/* Rank r's share: count [r] parameters from start [r] on. */
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares)
 {
   int err = MILL_OK;

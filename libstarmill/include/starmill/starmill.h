@@ -9,8 +9,8 @@
  *
  *  A function that can fail returns a code, 0 for success, and fills *error unless error is NULL.
  *  On failure it leaves its output handles as they were.  A NULL pointer gives STARMILL_USAGE, or
- *  0, NaN or an empty text from functions without a code; functions that allow NULL say so, as all
- *  that close or free do.
+ *  0, NaN or an empty text from functions without a code.  Functions that close or free allow NULL;
+ *  another function allows NULL if its comment says so.
  *
  *  libstarmill never calls MPI; programs whose ranks share a fit use starmill_mpi.h.  HDF5 is not
  *  thread-safe: call HDF5 only while no other thread is in starmill_library_open or a
@@ -75,9 +75,9 @@ STARMILL_API const char *starmill_revision(void);
 /** Open a library file.
  *
  *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL: the
- *          defaults.  The row selection is for starmill_file_open.  Here threads: 0, the default,
- *          means one thread; backend: auto means the CPU, and cuda needs a build with CUDA;
- *          wave_mask: auto masks DESI's dichroic if format is desi, else nothing.
+ *          defaults.  The row selection acts in starmill_file_open.  `threads: 0`, the default,
+ *          means one thread here, and `backend: auto` the CPU; cuda needs a build with CUDA.
+ *          `wave_mask: auto` masks DESI's dichroic if format is desi, else nothing.
  *
  *  Errors: STARMILL_LIBRARY, STARMILL_CONFIG, STARMILL_BACKEND, STARMILL_MEMORY. */
 STARMILL_API int starmill_library_open(const char *path, const char *config,
@@ -196,10 +196,10 @@ STARMILL_API int starmill_channels_open(const char *path, const char *config,
                                         starmill_channels **channels, starmill_error *error);
 STARMILL_API void starmill_channels_close(starmill_channels *channels);
 
-/** starmill_channels_read reads the exposure with this number, as in /catalog/exposures/FITS_ROW of
- *  a result, and sets *n to its number of channels.  starmill_channels_at describes channel i:
- *  name, n_pix, wave in vacuum, flux, ivar and mask, valid until the next read, and flux_unit,
- *  valid until the next call. */
+/** starmill_channels_read reads an exposure by its number (FITS_ROW of a result's
+ *  /catalog/exposures), and sets *n to the number of its channels.  starmill_channels_at describes
+ *  channel i: name, n_pix, wave (vacuum), flux, ivar, mask and flux_unit.  These are valid until
+ *  the next read, flux_unit only until the next call. */
 STARMILL_API int starmill_channels_read(starmill_channels *channels, int64_t exposure, int *n,
                                         starmill_error *error);
 STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
@@ -221,7 +221,7 @@ STARMILL_API int starmill_channels_at(starmill_channels *channels, int i,
  *
  *  A call with derivatives takes about five times as long.  A call with ten or more points is
  *  several times faster than single calls, and consecutive points that differ only in velocity
- *  share a template.  The star stays loaded until another one is used. Errors: STARMILL_INPUT if
+ *  share a template.  The star stays loaded until another is used.  Errors: STARMILL_INPUT if
  *  the star has no usable pixel. */
 STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
                                         const double *theta, double *m2ll, double *penalty,

@@ -41,8 +41,8 @@ def need(good, kind, message):
 
 
 def check_packages(*modules):
-    """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
-    lacks them too, raise a Failure that names the missing modules and the Python in use."""
+    """Import the modules.  If one is missing, rerun the job with /usr/bin/python3.  If that Python
+    lacks it too, raise a Failure that names the missing modules and the Python in use."""
     specs = {module: importlib.util.find_spec(module) for module in modules}
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
@@ -77,8 +77,8 @@ def memory_limit():
 
 
 def take_blas_room():
-    """Make each loaded OpenBLAS allocate its buffer now; MemoryError without room.  OpenBLAS out of
-    memory in later work would retry for ever and ignore signals."""
+    """Make each loaded OpenBLAS allocate its buffer now; raise MemoryError if it has no room.  An
+    OpenBLAS that ran out of memory later would retry for ever and ignore signals."""
     import numpy
     square = numpy.ones((128, 128))
     products = [numpy.dot]
@@ -111,8 +111,8 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output path if path + an entry of ends is, or would become, an input of the job.
-    reads: [(what the input is, its path or None)]."""
+    """Refuse an output if one of its files, path + an item of `ends`, is an input of the job, or
+    would become one.  reads: [(description of an input, its path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
@@ -169,8 +169,8 @@ def version(program):
 
 @contextlib.contextmanager
 def writing(path, *more):
-    """Turn an OSError, or an error of the types `more`, that is raised while path is written into a
-    Failure of OUTPUT."""
+    """Write path inside this context, which turns an OSError, or an error of the types `more`, into
+    a Failure of OUTPUT."""
     try:
         yield
     except (OSError, *more) as error:
@@ -180,8 +180,8 @@ def writing(path, *more):
 
 
 def make_folder(folder):
-    """Make a folder, --output or one below, unless it exists.  Raise a Failure of OUTPUT if that
-    leaves no readable and writable folder."""
+    """Make the folder --output, or one inside it, unless it exists.  Raise a Failure of OUTPUT if
+    it cannot be made, read and written."""
     try:
         os.mkdir(folder)
     except FileExistsError as error:
@@ -206,8 +206,8 @@ def process(pid):
 
 
 def temporary_name(path):
-    """Return a name next to path, unique to this process. lock.py finds a killed process's files by
-    the process id and start time in it."""
+    """Return a name next to path with this process's id and start time, by which lock.py finds the
+    files of a killed process."""
     return f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
 
 

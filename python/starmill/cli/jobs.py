@@ -48,8 +48,8 @@ def find_job(words):
 
 
 def options_of_train(words):
-    """Return the options of train, which the C program has read and passes on.  words: NAME=VALUE,
-    NAME= for a flag that is set, NAME for an option not given, then -- and the grid file."""
+    """Return the options of train, which the C program has checked and passes on in words:
+    NAME=VALUE, NAME= for a given flag, NAME for an option not given, then -- and the grid file."""
     end = words.index("--")
     options = types.SimpleNamespace(arguments=words[end + 1:])
     for word in words[:end]:

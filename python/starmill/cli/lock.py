@@ -46,8 +46,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return whether a lock's holder is "gone" or "lives", or "watch": age or restart count suggest
-    that the holder is gone, but clocks of hosts differ and a lost host may still run."""
+    """Return "gone" or "lives" for the holder of a lock of age age_s, or "watch" if age or restart
+    count only suggest that the holder is gone: clocks differ, and a lost host may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):
@@ -76,8 +76,8 @@ def is_touched(path, before):
 
 
 class Holder:
-    """The process that holds an output's lock.  is_held: the lock exists; host, pid: where the
-    process runs, "" and 0 if unknown; is_gone: the process ran on this host and has ended."""
+    """The process that holds an output's lock.  is_held: whether the lock exists.  host, pid: of
+    the process, "" and 0 if unknown.  is_gone: whether it ran on this host and has ended."""
 
     def __init__(self, output):
         path = f"{os.path.realpath(output)}.lock"
@@ -149,8 +149,8 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock.  If several processes try, only one removes the lock, and never a
-        lock newer than the one that it has read."""
+        """Remove a stale lock.  If several processes try, only one removes the lock, and none
+        removes a newer lock than the one it has read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:

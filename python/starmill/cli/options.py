@@ -44,14 +44,14 @@ class Once(argparse.Action):
 class Job(argparse.ArgumentParser):
     """Options of a job.
 
-    module  module below starmill; its main(options) may return an exit status.  options.arguments:
-            the arguments that are not options
-    usage   text after the name in the usage line
-    about   text before the options
-    needs   modules that Python must have; more: text about further ones
-    end     text after the options
-    takes   (least, most, description) of the arguments
-    exclusive: list of names of options of which at most one may be given
+    module     module below starmill; its main(options) may return an exit status.
+               options.arguments: the words of the command line that are not options
+    usage      text after the name in the usage line
+    about      text before the options
+    needs      names of the modules that the job imports; more: text on modules that some uses need
+    end        text after the options
+    takes      (least number, largest number, description) of the arguments
+    exclusive  [names of options of which at most one may be given]
     """
 
     is_shared = False  # True: several processes share the work, so BLAS uses one thread

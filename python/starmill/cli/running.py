@@ -27,8 +27,8 @@ def check_roles(output, reads):
 
 
 class Stop:
-    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal a second or
-    more after the first ends the process at once; launchers often send one twice."""
+    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A further signal ends the
+    process at once unless it comes within a second, since launchers often send one signal twice."""
 
     def __init__(self, file=None):
         if file and os.path.exists(file):

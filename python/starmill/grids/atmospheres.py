@@ -38,10 +38,8 @@ class NoAtmosphere(Exception):
 
 def read_package(folder, index):
     """Return the MARCS nodes: {(teff, logg, feh): array [N_DEPTH][N_COLUMN]}.
-
-    index is the table of the package (astropy). Models that its author copied from a
-    neighbour and models off the regular steps are left out.
-    """
+    index: the package's table of models (astropy). Models off the regular steps, and models that
+    the package's author copied from a neighbour, are left out."""
     nodes = {}
     with gzip.open(os.path.join(folder, "marcs_data.txt.gz"), "rt") as f:
         for row in index:
@@ -132,10 +130,8 @@ class Atmospheres:
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(self, *point):
-        """Return an array [layer][N_COLUMN] at labels, and the number of nodes used in each label.
-
-        The labels are Teff, log g and [M/H]; ATLAS9 adds [alpha/Fe], interpolated linearly.
-        """
+        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used by label.
+        The point is Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe], interpolated linearly."""
         names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
         for x, values, label in zip(point, self.axes, names):
             low, high = values[0], values[-1]
@@ -153,11 +149,8 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].
-
-        MARCS nodes have solar composition: they are interpolated at the metallicity that gives
-        the star's mass of metals.
-        """
+        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].  MARCS nodes have solar
+        composition: they are interpolated at the metallicity with the star's mass of metals."""
         if len(self.axes) == 4:
             return self.columns(teff, logg, feh, alpha)
         total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)

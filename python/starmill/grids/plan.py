@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which models a grid has, in which order, and which are done.
-
-Imports only Python's own modules, so that its tests run anywhere.
-"""
+Imports only Python's own modules, so that its tests run anywhere."""
 
 import json
 import math
@@ -13,8 +11,8 @@ from starmill.grids import lines
 # Cards of the labels of a model, in the order of all tuples of labels here.
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 # Elements of plan "elements": card of [X/Fe], atomic number, Turbospectrum's solar abundance
-# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], for an
-# alpha element of [X/alpha].  Giants have little C and much N, globular clusters much N and Na.
+# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], or of
+# [X/alpha] for an alpha element.  Giants have little C and much N, globular clusters much N and Na.
 ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
@@ -33,10 +31,10 @@ class Grid:
     of the giants hotter than Teff with lower log g are dropped, as few stars are such giants.
 
     light: least and largest allowed share of a star's light in the stored wavelengths.
-    pieces: air wavelengths computed one by one: first, last, step (A), number of the line lists.
-    stored: ranges of vacuum wavelengths (A), smoothed by a Gaussian of sigma_aa and sampled at
-    step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform at the Nyquist frequency
-    is 3e-6.
+    pieces: (first air wavelength, last, step (A), number of the line lists) of each computation.
+    stored: ranges of vacuum wavelengths (A) in a model's file. Spectra are smoothed by a Gaussian
+    of sigma_aa and sampled at step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform
+    at the Nyquist frequency is 3e-6.
     """
 
     LOGG_MAX = 5.0
@@ -93,8 +91,8 @@ FGK_HR = Grid(
 )
 # Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so steps may be longer,
-# which changes a spectrum of 9200 K by 0.03 % rms.
+# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so long steps suffice;
+# they change a spectrum of 9200 K by 0.03 % rms.
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),
@@ -111,8 +109,8 @@ GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 # Root of x^5 = x + 1 above 1: its negative powers are the steps of the additive recurrence of
 # lowest known discrepancy in four dimensions.
 PLASTIC = 1.1673039782614187
-# Square roots of these primes are the steps of the abundances and the microturbulence: the primes
-# least correlated with each other and with the labels.
+# Square roots of these primes are the recurrence's steps for the abundances and microturbulence.
+# These primes give values least correlated with each other and with the labels.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 N_CORNER = 16
@@ -122,7 +120,7 @@ def plan(n_model, grid=FGK):
     """Return the first n_model labels of the grid; a longer plan begins with a shorter one.
 
     The 16 corners come first, since no emulator extrapolates well. Points of an additive
-    recurrence follow, which fill the volume evenly however many there are. Every fourth of these
+    recurrence follow, since any number of them fills the volume evenly. Every fourth of these
     points is moved to a face of the volume, so that models are near the faces too.
     """
     out, seen = [], set()

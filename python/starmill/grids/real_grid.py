@@ -68,11 +68,10 @@ def find(work, pattern):
 
 
 def sum_by_layer(path):
-    """Change Turbospectrum's source to sum hydrogen lines layer by layer, not wavelength by
-    wavelength.
+    """Make Turbospectrum sum hydrogen lines layer by layer, not wavelength by wavelength.
 
-    Turbospectrum recomputes populations at each change of layer; by wavelength this takes ten
-    times as long and gives the same numbers.
+    Turbospectrum recomputes populations at each change of layer, so a sum by wavelength takes ten
+    times as long. It gives the same numbers.
     """
     with open(path, encoding="latin-1") as f:
         text = f.read()

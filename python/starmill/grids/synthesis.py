@@ -31,10 +31,8 @@ def log_tail(path):
 
 
 def run(program, text, folder, log, result):
-    """Run a program in folder.  It must write the file `result`, as its exit status says nothing.
-
-    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy.
-    """
+    """Run a program in folder, and check that it wrote `result`, as its exit status says nothing.
+    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy."""
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
         code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
@@ -153,8 +151,8 @@ def read_spectrum(path, piece):
 
 
 def smooth(wave, values, step, at, sigma):
-    """Return Gaussian-weighted sums [n_values][n_at] of samples around each wavelength in `at`, and
-    the sums of the weights [n_at]; step: constant spacing of the samples (A)."""
+    """Return Gaussian-weighted sums [n_values][n_at] of the samples `values` around each wavelength
+    in `at`, and the sums of the weights [n_at].  step: spacing of the samples (A)."""
     half = int(6.0 * sigma / step) + 2
     centre = np.rint((at - wave[0]) / (wave[1] - wave[0])).astype(int)
     sums, total = np.zeros((len(values), len(at))), np.zeros(len(at))

@@ -108,7 +108,7 @@ def _rotations(u, v, limits):
 
 
 def _places(seed, index, u, v):
-    """Return right ascensions and declinations [n], degrees, from uniform u and v.  Each 5000 stars
+    """Return right ascensions and declinations [n], degrees, from uniform u, v.  N_TILE_STAR stars
     fill a disc of radius 1.6 degrees evenly; discs lie anywhere in declinations -20 to 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
@@ -126,7 +126,7 @@ def _ln_planck(wave_aa, temperature_k):
 
 
 def _magnitudes(arm_r, teff_k, group, sn):
-    """Return AB magnitudes g, r, z [n][3].  r is that of the flux that gives S/N sn in a pixel of
+    """Return AB magnitudes g, r, z [n][3].  The flux in r is the one with S/N sn in a pixel of
     median noise; g and z follow from r by the colours of a black body."""
     g = np.median(arm_r.gain) * sn ** 2
     b = np.median(arm_r.background, axis=1)[group]
@@ -139,8 +139,8 @@ def _magnitudes(arm_r, teff_k, group, sn):
 
 
 def kinds(per_1000, index):
-    """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 have a defect, at
-    even distances; the kinds of defects take turns."""
+    """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 evenly spaced rows
+    have a defect; the kinds of defects take turns."""
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])

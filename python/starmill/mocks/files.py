@@ -173,8 +173,8 @@ def _coadd_tables(stars, median_sn):
 
 
 def put_redrock(file, row, survey, stars):
-    """Write mock results of redrock, without a fit: redshift with random error, SUBTYPE from Teff,
-    the errors of pathological kinds.  CHI2 and DELTACHI2 are rough expectations."""
+    """Write made-up results of redrock: redshifts with random errors, SUBTYPE from Teff, and ZWARN
+    of kinds with a defect.  CHI2 and DELTACHI2 are rough expectations."""
     n, n_pix, empty = len(stars.index), sum(arm.n_pix for arm in survey.arms), stars.is_empty()
     is_galaxy = stars.kind == "galaxy"
     uniform, normal = stars.redrock.T

@@ -33,7 +33,7 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
 
 def cut_arms(library, ranges):
     """Cut a library's only arm into several, as a fit does; ranges: {name: (first, last wavelength
-    in A)}.  Return the library unchanged if it has several arms or an arm of such a name."""
+    in A)}.  Return the library unchanged if it has several arms, or one with a name in ranges."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -100,8 +100,8 @@ def resolution_rows(resolution, sigma_pix):
         try:
             np.linalg.cholesky(gauss)
         except np.linalg.LinAlgError as error:
-            raise Failure(USAGE, f"the templates' sigma of {sigma_pix:.3g} pixels cannot be taken "
-                                 "out of a resolution matrix") from error
+            raise Failure(USAGE, "a resolution matrix cannot be deconvolved by the templates' "
+                                 f"sigma of {sigma_pix:.3g} pixels") from error
         rows = np.linalg.solve(gauss, rows.T).T
     level = np.median(rows.sum(axis=1))
     ends = ~inside.all(axis=1)
@@ -112,7 +112,7 @@ def resolution_rows(resolution, sigma_pix):
 
 def _profile(n):
     """Return n points x = velocity / v sin i and weights K dx (midpoint rule in asin(x)) of Gray's
-    rotation profile with limb darkening, K = c1 sqrt(1 - x^2) + c2 (1 - x^2)."""
+    rotation profile K.  It is c1 sqrt(1 - x^2) + c2 (1 - x^2); limb darkening sets c1 and c2."""
     cosine, x = (function((np.arange(n) + 0.5) * np.pi / n - np.pi / 2)
                  for function in (np.cos, np.sin))
     norm = 1.0 - LIMB_DARKENING / 3.0
@@ -142,8 +142,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights [2 half + 1], sum 1, of a v sin i of r grid points.  They are smooth in r,
-    unlike some weights of a fit, since the truth table states a physical v sin i."""
+    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points.  They are
+    smooth in r, unlike some of a fit's weights, as the truth table's v sin i is physical."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -155,11 +155,12 @@ def rotation_weights(r):
 
 
 def _error(error, share, is_correlated, random):
-    """Return the template's relative error [n_pix]: the components times their sigma and share.
+    """Return the template's relative error [n_pix]: the sum of components x sigma x share.
 
-    is_correlated adds the error outside the components: a Gaussian AR(1) process of rms
-    error.fraction, whose correlation falls by `factor` per pixel.  error.correlation, the sum of
-    the correlation over all lags, is (1 + factor) / (1 - factor)."""
+    share [n_component]: the star's amplitudes, in units of sigma.  is_correlated adds the error
+    outside the components: a Gaussian AR(1) process of rms error.fraction.  Its correlation falls
+    by `factor` per pixel; summed over all lags, it is error.correlation, (1 + factor) /
+    (1 - factor)."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component
@@ -191,8 +192,8 @@ def labels_of_templates(survey, stars):
 
 
 def forward(survey, stars, i, a, flux):
-    """Return star i's flux [n_pix] in the instrument's arm a, any scale: rotation, model error,
-    Doppler shift and line-spread function are applied to the template's flux [arm.n_pix]."""
+    """Return star i's flux [n_pix] in the instrument's arm a, in any unit: the template's flux
+    [arm.n_pix] with rotation, model error, Doppler shift and line-spread function."""
     template = survey.templates[a]
     arm, instrument = template.arm, template.instrument
     how = survey.settings.model_error if arm.error is not None else "false"

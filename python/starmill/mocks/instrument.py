@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The mock instrument: wavelengths, line-spread functions, throughput, sky and read noise.
-
-docs/science/simulator.md gives the formulas and where their constants come from.
-"""
+docs/science/simulator.md gives the formulas and where their constants come from."""
 
 import os
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ def noiseless(survey, stars):
 
 def _amplitude(arm_r, group, ideal, sn):
     """Return the factor on the ideal flux that gives a median S/N of sn.  d ln S/N / d ln factor is
-    1/2 to 1, so a step in ln factor of 4/3 of the missing ln S/N leaves at most a third missing."""
+    1/2 to 1, so a step of 4/3 of the missing ln S/N leaves at most a third of it missing."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -50,16 +50,16 @@ def _amplitude(arm_r, group, ideal, sn):
 
 
 def _distortion(rms, random, n_pix):
-    """Return an arm's calibration error [n_pix]: 1 plus Legendre polynomials of degree 0 to 2 with
-    equal rms.  The continuum of a fit can follow these; a cubic only to a few per cent."""
+    """Return an arm's calibration error [n_pix], a factor: 1 plus Legendre polynomials of degree 0
+    to 2 with equal rms.  A fit's continuum can follow these, but a cubic only to a few per cent."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
 
 
 def _runs(random, p, length, n):
-    """Yield random slices of the n pixels of an arm.  Each pixel after a slice begins the next with
-    probability p; slices are length(u) pixels long, u uniform in [0, 1)."""
+    """Yield random slices of the n pixels of an arm.  Each pixel outside slices begins one with
+    probability p; a slice is length(u) pixels long, u uniform in [0, 1)."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())

@@ -119,8 +119,8 @@ def clear(survey):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Make the folder and lock it.  Yield the lock, or None if the survey is complete: another job
-    may have finished it meanwhile."""
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete, perhaps by
+    another job meanwhile."""
     make_folder(survey.folder)
     with OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)
@@ -133,8 +133,8 @@ class Batch:
     """Files of the same rows, made in blocks."""
 
     def __init__(self, survey, names, first, n_row, n_block):
-        """Begin the files.  names: {coadd, redrock or truth: file name}; first: index of the first
-        star; n_row: number of stars; n_block: rows of a block."""
+        """Begin the files.  names: {"coadd", "redrock" or "truth": file name}; first: index of the
+        first star; n_row: number of rows; n_block: number of rows in a block."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
         self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}

@@ -58,8 +58,8 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """Draw S/N and reduced chi-square by arm, of fitted rows.  This and the other charts return a
-    PNG, or None where no row can be drawn."""
+    """Draw histograms of S/N and reduced chi-square of fitted rows, by arm.  Each chart is returned
+    as a PNG, or as None if it has no row to draw."""
     result, s = survey.result, survey.sample
     done = survey.fitted
     if not done.any():
@@ -156,8 +156,8 @@ def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
 
 def sky_frame(ra, dec, n_cell=N_CELL):
     """Return WCS and shape (cells) of an equal-area map of the stars, north up, east left: zenithal
-    (ZEA) around them, or Mollweide (MOL) of the whole sky, cut in the widest gap of right
-    ascension."""
+    (ZEA) around the stars, or Mollweide (MOL) of the whole sky if they are far apart, cut in the
+    widest gap of right ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
     centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])

@@ -52,8 +52,8 @@ def binned(wave, flux, ivar, model, n):
 
 
 def draw_panel(upper, lower, arms, limits, n):
-    """Draw a wavelength range of a star: data and model in axes upper, residuals in lower, averaged
-    over n pixels.  arms: [(wavelength, flux, ivar, model)]; ivar 0 where a pixel is bad."""
+    """Draw a wavelength range of a star: data and model in axes upper, residuals in lower.  A point
+    is the mean of n pixels.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
     bottom, top = [], []
     for arm in arms:
         wave, flux, ivar, model = binned(*arm, n) if n > 1 else arm

@@ -71,7 +71,8 @@ def names_of(result, subdirs, prefix):
 
 def primary(result, kind, n_left_out, i=None, file=None):
     """Return the primary header: versions, library, configuration and command under rvspecfit's
-    names; for the product of one input also its spectra's grouping.  is_done reads the kind."""
+    names, and `kind`, which is_done checks.  i: input of the product; None: all inputs.  file: DESI
+    file of that input, whose keywords GROUPING are copied; None: copy none."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
     header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"

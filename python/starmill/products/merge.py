@@ -53,8 +53,8 @@ class Column:
 
 
 class Part:
-    """A finished result.  n: {unit: number of rows, exposures or files}; columns: {name: Column};
-    inputs: [(path, keys that identify the input under any name)]; said: texts of /provenance."""
+    """A finished result.  n: {unit (GROUPS): number of rows, exposures or files}.  columns: {name:
+    Column}.  inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -125,7 +125,7 @@ def compare(first, part):
 
 def refuse_duplicates(parts):
     """Refuse an input that is in two parts, since its stars would appear twice.  Two inputs are the
-    same if size, time and digest of rows agree, or if both are one file."""
+    same if their size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -156,7 +156,7 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: that of the first part, with the values of the whole where they differ.
+    """Write /provenance: the entries of the first part, with facts() in place of those that differ.
     Items are copied one by one, since HDF5's own copy may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)
@@ -197,9 +197,10 @@ def copy_part(part, start, columns, file, lock):
 
 
 def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star.  star [n]: equal numbers for equal names.
-    Rows of one name over FAR_AM apart are different stars; after MOST_PLACES places of a name, each
-    row is a star.  A row of unknown ra or dec (degrees) belongs to the first star of its name."""
+    """Return for each row [n] the first row of its star.  star [n]: a number for each name.  A row
+    over FAR_AM arcmin from the first row of its name begins another star of this name; beyond
+    MOST_PLACES stars of a name, each row is a star.  A row without ra or dec (degrees) belongs to
+    the first star of its name."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))

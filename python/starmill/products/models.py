@@ -43,7 +43,7 @@ class Models:
         first = int(self.result.catalog["FIRST_EXPOSURE"][row])
         n = int(self.result.catalog["N_EXPOSURE"][row])
         if (self.index[first:first + n] != row).any():
-            raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row")
+            raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row is wrong")
         return [{name: (wave[...] if wave.ndim == 1 else wave[i], flux[i])
                  for name, (wave, flux) in self.arms.items()} for i in range(first, first + n)]
 

@@ -84,8 +84,8 @@ the sky, repeated stars, and the worst and some typical stars with their spectra
 def export():
     job = Job("export", "products.export", "[--to KIND] --output FOLDER|FILE [options] OUT.h5", """\
 Write a finished result for other programs.  rvtab and rvmod are rvspecfit's files, one per
-input, in a folder; fits, votable, csv and parquet are one table of all columns, hats is the
-same table in a folder for LSDB, epochs a table of all exposures of a fit with epochs.  Damaged
+input, in a folder.  fits, votable, csv and parquet are one table of all columns.  hats is this
+table as a folder for LSDB.  epochs is a table of all exposures, of a fit with epochs.  Damaged
 rows are left out.""", "numpy h5py astropy", """\
 Repeat the same command to continue an interrupted export.
 Exit status: 0: done; 2: usage, or OUT.h5 is not finished; 3: products or rows are missing, as
@@ -114,8 +114,8 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
 
 def merge():
     job = Job("merge", "products.merge", "--output ALL.h5 PART.h5...", """\
-Join the finished results of a survey's parts, e.g. of a job array, into one result with the
-rows of a single run over all inputs in the order of the parts.  All parts must have the
+Join the finished results of a survey's parts, e.g. of a job array, into one result.  Its rows
+are those of a single run over the inputs of all parts, in order.  All parts must have the
 same settings, library and kind of device.  Best-fit models (--models) stay with their
 parts.""", "numpy h5py", """\
 Exit status: 0: done; 2: usage, or the parts are unfinished or do not belong together;

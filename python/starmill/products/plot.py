@@ -69,8 +69,8 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
 
 
 def write_table(figure, result, row, note):
-    """Write parameters with errors (an abundance with a flag in grey), and flags in words, above
-    the panels."""
+    """Write above the panels the parameters with errors, flagged abundances in grey, and the names
+    of the row's flags."""
     values = result.row(row)
     height = figure.get_figheight()
     line, left = 0.2 / height, 0.05
@@ -133,8 +133,8 @@ def named(unit):
 
 
 def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
-    """Draw spectra, models and residuals of Arms (surveys/spectra.py) below room for a table of
-    parameters.  limits: draw only these wavelengths, A."""
+    """Draw spectra, models and residuals of Arms (surveys/spectra.py), and leave room above for a
+    table of parameters.  limits: draw only these wavelengths, A."""
     width, arm_height, zoom_height = 11.0, 1.95, 2.35  # inches
     top = 1.45 + (n_parameter - 1) // A_LINE * LINE_HEIGHT
     if limits:

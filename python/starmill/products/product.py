@@ -114,8 +114,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of the export at path if it is of this kind and result and up to date, None
-    if path may be written.  Raise a Failure if something else is there."""
+    """Return the header of the file at path if it is this export of this result and not older than
+    the result, None if path may be written.  Raise a Failure if something else is there."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)

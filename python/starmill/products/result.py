@@ -96,11 +96,15 @@ class Block:
 
 
 class Result:
-    """An open result.  fits, catalog, epochs: {column: dataset}, epochs may be None; arms: names in
-    columns; parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code
-    or bit: (name, meaning)}; libraries: {code of LIBRARY: (name, path)}, an only library under 1;
-    files: paths of the inputs as given to the fit; block: number of rows to read at once;
-    calibration: {column of errors that calibrate() scales: (S/N, factors at it, floor)}."""
+    """An open result.
+
+    fits, catalog, epochs  {column: dataset}; epochs None: a fit without epochs
+    arms, parameters       names as in the columns; parameters in the order of COVAR
+    statuses, warnings, infos, posteriors  {code or bit: (name, meaning)}
+    libraries              {code of LIBRARY: (name, path)}; an only library has code 1
+    files, block           paths of the inputs as given to the fit; number of rows to read at once
+    calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
+    """
 
     def __init__(self, path):
         self.path = path
@@ -177,7 +181,7 @@ class Result:
         names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
         if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):
-            raise Failure(OUTPUT, f"{self.path} is damaged: its calibration is not whole")
+            raise Failure(OUTPUT, f"{self.path} is damaged: its calibration is incomplete")
         for name, factor, floor in zip(names, factors, floors):
             if np.isfinite(floor):
                 self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
@@ -198,8 +202,8 @@ class Result:
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
     def damaged(self, start, stop, among=None):
-        """Return which rows from start to stop are damaged: they have an unknown STATUS or a wrong
-        CRC, or are not done in a finished result.  among: rows whose CRCs to check; None: all."""
+        """Return a mask of the damaged rows from start to stop: STATUS is unknown, a CRC is wrong,
+        or a row of a finished result is not done.  among: mask of rows whose CRC to check."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
@@ -227,8 +231,8 @@ class Result:
         return found
 
     def exposures_of(self, rows):
-        """Return the numbers of all exposures of rows, which must ascend, and for each exposure the
-        index of its row in rows."""
+        """Return the indices of all exposures of rows (ascending), and for each exposure the
+        position of its row in rows."""
         if not len(rows):
             return np.empty(0, int), np.empty(0, int)
         low, high = rows[0], rows[-1] + 1
@@ -236,7 +240,7 @@ class Result:
                     for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
         if (n < 0).any() or (first < 0).any() or \
                 (first + n > len(self.catalog["exposures/FILE"])).any():
-            raise Failure(OUTPUT, f"{self.path} is damaged: FIRST_EXPOSURE of its rows")
+            raise Failure(OUTPUT, f"{self.path} is damaged: a wrong FIRST_EXPOSURE or N_EXPOSURE")
         place = np.repeat(np.arange(len(rows)), n)
         return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
 
@@ -269,7 +273,7 @@ class Result:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
     def whole(self, start, stop):
-        """Return which of the rows start to stop are not damaged; note the others."""
+        """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
         found = np.ones(stop - start, bool)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)
@@ -278,8 +282,8 @@ class Result:
         return found
 
     def blocks(self, start=0, whole=None):
-        """Yield Blocks of the undamaged rows from start on.  whole: which rows are undamaged, if
-        known; by default all rows up to the last are checked."""
+        """Yield Blocks of the undamaged rows from start on.  whole: mask of the undamaged rows, if
+        known; None: check all rows from start on."""
         stop = self.n_row if whole is None else start + len(whole)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)

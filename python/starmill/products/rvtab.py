@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`: rvspecfit's table RVTAB of an input with matching
-rows of a DESI input's tables, rvspecfit's images of models, and RVTAB with a row per exposure."""
+"""`starmill export --to rvtab, rvmod, epochs`.  rvtab: rvspecfit's table RVTAB of an input, and the
+rows of its spectra in a DESI input's other tables.  rvmod: rvspecfit's images of models.  epochs:
+RVTAB with a row per exposure."""
 
 import collections
 import contextlib
@@ -19,8 +20,8 @@ OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN",
 PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
-# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog;
-# None: the column of /fits with this name).  {arm} and {label} stand for each arm and label.
+# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog,
+# None for the column of /fits with this name).  {arm} and {label} stand for each arm and label.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
@@ -60,9 +61,9 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra of an input.  row [n]: of the result; input [n]: row of the input's FIBERMAP, or
-# None if some spectra belong to other inputs; target [n]: TARGETID; exposure [n]: row of
-# /catalog/exposures and of the models
+# exported spectra [n] of an input.  row: in the result; input: row in the input's FIBERMAP, None if
+# some spectra belong to other inputs; target: TARGETID; exposure: row in /catalog/exposures and in
+# the models' file
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -82,7 +83,7 @@ def carried(result, i, whole, by_exposure):
         "FIRST_EXPOSURE", "FITS_ROW", "TARGETID"))
     exposure, place = result.exposures_of(row)
     need(not (np.diff(exposure) <= 0).any(), OUTPUT,
-         f"{result.path} is damaged: FIRST_EXPOSURE of rows of {result.files[i]}")
+         f"{result.path} is damaged: a wrong FIRST_EXPOSURE in a row of {result.files[i]}")
     if not by_exposure:
         return Carried(row, number, target, first)
     at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill select`: list the rows of a result for which an expression is true, one a line.
-
 Expressions over columns have Python's syntax and NumPy's values; only the functions and operators
 named here are allowed."""
 

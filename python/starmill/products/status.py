@@ -60,8 +60,9 @@ def read_status(path):
 
 
 class Job:
-    """The state of an output.  state: key of STATES; run: the status file's content or None; age_s:
-    of that file; result: facts for JSON or None; begun: path of the result; is_new: OUT.h5.new."""
+    """The state of an output.  state: key of STATES.  run: content of the status file or None;
+    age_s: seconds since its last update.  result: facts of the result for JSON or None.  begun:
+    path of the result, OUT.h5.new if is_new."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status

@@ -54,9 +54,9 @@ def object_keys(objects):
 
 
 def joined(key, ra, dec, by_place):
-    """Return the number of each row's star, and words about rows not joined.  A star's rows share
-    a key and lie within FAR_AS of the key's first row.  by_place: a row with a key of its own also
-    joins rows within NEAR_AS, except in a crowd, whose pairs would fill the memory."""
+    """Return an index of each row's star, and texts about rows not compared.  A star's rows share a
+    key and lie within FAR_AS of the key's first row.  by_place: a row whose key no other row has
+    also joins rows within NEAR_AS, except in a crowd, whose pairs would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -82,9 +82,10 @@ def joined(key, ra, dec, by_place):
 
 
 class Survey:
-    """The numbers of a report.  n_fitted, n_good: counts over all rows.  Of every `every`-th row:
-    rows: indices; sample: {column: values}; sn: S/N of the best arm; fitted, good: masks.
-    worst: [(reduced chi-square, row)]; typical: rows with a median chi-square; repeats: Repeats."""
+    """The numbers of a report.  n_fitted, n_good: counts over all rows.  The sample has one row in
+    `every`, with indices rows, values sample {column: values}, S/N of the best arm sn, and masks
+    fitted and good.  worst: [(reduced chi-square, row)] over all rows.  typical: sampled rows of
+    median chi-square.  repeats: Repeats."""
 
     def __init__(self, result):
         self.result = result
@@ -183,8 +184,8 @@ class Survey:
         return rows
 
     def _keep_keys(self, block):
-        """Keep keys and positions of every m-th star for _find_repeats: of its fitted rows without
-        warning, second star or prior.  A row without a name may be matched by position."""
+        """Keep keys and positions of every m-th star's rows for _find_repeats, except rows unfitted
+        or with warning, second star or prior.  A row without a name may be matched by position."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -203,8 +204,8 @@ class Survey:
         self._places.append(place[:, use])
 
     def _find_repeats(self):
-        """Pair the first and second, third and fourth, ... rows of each star; return Repeats: their
-        differences, and the errors and S/N of both."""
+        """Pair the first and second, third and fourth, ... rows of each star.  Return Repeats: the
+        differences between the rows of a pair, and the errors and S/N of both."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         place = np.concatenate(self._places, axis=1)
         key, unjoined = joined(key, *place, by_place=self.key_every == 1)

@@ -65,8 +65,8 @@ def row_type(columns):
 
 
 def packed(columns, values, n, texts=printable):
-    """Return n rows as FITS stores them, NaN for what is missing.  values(source): a column's
-    values [n] or [n][n_value]; texts: function that makes texts ASCII, None: they stay UTF-8."""
+    """Return n rows as FITS stores them, missing values as NaN.  values(source) returns a column's
+    values [n] or [n][n_value].  texts(values) makes texts ASCII; texts None: keep UTF-8."""
     rows = np.empty(n, row_type(columns))
     for c in columns:
         if c.source is None:
@@ -110,7 +110,7 @@ def header(columns, name, n):
 
 
 def write(product, columns, name, result, start, whole):
-    """Append the rows of a result from start on that are whole [n], as an HDU."""
+    """Append the undamaged rows (mask whole [n]) of a result from start on, as an HDU."""
     product.append(described(columns, name, result, whole.sum()),
                    (packed(columns, block.of, len(block.rows)).tobytes()
                     for block in result.blocks(start, whole)))

@@ -35,8 +35,8 @@ def split_unit(name):
 
 
 def find_known(names):
-    """Return the names of columns WAVE, FLUX and, if present, ERROR; with ERROR also SIGMA.  None:
-    no WAVE or no FLUX."""
+    """Return the names of columns WAVE and FLUX, then ERROR if it exists, then SIGMA if both exist.
+    None: there is no WAVE or no FLUX."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
     found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)
@@ -80,7 +80,7 @@ def read_text(path):
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or follows {MAX_PIX} lines; # begins a comment")
+                                     f"or is line {MAX_PIX + 1} of them; # begins a comment")
             rows.append(row)
     return names, np.array(rows).T
 
@@ -100,8 +100,8 @@ def read_array(path):
 def read_columns(path, names, values, request):
     """Return the Spectrum of columns values [n_column, n_pix], and the name of its error column."""
     if values.ndim != 2 or values.shape[1] < 2 or request.wave or request.wave_file:
-        raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or --wave, --log-wave "
-                             "or --wave-file is given, which are for images")
+        raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or a wavelength "
+                             "option for images (--wave, --log-wave, --wave-file) is given")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
     at = {name.upper(): i for i, name in enumerate(names)}

@@ -14,8 +14,8 @@ def vectors(name, spectra, code, unit=None):
 
 
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
-    """Write spectra, each a {column: value} of the layout: NAME, WAVELENGTH, FLUX, IVAR or ERROR
-    and, in all or none, MASK, LSF_SIGMA, TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE,
+    """Write spectra, each {column: value} with the same columns: NAME, WAVELENGTH, FLUX, IVAR or
+    ERROR, and optionally MASK, LSF_SIGMA, TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE,
     ERROR_ESTIMATED.  unit: of WAVELENGTH and LSF_SIGMA."""
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]

@@ -36,8 +36,8 @@ class SpectraFile:
             raise Failure(INPUT, str(error)) from error
 
     def channels(self, exposure, ignored):
-        """Return the Channels of an exposure (its number in the file); ignored: mask bits that do
-        not make a pixel bad.  Set self.unit, the flux unit, "" if the file gives none."""
+        """Return the Channels of the exposure with this number in the file, and set self.unit to
+        their flux unit ("": unknown).  ignored: mask bits that do not make a pixel bad."""
         n, one = self._c.ffi.new("int *"), self._c.ffi.new("starmill_spectrum *")
         self._call("read", self._handle, exposure, n)
         found = []
@@ -88,10 +88,10 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the Arms of a row sorted by wavelength, and a note on the exposures used: that of
-        highest S/N, and the next best for arms that the first one lacks (WEAVE has files of one
-        arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None: the channels are the
-        arms."""
+        """Return the Arms of a row sorted by wavelength, and a note on the exposures used.  The
+        exposure of highest S/N gives its arms, the next best ones the arms that are still missing
+        (WEAVE has files of one arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None:
+        take each channel as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
         found = []
@@ -140,7 +140,7 @@ def weighted(arm, floor, vrad, errors):
 
 def model_errors(result, library):
     """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit had no
-    model error or the library is gone.  library: path of an only library; None: the result's."""
+    model error or the library is gone.  library: path that replaces the result's only library."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \

@@ -268,8 +268,8 @@ class Job:
         return complete
 
     def compare_models(self, output, there, help_):
-        """Refuse a file whose models are not those of the input.  Labels and contents of bad models
-        may differ, since their files may have been repaired."""
+        """Refuse a file whose models, with columns `there`, are not those of the input.  Labels and
+        contents of bad models may differ, since their files may have been repaired."""
         now, names = self.models, [os.fsdecode(n) for n in self.models.name]
         was_bad = there["status"] == BAD
         other = there["name"] != now.name
@@ -290,8 +290,8 @@ class Job:
                                  f"{help_}")
 
     def take_status(self, output, there, complete):
-        """Take the status of the models that are done and return whether all are.  --retry-bad sets
-        bad models to be done again, unless their labels already show a defect."""
+        """Take over the status of done models from the file, and return whether all are done.  With
+        --retry-bad, bad models are done again unless their labels already show a defect."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

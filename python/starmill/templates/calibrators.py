@@ -53,8 +53,8 @@ class Calibrators:
                        measures=self.measures[at])
 
     def shifts(self, x, scale=None):
-        """Estimate how far each spectrum's labels are from those given [n, n_label], from residuals
-        x with priors of width `scale`; one residual in CORRELATED counts as independent."""
+        """Estimate from residuals x [n, n_pix] how far each spectrum's labels are off [n, n_label],
+        with priors of width `scale`; one residual in CORRELATED counts as independent."""
         scale = self.scale if scale is None else scale
         n_label = len(self.scale)
         out = np.zeros((len(x), n_label))
@@ -93,10 +93,11 @@ class Calibrators:
 def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
     """Return the Calibrators of an arm.
 
-    sigma_aa   of the spectra's line-spread function; kernel_aa: sigma that brings templates to it
+    sigma_aa   sigma (A) of the spectra's line-spread function
+    kernel_aa  sigma (A) with which templates are convolved to that of the spectra
     measures   function of wavelengths, 0 to 1: how much the spectra may correct templates there
     size       [n_label] errors of the spectra's labels
-    slope      of earlier Calibrators of these spectra; None: computed
+    slope      slope of earlier Calibrators of these spectra; None: compute it
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
@@ -121,8 +122,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
 
 def flat(x, functions, level):
-    """Return ln(1 + x) less its continuum, 0 where x is NaN; a mask of known x; and the factors
-    [n_pix] by which residuals are multiplied before they are compared."""
+    """Return ln(1 + x) less its continuum, 0 where x is NaN; a mask of finite x; and the factors
+    [n_pix] that residuals are multiplied by before they are compared."""
     known, scale = np.isfinite(x), level
     x = np.where(known, x, 0)
     for _ in range(2):

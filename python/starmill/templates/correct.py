@@ -122,7 +122,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    A pixel not corrected gets its residuals' rms; beyond the spectra, that of the end quarter."""
+    An uncorrected pixel gets its residuals' rms; beyond the spectra, that of their end quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -157,8 +157,8 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm; kind: (use, degree, ridge) of the Correction.  Return the Correction and its
-    change of ln flux [n, n_pix] at the spectra's labels."""
+    """Correct an arm; kind: (use, degree, ridge); how: arguments of calibrators.compare.  Return
+    the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
@@ -172,15 +172,15 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels of the spectra how[0] to the scale of the benchmark stars among
-    these spectra.  Return the new Calibrators and lines of text."""
+    """Shift the published labels of the spectra, how[0] in take_out, to the scale of the benchmark
+    stars among them.  Return the new Calibrators and lines of text."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = calibrators.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
     scale, lines = correction.scale_of(stars, kind[0], library.label)
-    need(lines, INPUT, f"--error-columns: no label has errors of {correction.LEAST_BENCHMARK} "
-         "spectra, the least that set a scale")
+    need(lines, INPUT, "--error-columns: a label's scale needs errors of at least "
+         f"{correction.LEAST_BENCHMARK} spectra, and no label has so many")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return calibrators.compare(library, i_arm, *how), [

@@ -58,8 +58,8 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Fit y by terms.  Return the coefficients, the residuals, and which residuals count less, as
-    beyond ROBUST errors.  error: by default the residuals' robust deviation."""
+    """Fit y by terms.  Return coefficients, residuals and a mask of the residuals beyond ROBUST
+    errors, which count less.  error [n] of y; None: the residuals' robust deviation."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
@@ -120,8 +120,8 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Return a function of mapped labels, and lines of text: how far labels are off the scale of
-    benchmark stars, by fits with corrected templates.  Beyond the stars it is constant."""
+    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels, how far
+    labels are off the stars' scale (constant beyond the stars), and lines of text about it."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     shift = stars.shifts(stars.x, FREE * stars.scale)
@@ -226,8 +226,8 @@ def apply(library, i_arm, calibrators, correction):
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
     elif len(emulator.weight) > 1:
-        raise Failure(INPUT, f"arm {arm.name}: functions of the labels before layers with SiLU "
-                             "cannot be corrected")
+        raise Failure(INPUT, f"arm {arm.name}: its emulator has functions of the labels and layers "
+                             "with SiLU; such emulators cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
         raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
                              f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "

@@ -34,9 +34,10 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 class Models:
     """Models of a grid file: the four labels, departures, and the changes of ln flux by these.
 
-    values [n][4]: labels; a [n][9]: departures of plan.ELEMENTS' [X/Fe] and the microturbulence;
-    change [n][n_pix]: ln flux minus the library's, without its smooth part; continuum [n_term]
-    [n_pix]: coefficients of ln continuum for monomials of the labels.
+    values    [n][4]           labels
+    a         [n][9]           departures of plan.ELEMENTS' [X/Fe] and of the microturbulence
+    change    [n][n_pix]       ln flux minus the library's, without its smooth part
+    continuum [n_term][n_pix]  coefficients of ln continuum for monomials of the labels
     """
 
     def __init__(self, grid, library):
@@ -112,8 +113,8 @@ class Process:
         return out
 
     def run(self):
-        """Set for each pixel variance [k][n_pix], the models' coef [n][n_pix], and left [n][n_pix]:
-        each model's change minus its prediction by the other models."""
+        """Set variance [k][n_pix] of the processes, coef [n][n_pix]: the models' coefficients in
+        predictions, and left [n][n_pix]: a model's change minus its prediction by the others."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -249,8 +250,8 @@ def measure(process):
 
 
 def make(grid_path, uncorrected, base, path, program):
-    """Write the library `base` with labels for the elements of a grid file of plan "elements".
-    uncorrected: base before its correction by real spectra; the models are compared with this."""
+    """Write the library `base` with labels for the elements of a grid file of plan "elements".  The
+    grid's models are compared with `uncorrected`, base before its correction by real spectra."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]

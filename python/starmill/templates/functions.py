@@ -53,8 +53,8 @@ def leading(x, n_component):
 
 
 def enough(weight, score, left, limit):
-    """Return the least number of components whose rms residual is at most limit in every spectrum
-    (else all components), and this residual.  left [n]: residual of all components."""
+    """Return the least number of components that leave an rms residual of at most limit in every
+    spectrum (else all components), and the largest residual.  left: residual with all of them."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
     rest = np.append(np.sqrt(rest.max(axis=0)), left)
@@ -133,7 +133,7 @@ class Lattice:
         return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
 
     def is_inner(self, i_node, left_out):
-        """Return whether both neighbours along every label have models, none of these left out;
+        """Return whether both neighbours of a node along every label have models that are not
         left_out [n_model].  Labels of one or two nodes may lack a neighbour."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
@@ -160,8 +160,8 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def estimates(self, i_node, known, value, most, way):
-        """Yield (number of nodes used, weight, value) of a node by polynomials along each label.
-        way 0: up to `most` nodes, on both sides; 1: two on one side, the first adjacent; 2: one."""
+        """Yield (number of nodes used, weight, value) of a node by a polynomial along each label.
+        way 0: up to `most` nodes, on both sides; 1: the next two on one side; 2: the next one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line, x, uses = self.line(i_node, axis), self.node[axis], []
             places = np.flatnonzero(known[line])

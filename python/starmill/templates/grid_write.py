@@ -43,8 +43,8 @@ class Models:
 
 
 def create(path, label_names, models, arms, parts, settings, generator):
-    """Create the file with room for all spectra, under a temporary name, and rename it.
-    arms: [(Arm, its sigma [n_pix], None: it does not vary)]; parts: flux, and continuum if given"""
+    """Create the file with room for all spectra, under a temporary name, and rename it.  arms:
+    [(Arm, sigma [n_pix] or None if it does not vary)].  parts: "flux", and "continuum" if given."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     need(len(settings.encode()) <= MAX_SETTINGS, INPUT, "the settings are too long")

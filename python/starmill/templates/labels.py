@@ -120,7 +120,7 @@ def fill_range(library, low, high, n_guess):
 
 def spread(library, values, n_guess):
     """Choose up to n_guess guess templates among models at values [n][n_label]: the central model,
-    then each time the model farthest from all chosen.  Return the models outside the hulls [n]."""
+    then each time the model farthest from all chosen.  Return the mask of models outside hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
     need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")

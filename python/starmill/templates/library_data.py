@@ -143,6 +143,6 @@ def hull_distance(library, values):
 
 
 def inside_hulls(library, values):
-    """Return which values [n][n_label] are in all hulls.  Rounding errors do not put models at the
-    corners of a hull outside."""
+    """Return a mask [n] of the values [n][n_label] in all hulls.  A tolerance keeps models at the
+    corners of a hull inside in spite of rounding errors."""
     return hull_distance(library, values) <= 1e-9

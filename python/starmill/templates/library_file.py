@@ -31,8 +31,8 @@ def check(path, image=None):
 
 
 def seal(library, path, program=None):
-    """Make and check the bytes of a library's file and return them; set library.hash.
-    program: its --version goes into the file."""
+    """Make and check the bytes of a library's file and return them; set library.hash.  program:
+    path of starmill, whose version is written to the file."""
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         _attributes(file, format=FORMAT, format_version=VERSION, written_by=version(program),

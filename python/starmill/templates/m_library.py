@@ -47,8 +47,8 @@ def lowest(values, step):
 
 
 def relative_velocities(flat, near, ln_wave):
-    """Return the velocities [n] (km/s) of spectra flat [n, n_pix], each relative to the mean of the
-    others with weights near [n, n]."""
+    """Return the velocities [n] (km/s) of spectra flat [n, n_pix] (ln flux without continuum), each
+    relative to the mean of the other spectra with weights near [n, n]."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S

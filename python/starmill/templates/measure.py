@@ -20,8 +20,8 @@ BLOCK = 64  # spectra emulated at once
 MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
 
 
-# spectra on the pixels of a library.  labels [n, n_label] in their units; names [n] for messages;
-# flux: list of each arm's [n, n_pix], above 0; continuum: the same, or None for each arm
+# n spectra on the pixels of a library.  labels [n, n_label]: in their units.  names [n]: for
+# messages.  flux: a list with the [n, n_pix] of each arm, above 0.  continuum: the same, or of None
 ModelSet = namedtuple("ModelSet", "labels names flux continuum")
 
 
@@ -32,8 +32,8 @@ def robust(x):
 
 
 def arm_errors(library, i_arm, models):
-    """Return the pixels' errors [n, n_pix] in per cent of the continuum (without one, the flux),
-    and spectra / templates - 1 [n, n_pix]."""
+    """Return the pixels' errors [n, n_pix] in per cent of the continuum (of the flux if the spectra
+    have no continuum), and spectra / templates - 1 [n, n_pix]."""
     flux, continuum = models.flux[i_arm], models.continuum[i_arm]
     error, residual = np.empty(flux.shape, "f4"), np.empty(flux.shape)
     for first in range(0, len(flux), BLOCK):

@@ -19,8 +19,8 @@ BLOCK = 64  # spectra emulated at once
 
 
 def smoother(arm, kernel_aa):
-    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of the
-    pixels that it gives: without those where the kernel reaches beyond the arm's ends."""
+    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of its
+    pixels, which leaves out pixels where the kernel reaches beyond the arm's ends."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
          f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A from its ends")
@@ -32,9 +32,9 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return spectra / templates - 1 [n, n_pix], each ratio divided by its mean, NaN for unknown
-    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra; kernel_aa:
-    Gaussian sigma with which templates are convolved first."""
+    """Return r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template, NaN for unknown
+    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra;
+    kernel_aa: Gaussian sigma (A) with which templates are convolved first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)

@@ -64,9 +64,10 @@ class RadialFit:
                       "from the others: leave labels out or add points")
 
     def _decompose(self, u, root, degree):
-        """Set what depends on points and weights only. _basis [n, n - m] and _eigen: eigenvectors
-        and eigenvalues of the kernel projected orthogonally to the m polynomials. _pole, _pole_k
-        [n, m]: polynomial coefficients = _pole.T (root value) - _pole_k.T (c / root)."""
+        """Set what depends on points and weights only.  _basis [n, n - m] and _eigen: eigenvectors
+        and eigenvalues of the kernel projected orthogonally to the m polynomials.  _pole, _pole_k
+        [n, m] give the polynomials' coefficients, _pole.T (root value) - _pole_k.T (c / root), from
+        the values and c of RadialFit and the weights' square roots `root`."""
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 

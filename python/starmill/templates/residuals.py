@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return scale factors [n_pix] for residuals x: level over the rms of level * x within a
-    fortieth of the arm on each side.  SMALL_ERROR is added in quadrature to the rms."""
+    """Return factors [n_pix] to multiply residuals x by: level / rms, the rms being that of level *
+    x within a fortieth of the arm on each side, with SMALL_ERROR added in quadrature."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -59,8 +59,8 @@ def divide_by_continuum(x, known, functions, scale):
 
 
 def flatten(wave, x, weight, level, n_continuum):
-    """Remove the continuum from residuals x.  Return x times the roots of the weights, 0 where
-    unknown; which pixels are known; and the factors of measure_scale.
+    """Remove the continuum from residuals x.  Return x times the square root of each spectrum's
+    weight, 0 where unknown; a mask of known pixels; and the factors of measure_scale.
 
     Spectra with less than half of the pixels from the first to the last known one are dropped.
     With a level there are two rounds; the second gives low weight to pixels where templates are
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the fraction of pixels unknown in all spectra, where components are 0, to the rms
-    error: that of the arm in gaps between known pixels, of the nearest quarter beyond the ends."""
+    """Set the fraction of pixels unknown in all spectra, where components are 0, to an rms error:
+    in gaps that of the whole arm, beyond the known pixels that of their nearest quarter."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -135,13 +135,13 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     weight [n]          0 or more
     noise               rms of a pixel of the spectra relative to their flux
     level  [n_pix]      template flux, any unit, above 0; None: continuum and components describe x.
-                        With a level they describe flux / (its rms error nearby): x is large in
-                        cores of strong lines, and components would all go to ranges of poor data.
+                        With a level they describe level * x / (its rms nearby): x itself is large
+                        in cores of strong lines, and all components would go to poor data.
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
-    need(n >= least, INPUT, f"{n} spectra with numbers in half of the measured pixels or more; a "
+    need(n >= least, INPUT, f"{n} spectra have numbers in at least half of the measured pixels; a "
          f"model error with {n_component} components needs at least {least}")
     noise2, n_known = noise**2, known.sum(axis=0)
     before = (x**2).mean() - noise2

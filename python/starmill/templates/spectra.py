@@ -27,8 +27,8 @@ def check_options(options):
 
 
 def resolution(options, path, low, high, fwhm):
-    """Return the Gaussian sigma (A) of spectra from low to high A, -1: the instrument's own; and a
-    text on its origin.  fwhm: card FWHM (A), NaN without."""
+    """Return the Gaussian sigma (A) of spectra from low to high (A), or -1 if they have the
+    instrument's resolution, and a text on its origin.  fwhm: card FWHM (A), NaN if missing."""
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
@@ -45,8 +45,8 @@ def resolution(options, path, low, high, fwhm):
         need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
     else:
-        raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which the fit "
-                      "needs to match the stars'; give --fwhm A, --sigma A, --resolving-power R or "
+        raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which a fit "
+                      "needs; give --fwhm A, --sigma A, --resolving-power R or "
                       "--at-instrument-resolution")
     most = 0.25 * (high - low)
     need(not 0 < most < sigma, USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), "
@@ -55,8 +55,8 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Add to the options: names of labels, limits [n_label, 2] beyond which spectra are left out,
-    and the source's name; set range and hull if not given."""
+    """Set in options the names of the labels, their limits [n_label, 2], beyond which spectra are
+    left out, the source's name, and range and hull if they were not given."""
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")

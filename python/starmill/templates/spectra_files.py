@@ -164,7 +164,7 @@ def labels_of_cube(path, hdus, i, request):
         label = columns.index(name.upper())
         if label in keys:
             raise Failure(INPUT, f"{at}: {keys[label]} and {key} are both '{name[:40]}'; each axis "
-                                 "is another label")
+                                 "needs a label of its own")
         keys[label] = key
         values = axis_values(path, hdus, i, k, request.labels[label][1], n)
         along = [1] * len(shape)
@@ -257,8 +257,8 @@ class Source:
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 
     def entry(self, i):
-        """Return (name, labels, stamp, why) of a spectrum from its header.  labels: NaN if unknown;
-        why: reason why it cannot be used, else empty."""
+        """Return (name, labels, stamp_of its file, why) of a spectrum without reading its pixels.
+        labels: NaN if unknown.  why: the reason if the spectrum cannot be used, else empty."""
         nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""

@@ -45,10 +45,10 @@ def legendre(wave, n):
 
 
 class Grid:
-    """The arm of a library, and LabelledSpectra (spectra_files) on it.
+    """The arm of a library, and LabelledSpectra (spectra_files) to put on its pixels.
 
-    fate [n]            index into FATES, from labels and pixels only
-    good_aa             first and last wavelength of the longest range in which no spectrum with
+    fate [n]            index into FATES, judged from labels and pixels only
+    good_aa             (first, last wavelength in A) of the longest range in which no spectrum with
                         usable labels has a bad pixel; None: no such range
     """
 
@@ -312,9 +312,10 @@ def align(functions, ln_step, velocity, rows):
 
 
 def build(settings, spectra):
-    """Return a library and how its n input spectra were used.  rows: spectra in use; fate [n]: of
-    FATES; gap [n]: fraction of pixels in gaps; velocity [n] removed (km/s); outside: rows in use
-    outside the hulls; n_align: rounds of align; align_step: scatter of the last changes (km/s)."""
+    """Return a library and how its n input spectra were used.  rows: spectra in use.  fate [n]:
+    index into FATES.  gap [n]: fraction of pixels in gaps.  velocity [n]: removed from the spectra
+    (km/s).  outside: rows in use outside the hulls.  n_align: rounds of align; align_step: scatter
+    of the last changes of velocity (km/s)."""
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -343,8 +344,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, none at the end of a label of three or more
-    values.  Return a library of the others and a ModelSet of those left out; None: all at ends."""
+    """Leave out up to a fraction `part` of the spectra, but no extreme of a label with three values
+    or more.  Return a library of the others and a ModelSet of those left out; None: none can be."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))

@@ -16,8 +16,8 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 @dataclass
 class Request:
-    """What to read.  labels: [(name, its column, card or axis)]; wave: (first, step, True: log10 of
-    A); columns: of a table with one spectrum, WAVE, FLUX, more by job; unit: of wavelengths."""
+    """What to read.  labels: [(name, its column, card or axis)].  wave: (first, step, whether both
+    are log10 of A).  columns: WAVE, FLUX, ... of a table with one spectrum.  unit: of WAVE."""
 
     labels: list
     medium: str = None  # "air" or "vacuum"; None: as the header says
@@ -80,8 +80,8 @@ def read_columns(text, n_most):
 
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
-    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
-    names in --columns: 3 with a continuum, 4 with an error and a sigma.  most_labels: of --labels."""
+    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: limit
+    of names in --columns, 3 with a continuum, 4 with error and sigma.  most_labels: of --labels."""
     need(not options.name_column or options.table, USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)

@@ -108,8 +108,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     try:
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"none of {n} models that can be left out is surrounded by others: "
-             "give a larger --left-out or --validation")
+        need(out.any(), INPUT, f"none of {n} models is surrounded by others, so none can be left "
+             "out: give a larger --left-out or --validation")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
