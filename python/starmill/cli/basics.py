@@ -40,6 +40,16 @@ def need(good, kind, message):
         raise kind(message) if isinstance(kind, type) else Failure(kind, message)
 
 
+@contextlib.contextmanager
+def as_failure(status, what, *errors):
+    """Turn an error of these types into a Failure whose message is `what` and the reason."""
+    try:
+        yield
+    except errors as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Failure(status, f"{what}: {reason}") from error
+
+
 def check_packages(*modules):
     """Import the modules.  If one is missing, rerun the job with /usr/bin/python3.  If that Python
     lacks it too, raise a Failure that names the missing modules and the Python in use."""

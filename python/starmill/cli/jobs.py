@@ -8,7 +8,7 @@ import subprocess
 import types
 
 from starmill.cli import program
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, did_you_mean
+from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, did_you_mean
 
 # {job: folder whose options.py defines it}
 ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
@@ -99,10 +99,8 @@ def print_page(words):
             raise Failure(USAGE, f"no job '{words[1]}'; see starmill --help")
         text = page_of_job(words[1], jobs[words[1]]) if words[1:] else \
             page("starmill", "stellar parameters for whole spectroscopic surveys", said)
-    try:
+    with as_failure(OUTPUT, "cannot print the page", OSError):
         print(text, end="", flush=True)
-    except OSError as error:
-        raise Failure(OUTPUT, f"cannot print the page: {error.strerror}") from error
 
 
 def run(words):

@@ -6,7 +6,7 @@ import numpy as np
 from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, need, writing
+from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, need, writing
 from starmill.products.layout import text
 from starmill.products.result import Result
 from starmill.products.survey import half_width
@@ -35,7 +35,7 @@ def native(values):
 
 def read_one(path):
     """Return the columns of a result, or of a FITS table RVTAB or STARMILL."""
-    try:
+    with as_failure(OUTPUT, f"{path} cannot be read", OSError):
         with open(path, "rb") as file:
             is_hdf5 = file.read(4) == b"\x89HDF"
         if is_hdf5:
@@ -46,8 +46,6 @@ def read_one(path):
                 if name in hdus:
                     table = hdus[name].data
                     return {n: native(table[n]) for n in table.dtype.names or ()}
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
     raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 

@@ -219,7 +219,7 @@ def main(options):
     warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
-    result, n, refused, n_damaged = export.result, {}, [], 0
+    result, n, refused, n_damaged = export.result, collections.Counter(), [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
     n_file, products = len(export.names), ()
@@ -232,9 +232,9 @@ def main(options):
                                 min(running.n_workers(options.workers), max(1, n_file)))
     progress = Progress(n_file, "inputs")
     for done in products:
-        n[done.what] = n.get(done.what, 0) + 1
+        n[done.what] += 1
         if not options.quiet:
-            progress.update(sum(n.values()), n.get("left out", 0))
+            progress.update(sum(n.values()), n["left out"])
         n_damaged += done.n_damaged
         if done.says:
             print(printable(f"starmill export: {done.says}"), file=sys.stderr)
@@ -247,13 +247,11 @@ def main(options):
          f"{len(refused)} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
         n_row = result.n_row - n_damaged - export.n_without
-        said = f"rows         {n_row}" if options.to in TABLES else \
-            f"written      {n.get('written', 0)}"
-        print(said)
+        print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
                            ("left out", "inputs, whose files are gone or have changed"),
                            ("unreadable", "inputs, when they were fitted")):
-            if n.get(what):
+            if n[what]:
                 print(f"{what:12} {n[what]} {says}")
         print(f"time         {time.monotonic() - start:.2f} s\noutput       {options.output}")
-    return INCOMPLETE if n_damaged or n.get("left out") or n.get("unreadable") else 0
+    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] else 0

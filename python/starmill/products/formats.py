@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from starmill.cli.basics import INTERNAL, USAGE, Failure, need, temporary_name, warn, writing
+from starmill.cli.basics import INTERNAL, USAGE, as_failure, need, temporary_name, warn, writing
 from starmill.cli.lock import OutputLock
 from starmill.interchange import known_unit
 from starmill.products import table
@@ -140,15 +140,12 @@ def hats(path, columns, result, whole, facts):
         source = os.path.join(place, "table.parquet")
         with writing_product(source) as product:
             parquet(product, columns, result, whole & has, facts)
-        with Client(processes=False, dashboard_address=None, local_directory=place) as client:
-            try:
-                pipeline_with_client(ImportArguments(
-                    output_path=place, output_artifact_name=name, input_file_list=[source],
-                    file_reader="parquet", use_healpix_29=True, add_healpix_29=False,
-                    ra_column="TARGET_RA", dec_column="TARGET_DEC",
-                    simple_progress_bar=True), client)
-            except (ValueError, RuntimeError) as error:
-                raise Failure(INTERNAL, f"{path}: hats-import says: {error}") from error
+        with Client(processes=False, dashboard_address=None, local_directory=place) as client, \
+                as_failure(INTERNAL, f"{path}: hats-import says", ValueError, RuntimeError):
+            pipeline_with_client(ImportArguments(
+                output_path=place, output_artifact_name=name, input_file_list=[source],
+                file_reader="parquet", use_healpix_29=True, add_healpix_29=False,
+                ra_column="TARGET_RA", dec_column="TARGET_DEC", simple_progress_bar=True), client)
         os.rename(os.path.join(place, name), path)
     return n_without
 

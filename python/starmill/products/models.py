@@ -8,7 +8,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, need, warn
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need, warn
 from starmill.products.result import FITTED, Result, star_names, text
 
 
@@ -18,7 +18,8 @@ class Models:
 
     def __init__(self, path, result):
         self.result = result
-        try:
+        with as_failure(OUTPUT, f"{path} cannot be read as a models file", OSError, KeyError,
+                        ValueError, TypeError, AttributeError):
             self.file = h5py.File(path, "r")
             need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
@@ -33,8 +34,6 @@ class Models:
                 if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
                         len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
                     raise ValueError(f"wrong types or sizes in models/{name}")
-        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-            raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""

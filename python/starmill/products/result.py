@@ -11,7 +11,7 @@ import zlib
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, need, warn
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need, warn
 from starmill.products import layout
 from starmill.products.layout import text
 
@@ -257,8 +257,7 @@ class Result:
     def note(self, rows):
         """Count damaged rows and keep the first N_NAMED, for warn_damaged."""
         self.n_damaged += len(rows)
-        self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
-            if len(self._damaged) < N_NAMED else []
+        self._damaged = [*self._damaged, *map(int, rows[:N_NAMED])][:N_NAMED]
 
     def damaged_rows(self):
         """Return a text about the damaged rows noted so far."""
@@ -317,10 +316,7 @@ class Result:
 
     def sn(self, values):
         """Return the S/N of a star's best arm; values by column name, numbers or arrays."""
-        best = values[f"SN_{self.arms[0]}"]
-        for arm in self.arms[1:]:
-            best = np.maximum(best, values[f"SN_{arm}"])
-        return best
+        return np.maximum.reduce([values[f"SN_{arm}"] for arm in self.arms])
 
     def chisq_of_data(self, values):
         """Return chi-square per pixel without model error: how well the model fits."""
@@ -341,10 +337,8 @@ class Result:
     def unchanged_input(self, i):
         """Return the path of input i; Failure if its size or time is not that at the fit."""
         path, files = self.input_path(i), self.catalog["files"]
-        try:
+        with as_failure(INPUT, f"{path} cannot be read", OSError):
             status = os.stat(path)
-        except OSError as error:
-            raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
         then = int(files["SIZE"][i]), float(files["MTIME"][i])
         seconds, rest = divmod(status.st_mtime_ns, 10**9)
         now = status.st_size, seconds + 1e-9 * rest  # computed as the program does, bit for bit
@@ -381,11 +375,7 @@ class Result:
 
     def models_path(self):
         """Return the models file that the command named; None: none named, or it does not exist."""
-        words = shlex.split(self.provenance["COMMAND"])
-        for i, word in enumerate(words):
-            path = word[9:] if word.startswith("--models=") else \
-                words[i + 1] if word == "--models" and i + 1 < len(words) else None
-            if path:
-                path = os.path.join(self.provenance["FOLDER"], path)
-                return path if os.path.exists(path) else None
-        return None
+        words = "\0".join(shlex.split(self.provenance["COMMAND"]))
+        named = re.search("\0--models[=\0]([^\0]+)", words)
+        path = os.path.join(self.provenance["FOLDER"], named[1]) if named else ""
+        return path if os.path.exists(path) else None

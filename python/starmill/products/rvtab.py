@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 from astropy.io import fits as pyfits
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure, need
+from starmill.cli.basics import INPUT, OUTPUT, Failure, as_failure, need
 from starmill.products import table
 from starmill.products.product import head, words
 from starmill.products.result import text
@@ -91,14 +91,10 @@ def carried(result, i, whole, by_exposure):
     return Carried(row[place], number, target[place], exposure)
 
 
-@contextlib.contextmanager
 def reading(path):
     """Turn an error in an input into a Failure of INPUT, which costs that input's product only."""
-    try:
-        yield
-    except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError,
-            pyfits.VerifyError) as error:
-        raise Failure(INPUT, f"{path} cannot be read: {error}") from error
+    return as_failure(INPUT, f"{path} cannot be read", OSError, KeyError, ValueError, IndexError,
+                      TypeError, AttributeError, pyfits.VerifyError)
 
 
 @contextlib.contextmanager

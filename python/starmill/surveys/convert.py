@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, catch_stops, check_output, need, warn, write_whole
+from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
+                                 write_whole)
 from starmill.interchange import NAMES
 from starmill.surveys import generic
 from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
@@ -87,13 +88,11 @@ def read_text(path):
 
 def read_array(path):
     """Read a .npy array, with or without named fields; return as read_text."""
-    try:
+    with as_failure(INPUT, f"{path}: is no array of one spectrum", ValueError, TypeError, EOFError):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         need(array.size <= 64 * MAX_PIX, ValueError, f"it has the shape {list(array.shape)}")
         names = list(array.dtype.names or ())
         values = np.array([array[n] for n in names] if names else array, float)
-    except (ValueError, TypeError, EOFError) as error:
-        raise Failure(INPUT, f"{path}: is no array of one spectrum: {error}") from error
     return names, values.T if values.ndim == 2 and values.shape[0] > values.shape[1] else values
 
 
@@ -141,15 +140,13 @@ def read_fits(path, request):
 def read(path, request):
     """Return the Spectrum of a file of any kind, and the name of its error column."""
     need(not os.path.exists(path) or os.path.isfile(path), INPUT, f"{path}: is not a regular file")
-    try:
+    with as_failure(INPUT, f"{path}: cannot be read", OSError):
         with open(path, "rb") as file:
             start = file.read(6)
         if start.startswith((b"SIMPLE", b"\x1f\x8b")):
             return read_fits(path, request)
         return read_columns(path, *(read_array if start == b"\x93NUMPY" else read_text)(path),
                             request)
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def noise(path, flux):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, Failure, as_failure, need
 from starmill.templates.library_data import MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
 from starmill.templates.library_file import opened, text_of
 from starmill.wavelength import C_KM_S
@@ -43,12 +43,10 @@ class Grid:
         at = f"arms/arm{i_arm}/{what}"
         if what != "flux" and at not in self.file:
             return None
-        try:
+        with as_failure(INPUT, f"{self.path}: /{at} cannot be read", OSError, ValueError, TypeError):
             flux = np.empty((len(models), self.arm[i_arm].n_pix), "f4")
             for first in range(0, len(models), 256):
                 flux[first:first + 256] = self.file[at][models[first:first + 256]]
-        except (OSError, ValueError, TypeError) as error:
-            raise Failure(INPUT, f"{self.path}: /{at} cannot be read: {error}") from error
         bad = ~((flux > 0) & (flux <= 3e38))
         if bad.any():
             i, pixel = np.argwhere(bad)[0]

@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.cli.basics import INPUT, USAGE, as_failure, need
 from starmill.templates import emulate, library_file, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
@@ -126,12 +126,10 @@ def fit_all(library, labels, flux, all_sn):
     noise = [random.standard_normal(f.shape) for f in flux]
     own_flux = [emulate.flux(library, a, labels) for a in range(len(flux))]
     start = np.pad(labels, ((0, 0), (2, 0)))[:, None]  # velocity and v sin i are 0
-    try:
+    with as_failure(INPUT, "labels cannot be fitted", StarmillError, OSError):
         fitter = open_library(library)
         return [(*fit(fitter, library, flux, noise, sn),
                  fit(fitter, library, own_flux, noise, sn, start)[0]) for sn in all_sn]
-    except (StarmillError, OSError) as error:
-        raise Failure(INPUT, f"labels cannot be fitted: {error}") from error
 
 
 def label_lines(library, models):

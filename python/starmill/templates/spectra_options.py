@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.cli.basics import INPUT, USAGE, Failure, as_failure, need
 from starmill.templates.library_data import MAX_AXIS
 
 STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
@@ -125,11 +125,9 @@ def is_list(path):
 
 def files_of_list(path):
     """Return the paths in a text file, one a line, relative to its folder; # begins a comment."""
-    try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            lines = [line.strip() for line in file]
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    with as_failure(INPUT, f"{path}: cannot be read", OSError), \
+            open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        lines = [line.strip() for line in file]
     found = [os.path.join(os.path.dirname(path), n) for n in lines if n and n[0] != "#"]
     missing = next((one for one in found if not os.path.exists(one)), None)
     if missing or not found:
