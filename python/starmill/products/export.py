@@ -19,8 +19,8 @@ from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, che
 from starmill.cli.progress import Progress
 from starmill.products import formats, rvtab, table
 from starmill.products.models import Models
-from starmill.products.product import head, is_done, words, writing_product
 from starmill.products.result import Result
+from starmill.products.table import head, is_done, words, writing_product
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # kinds with one FITS file of the whole result; TABLES: one file

@@ -16,8 +16,8 @@ from starmill.cli.basics import INTERNAL, USAGE, as_failure, need, temporary_nam
 from starmill.cli.lock import OutputLock
 from starmill.interchange import known_unit
 from starmill.products import table
-from starmill.products.product import printable, writing_product
 from starmill.products.sky import has_place, healpix
+from starmill.products.table import printable, writing_product
 
 VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
 GROUP_BYTES = 64 << 20  # bytes of a row group of Parquet

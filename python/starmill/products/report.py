@@ -12,10 +12,9 @@ import numpy as np
 from starmill.cli.basics import (USAGE, Failure, check_output, need, printable, refuse_data,
                                  write_whole)
 from starmill.products import charts
-from starmill.products.corner import corner
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
-from starmill.products.plot import draw_range
+from starmill.products.plot import corner, draw_range
 from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result
 from starmill.products.result import number as fixed
 from starmill.products.result import plain, text

@@ -11,8 +11,8 @@ from astropy.io import fits as pyfits
 
 from starmill.cli.basics import INPUT, OUTPUT, Failure, as_failure, need
 from starmill.products import table
-from starmill.products.product import head, words
 from starmill.products.result import text
+from starmill.products.table import head, words
 
 # columns that EPOCHS lacks: they describe the star's one velocity
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")

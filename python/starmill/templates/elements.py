@@ -14,7 +14,7 @@ import numpy as np
 from starmill.cli.basics import USAGE, need
 from starmill.grids import plan
 from starmill.templates import calibrators, emulate, library_file
-from starmill.templates.grid_models import open_grid
+from starmill.templates.grid_file import open_grid
 from starmill.templates.library_data import Hull, Label
 
 N_FOUR = 4  # labels of the library

@@ -11,7 +11,7 @@ import numpy as np
 
 from starmill.cli.basics import INPUT, Failure, catch_stops, need
 from starmill.templates import functions, library_file, residuals
-from starmill.templates.grid_models import open_grid
+from starmill.templates.grid_file import open_grid
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Emulator, Library
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, report
