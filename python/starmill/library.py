@@ -132,8 +132,7 @@ class Spectrum(FromOthers):
         to.wave = _ffi.from_buffer("double[]", self.wave)
         for member in ("flux", "ivar", "resolution", "sigma", "systematic"):
             array = getattr(self, member)
-            setattr(to, member,
-                    _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
+            setattr(to, member, _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
         to.mask = _ffi.NULL if self.mask is None else _ffi.from_buffer("int32_t[]", self.mask)
         return [name]
 

@@ -12,7 +12,6 @@ import sys
 import tarfile
 import threading
 import time
-import zipfile
 
 from starmill.cli.basics import OUTPUT, USAGE, Failure, need
 from starmill.grids import plan
@@ -50,13 +49,9 @@ def fetch(work):
             continue
         say("unpacks " + os.path.basename(source))
         shutil.rmtree(out + ".part", ignore_errors=True)
-        if source.endswith(".whl"):
-            with zipfile.ZipFile(source) as archive:
-                archive.extractall(out + ".part")
-        else:
-            with tarfile.open(source) as archive:
-                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                archive.extractall(out + ".part", **safe)
+        is_wheel = source.endswith(".whl")
+        safe = {"filter": "data"} if not is_wheel and hasattr(tarfile, "data_filter") else {}
+        shutil.unpack_archive(source, out + ".part", "zip" if is_wheel else None, **safe)
         os.rename(out + ".part", out)
 
 

@@ -232,9 +232,8 @@ def write(path, labels, at, flux, cont, grid, origin):
         ("MEDIUM", "vacuum", "wavelengths"),
         ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
         ("STEP", grid.STEP_AA, "[Angstrom]"), *origin]
-    for card in cards:
-        table.header[card[0]] = card[1:]
-    primary = fits.PrimaryHDU(header=table.header.__class__([fits.Card(*c) for c in cards]))
+    table.header.update(cards)
+    primary = fits.PrimaryHDU(header=fits.Header(cards))
     fits.HDUList([primary, table]).writeto(path, overwrite=True)
 
 

@@ -112,9 +112,8 @@ def _image(name, dtype, shape, unit):
 def _fill(columns, n, values):
     """Return n rows of a table from {column: values}; other columns are 0."""
     rows = np.zeros(n, np.dtype([column[:2] for column in columns]))
-    for name in rows.dtype.names:
-        if name in values:
-            rows[name] = values[name]
+    for name in values.keys() & set(rows.dtype.names):
+        rows[name] = values[name]
     return rows
 
 
@@ -221,8 +220,7 @@ def put_truth(file, row, survey, stars):
     values = {"TARGETID": stars.target_id, "VRAD": stars.vrad_km_s, "VSINI": stars.vsini_km_s,
               "SN": stars.sn, "LSF_GROUP": stars.group, "KIND": stars.kind.astype("S24")}
     values["FILE"], values["FITS_ROW"] = np.divmod(stars.index, survey.settings.per_file)
-    values.update({label.column: stars.label[:, i]
-                   for i, label in enumerate(survey.library.label)})
+    values.update({label.column: stars.label[:, i] for i, label in enumerate(survey.library.label)})
     values.update({f"ERROR_SHARE_{arm.name.upper()}": share
                    for arm, share in zip(survey.arms, stars.share)})
     file.put("TRUTH", row, _fill(_truth_columns(survey), len(stars.index), values))

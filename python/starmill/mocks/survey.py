@@ -12,7 +12,6 @@ from collections import deque
 from starmill.cli import running, shipped_file
 from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
 from starmill.cli.lock import OutputLock
-from starmill.cli.progress import Progress
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
@@ -78,8 +77,7 @@ class Survey:
         return f"{what}-mock-{i_file:05d}.fits"
 
     def n_row(self, i_file):
-        return min(self.settings.per_file,
-                   self.settings.stars - i_file * self.settings.per_file)
+        return min(self.settings.per_file, self.settings.stars - i_file * self.settings.per_file)
 
 
 def is_same(survey, path):
@@ -187,8 +185,7 @@ def missing(survey):
     whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
     for i in range(survey.n_file):
         names = {what: survey.name(i, what) for what in whats}
-        yield {what: name for what, name in names.items()
-               if not os.path.exists(survey.path(name))}
+        yield {what: name for what, name in names.items() if not os.path.exists(survey.path(name))}
 
 
 def make(survey, lock, stop):
@@ -196,7 +193,7 @@ def make(survey, lock, stop):
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
-    n_made, progress = 0, None if survey.settings.quiet else Progress(n_row, "stars")
+    n_made, progress = 0, None if survey.settings.quiet else running.Progress(n_row, "stars")
 
     def check(message):
         need(not stop.asked(), STOPPED, f"{message}; give the same command again to continue")

@@ -7,8 +7,7 @@ from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
 from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, need, writing
-from starmill.products.layout import text
-from starmill.products.result import Result
+from starmill.products.result import Result, text
 from starmill.products.survey import half_width
 
 # column, unit, digits
@@ -184,8 +183,7 @@ def draw(a, b, keep, names, path):
             e = error[good]
             with np.errstate(all="ignore"):
                 pull = d / e
-            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2),
-                       color="0.6")
+            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
             right.axvline(0, color="black", linewidth=0.8)
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)

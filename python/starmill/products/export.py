@@ -16,7 +16,6 @@ from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
                                  check_packages, make_folder, need, printable, refuse_data,
                                  refuse_input)
-from starmill.cli.progress import Progress
 from starmill.products import formats, rvtab, table
 from starmill.products.models import Models
 from starmill.products.result import Result
@@ -153,7 +152,9 @@ class Export:
                 if self.models:
                     rvtab.write_models(product, self.models, file, spectra)
                 else:
-                    rvtab.write(product, result, start, whole, file, spectra)
+                    table.write(product, rvtab.columns(result), "RVTAB", result, start, whole)
+                    if file is not None:
+                        rvtab.copy_tables(product, file, spectra)
         return n_left_out
 
     def table(self):
@@ -230,7 +231,7 @@ def main(options):
         make_folder(options.output)
         products = running.each(functools.partial(product, options), range(n_file),
                                 min(running.n_workers(options.workers), max(1, n_file)))
-    progress = Progress(n_file, "inputs")
+    progress = running.Progress(n_file, "inputs")
     for done in products:
         n[done.what] += 1
         if not options.quiet:

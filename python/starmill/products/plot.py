@@ -323,9 +323,8 @@ def main(options):
         inputs = Inputs(result, options.library)
 
     def draw(row):
-        if options.corner:
-            return draw_corner(result, row)
-        return draw_star(result, row, inputs, models, options.range)
+        return draw_corner(result, row) if options.corner else \
+            draw_star(result, row, inputs, models, options.range)
 
     memory = io.BytesIO()
     with plt.rc_context(STYLE):

@@ -161,24 +161,16 @@ def copy_tables(product, file, spectra):
         if tables.get(name) == tables["FIBERMAP"]:
             copy_rows(product, file, name, spectra.input)
     if exposures is not None:
-        copy_rows(product, file, "EXP_FIBERMAP",
-                  np.flatnonzero(np.isin(exposures, spectra.target)))
-
-
-def write(product, result, start, whole, file, spectra):
-    table.write(product, columns(result), "RVTAB", result, start, whole)
-    if file is not None:
-        copy_tables(product, file, spectra)
+        copy_rows(product, file, "EXP_FIBERMAP", np.flatnonzero(np.isin(exposures, spectra.target)))
 
 
 def write_epochs(product, result, whole):
     """Write all exposures: one row of RVTAB each, with the velocity of its epoch."""
     exposures = result.catalog["exposures"]
-    own = [table.column(name, result.epochs.get(name, exposures.get(name)))
-           for name in OF_EXPOSURE]
+    own = [table.column(name, result.epochs.get(name, exposures.get(name))) for name in OF_EXPOSURE]
     found = own + [c for c in columns(result) if c.name not in OF_STAR + OF_EXPOSURE]
-    for name in ("N_EPOCH", "VRAD_CHI2", "VRAD_PVAL", "VRAD_RANGE"):
-        found.append(table.column(name, result.fits[name]))
+    found += [table.column(name, result.fits[name])
+              for name in ("N_EPOCH", "VRAD_CHI2", "VRAD_PVAL", "VRAD_RANGE")]
     n = len(result.exposures_of(np.flatnonzero(whole))[0])
 
     def rows():

@@ -12,7 +12,7 @@ import time
 
 from starmill.cli.basics import OUTPUT, Failure, check_packages, need
 from starmill.cli.lock import Holder, is_alive
-from starmill.cli.progress import left
+from starmill.cli.running import left
 
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8

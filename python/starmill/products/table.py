@@ -165,8 +165,7 @@ def ucd_of(name, unit=""):
 def column(name, source, form=None):
     """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
     if source is None:
-        return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name),
-                      None)
+        return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name), None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
     of = unit, meaning, ucd_of(name, unit), source
     if source.dtype.kind == "S":

@@ -223,17 +223,15 @@ def _write_arm(group, arm):
     for i, (weight, bias) in enumerate(zip(emulator.weight, emulator.bias)):
         _dataset(group, f"layer{i}/weight", weight, "<f4", "weights, one row per output")
         _dataset(group, f"layer{i}/bias", bias, "<f4", "biases, one per output")
-    if arm.error is not None:
-        _write_error(group.create_group("model_error"), arm.error)
-
-
-def _write_error(group, error):
+    if arm.error is None:
+        return
+    group, error = group.create_group("model_error"), arm.error
     _attributes(group, correlation=error.correlation)
     _dataset(group, "fraction", error.fraction, "<f4",
              "rms of what the components leave, relative to the template's flux")
     if error.component is not None and len(error.component) > 0:
-        _dataset(group, "sigmas", error.sigma, "<f8", "standard deviations of the components' "
-                                                      "shares")
+        _dataset(group, "sigmas", error.sigma, "<f8",
+                 "standard deviations of the components' shares")
         _dataset(group, "components", error.component, "<f4",
                  "patterns of error relative to the template's flux")
 

@@ -56,8 +56,7 @@ def pixel_lines(library, models, n_component):
         model_errors.append(None)
         if n < residuals.LEAST_SPECTRA or arm.n_pix < 4 * residuals.N_CONTINUUM:
             continue
-        model_errors[i], facts = residuals.measure(arm.wave_aa, residual,
-                                                     min(n_component, n // 2))
+        model_errors[i], facts = residuals.measure(arm.wave_aa, residual, min(n_component, n // 2))
         residual_lines.append(
             f"  {arm.name:<8} rms {100 * facts.rms:.4f} %, of which {len(model_errors[i].sigma)} "
             f"components leave {100 * facts.rms * np.sqrt(facts.left):.4f} %, correlated over "

@@ -152,8 +152,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.number("guess-templates", 1, 10000, "most templates of the initial guess", 300)
     job.number("left-out", 0, 0.5, "fraction of the spectra to leave out of a second library that "
                "measures this one (default 0.1); 0: no report", kind=float, metavar="PART")
-    job.number("seed", 0, 2**64 - 1,
-               "seed of the choice of spectra to leave out (default 1)")
+    job.number("seed", 0, 2**64 - 1, "seed of the choice of spectra to leave out (default 1)")
     job.number("model-error", 0, MAX_ERROR, "measure the model error on the spectra left out, with "
                "N components, for use by fits (default: no)")
     add_noise(job)

@@ -77,8 +77,7 @@ class ArmCut:
              "weights, too many: give coarser input wavelengths or finer output pixels")
         first, n, start = first.astype(int), n.astype(int), first.min()
         at = np.concatenate([[0], np.cumsum(n)])
-        self._fine = np.exp(self.ln_wave0
-                            + np.arange(start, (first + n).max()) * step)
+        self._fine = np.exp(self.ln_wave0 + np.arange(start, (first + n).max()) * step)
         column, weight = np.empty(at[-1], "i4"), np.empty(at[-1])
         for p in np.split(np.arange(self.n_pix),
                           np.searchsorted(at, np.arange(BLOCK, at[-1], BLOCK))):
