@@ -28,10 +28,6 @@ MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then
 FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
 
 
-def refuse(message):
-    raise Failure(USAGE, message)
-
-
 class Column:
     """A column of a part.  unit: what its rows count (GROUPS); shape: of one row; type: HDF5's."""
 
@@ -43,12 +39,13 @@ class Column:
 
     def take(self, other, first, path):
         """Check the same column of another part; columns of file names widen to the longest."""
-        if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
-            refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
+        need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
+             f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
             self.type = max(self.type, other.type, key=lambda t: t.get_size())
-        elif other.type != self.type:
-            refuse(f"column {self.name} of {path} differs from that of {first} in type")
+            return
+        need(other.type == self.type, USAGE,
+             f"column {self.name} of {path} differs from that of {first} in type")
 
 
 class Part:
@@ -62,9 +59,9 @@ class Part:
             said = self.said = result.provenance
             need(result.finished, USAGE, f"{path} is not finished: give its command again "
                  f"(starmill status {path} says how far it is)")
-            if n_part > 1 and "join_by_name: true" in said["IDENTITY"]:
-                refuse(f"{path} was made with join_by_name: an object with spectra in several "
-                       "parts would have several rows; fit all inputs in one run")
+            need(n_part == 1 or "join_by_name: true" not in said["IDENTITY"], USAGE,
+                 f"{path} was made with join_by_name: an object with spectra in several parts "
+                 "would have several rows; fit all inputs in one run")
             self.columns = {}
             for group, unit in GROUPS.items():
                 for name, dataset in result.file.get(group, {}).items():
@@ -105,15 +102,14 @@ def difference(a, b):
 def compare(first, part):
     """Require the same settings, library, kind of device and columns."""
     names = f"{first.path} and {part.path} were made"
-    if part.said["IDENTITY"] != first.said["IDENTITY"]:
-        refuse(f"{names} with different settings "
-               f"({difference(first.said['IDENTITY'], part.said['IDENTITY'])})")
-    hashes = first.said["LIBRARY_HASH"], part.said["LIBRARY_HASH"]
-    if hashes[0] != hashes[1]:
-        refuse(f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
-    if part.said["DEVICE"] != first.said["DEVICE"]:
-        refuse(f"{names} on different devices ({first.said['DEVICE']} and {part.said['DEVICE']}), "
-               "whose results differ in the last digits")
+    settings, hashes, devices = ([one.said[key] for one in (first, part)]
+                                 for key in ("IDENTITY", "LIBRARY_HASH", "DEVICE"))
+    need(settings[0] == settings[1], USAGE,
+         f"{names} with different settings ({difference(*settings)})")
+    need(hashes[0] == hashes[1], USAGE,
+         f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
+    need(devices[0] == devices[1], USAGE, f"{names} on different devices ({' and '.join(devices)}), "
+         "whose results differ in the last digits")
     for a, b in ((first, part), (part, first)):
         for name in a.columns:
             need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
@@ -191,8 +187,8 @@ def copy_part(part, start, columns, file, lock):
                 to = start[column.unit] + at
                 file[name][to:to + len(values)] = values
         # a later run that refits failed rows removes the mark first
-        if not int(source["provenance/FINISHED"][0]):
-            refuse(f"{part.path} is not finished any more: a run fits it again")
+        need(int(source["provenance/FINISHED"][0]), USAGE,
+             f"{part.path} is not finished any more: a run fits it again")
 
 
 def by_place(star, ra, dec):
@@ -348,8 +344,8 @@ def main(options):
             compare(parts[0], parts[-1])
             parts[-1].columns = None
     refuse_duplicates(parts)
-    if os.path.exists(output) and not any(part.n_fitted for part in parts) and not may_be:
-        refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
+    need(may_be or not os.path.exists(output) or any(part.n_fitted for part in parts), USAGE,
+         f"{output} stays as it is: the parts have no fitted row; give another --output")
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile

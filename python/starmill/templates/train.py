@@ -2,6 +2,7 @@
 """starmill library train: make emulators that are functions of the labels, or make a library from
 networks that the program has trained."""
 
+import contextlib
 import os
 import time
 from copy import copy
@@ -75,10 +76,8 @@ def finish_networks(options):
     print(f"losses: {options.output}.losses.csv")
     keep(options, library)
     for done in (trained, checkpoint):
-        try:  # a leftover file does no harm
+        with contextlib.suppress(OSError):  # a leftover file does no harm
             os.remove(os.path.realpath(done))
-        except OSError:
-            pass
 
 
 def good_models(grid, unfinished):
