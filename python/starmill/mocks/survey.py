@@ -25,7 +25,7 @@ OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt
 
 
 class Survey:
-    """The settings (options.py), library, instrument and files of a survey."""
+    """The settings (cli/command_lines.py), library, instrument and files of a survey."""
 
     def __init__(self, options):
         self.settings = settings = options

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 
-from starmill.cli.basics import OUTPUT, Failure, check_packages, need
+from starmill.cli.basics import OUTPUT, Failure, as_failure, check_packages, need
 from starmill.cli.lock import Holder, is_alive
 from starmill.cli.running import left
 
@@ -49,14 +49,12 @@ def read_status(path):
     """Return the status file's contents, or None if there is none."""
     if not os.path.exists(path):
         return None
-    try:
+    with as_failure(OUTPUT, f"{path} is damaged", ValueError):
         need(os.path.isfile(path), OUTPUT, f"{path} is not a status file of starmill")
         with open(path, "rb") as file:
             words = file.read()
         need(words.startswith(SIGNATURE), OUTPUT, f"{path} is not a status file of starmill")
         return json.loads(words)
-    except ValueError as error:
-        raise Failure(OUTPUT, f"{path} is damaged: {error}") from error
 
 
 class Job:
