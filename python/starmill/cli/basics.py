@@ -47,7 +47,7 @@ def as_failure(status, what, *errors):
         yield
     except errors as error:
         reason = getattr(error, "strerror", None) or error
-        raise Failure(status, f"{what}: {reason}") from error
+        raise Failure(status, f"{what}: {reason}" if what else str(reason)) from error
 
 
 def check_packages(*modules):
@@ -127,16 +127,11 @@ def refuse_input(path, reads, ends=("", ".lock")):
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
     for what, read in reads:
-        if not read:
-            continue
-        try:
-            about = os.stat(read)
-        except OSError:
-            about = None  # the code that opens it reports why
-        if os.path.realpath(read) in names or (
-                about and any(os.path.samestat(about, one) for one in there)):
-            raise Failure(USAGE, f"--output {path} and {what} {read} are one file, or would be: "
-                                 "give another name for the output")
+        about = os.stat(read) if read and os.path.exists(read) else None
+        is_same = read and os.path.realpath(read) in names or about and any(
+            os.path.samestat(about, one) for one in there)
+        need(not is_same, USAGE, f"--output {path} and {what} {read} are one file, or would be: "
+             "give another name for the output")
 
 
 def check_output(path, overwrite, reads):

@@ -49,22 +49,18 @@ class FitsOutput:
         for line in origin[1]:
             primary["HISTORY"] = line
         primary.update(cards)
-        try:
-            self._begin(primary, hdus)
+        try:  # write all headers and leave room for the data
+            with writing(self.path), open(self.temporary, "r+b") as file:
+                end = file.write(primary.tostring().encode())
+                for header, n_byte in hdus:
+                    file.seek(end)
+                    end += file.write(header.tostring().encode())
+                    self.start[header["EXTNAME"]] = end
+                    end += -(-n_byte // 2880) * 2880
+                file.truncate(end)
         except Failure:
             self.drop()
             raise
-
-    def _begin(self, primary, hdus):
-        """Write all headers and leave room for the data; hdus: [(header, bytes of data)]."""
-        with writing(self.path), open(self.temporary, "r+b") as file:
-            end = file.write(primary.tostring().encode())
-            for header, n_byte in hdus:
-                file.seek(end)
-                end += file.write(header.tostring().encode())
-                self.start[header["EXTNAME"]] = end
-                end += -(-n_byte // 2880) * 2880
-            file.truncate(end)
 
     def put(self, name, row, values):
         """Write values [n]... to n rows of an HDU, from row on."""

@@ -137,11 +137,6 @@ class Batch:
         self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}
 
-    def blocks(self):
-        """Yield (self, first row, number of rows) of each block."""
-        for row in range(0, self.n_row, self.n_block):
-            yield self, row, min(self.n_block, self.n_row - row)
-
 
 def make_block(survey, block):
     """Draw the stars of a block and write them to all files of its batch, in any process."""
@@ -158,9 +153,9 @@ def make_batches(survey, batches, lock, tell):
     def blocks():
         for batch in batches:
             under_way.append(batch)
-            for block in batch.blocks():
-                order.append(block)
-                yield block
+            for row in range(0, batch.n_row, batch.n_block):
+                order.append((batch, row, min(batch.n_block, batch.n_row - row)))
+                yield order[-1]
 
     made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, Failure, as_failure, need
 from starmill.products.result import text
 from starmill.templates import library_file
 from starmill.wavelength import doppler
@@ -30,10 +30,8 @@ class SpectraFile:
         self._handle = binding.ffi.gc(handle[0], binding.lib.starmill_channels_close)
 
     def _call(self, function, *arguments):
-        try:
+        with as_failure(INPUT, "", self._c.StarmillError):
             self._c.call(getattr(self._c.lib, f"starmill_channels_{function}"), *arguments)
-        except self._c.StarmillError as error:
-            raise Failure(INPUT, str(error)) from error
 
     def channels(self, exposure, ignored):
         """Return the Channels of the exposure with this number in the file, and set self.unit to

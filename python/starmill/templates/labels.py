@@ -64,9 +64,8 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of "
-                                 f"the {len(x)} points, which lie on a line or far "
-                                 "apart") from error
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of the "
+                                 f"{len(x)} points, which lie on a line or far apart") from error
     return hulls
 
 

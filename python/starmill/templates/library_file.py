@@ -9,8 +9,8 @@ import os
 import h5py
 import numpy as np
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, need, refuse_foreign,
-                                 version, write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_output, need,
+                                 refuse_foreign, version, write_whole)
 from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, Hull, Label, Library,
                                              ModelError, Radial, SplineGrid)
 
@@ -23,10 +23,8 @@ def check(path, image=None):
     from starmill import binding  # 0.1 s
     found, ffi = binding.ffi.new("char[65]"), binding.ffi
     data, size = (ffi.NULL, 0) if image is None else (ffi.from_buffer(image), len(image))
-    try:
+    with as_failure(USAGE, "", binding.StarmillError):
         binding.call(binding.lib.starmill_library_check, os.fsencode(path), data, size, found)
-    except binding.StarmillError as error:
-        raise Failure(USAGE, str(error)) from error
     return binding.text(found)
 
 
