@@ -11,7 +11,6 @@ from collections import deque
 
 from starmill.cli import running, shipped_file
 from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
-from starmill.cli.lock import OutputLock
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
@@ -120,7 +119,7 @@ def claimed(survey):
     """Make the folder and lock it.  Yield the lock, or None if the survey is complete, perhaps by
     another job meanwhile."""
     make_folder(survey.folder)
-    with OutputLock(survey.path(TRUTH)) as lock:
+    with running.OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)
         if not complete:
             clear(survey)

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from starmill.cli.basics import INTERNAL, USAGE, as_failure, need, temporary_name, warn, writing
-from starmill.cli.lock import OutputLock
+from starmill.cli.running import OutputLock
 from starmill.interchange import known_unit
 from starmill.products import table
 from starmill.products.sky import has_place, healpix

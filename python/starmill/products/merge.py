@@ -13,8 +13,7 @@ import numpy as np
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  need, refuse_foreign, replacing, warn, writing)
-from starmill.cli.lock import OutputLock
-from starmill.cli.running import Progress
+from starmill.cli.running import OutputLock, Progress
 from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result)
 from starmill.products.sky import unit_vectors
 

@@ -11,8 +11,7 @@ import socket
 import time
 
 from starmill.cli.basics import OUTPUT, Failure, as_failure, check_packages, need
-from starmill.cli.lock import Holder, is_alive
-from starmill.cli.running import left
+from starmill.cli.running import Holder, is_alive, left
 
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8

@@ -13,7 +13,7 @@ import numpy as np
 from astropy.io import fits as pyfits
 
 from starmill.cli.basics import OUTPUT, Failure, need, replacing, writing
-from starmill.cli.lock import OutputLock
+from starmill.cli.running import OutputLock
 from starmill.interchange import known_unit
 from starmill.products.result import NO_SN, text
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, need, printable, refuse_foreign,
                                  version)
-from starmill.cli.lock import OutputLock
-from starmill.cli.running import Progress, Stop, check_roles, each, n_workers, tell
+from starmill.cli.running import (OutputLock, Progress, Stop, check_roles, each, n_workers,
+                                  tell)
 from starmill.templates.arm_setup import read_setup
 from starmill.templates.grid_file import (BAD, GOOD, TO_DO, WHY, Models, Writer, create,
                                           describe_models, finish, open_grid, revise, short)

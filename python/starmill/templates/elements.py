@@ -13,7 +13,7 @@ import numpy as np
 
 from starmill.cli.basics import USAGE, need
 from starmill.grids import plan
-from starmill.templates import calibrators, emulate, library_file
+from starmill.templates import correction, emulate, library_file
 from starmill.templates.grid_file import open_grid
 from starmill.templates.library_data import Hull, Label
 
@@ -228,8 +228,8 @@ def measure(process):
     usual = 1.48 * np.median(abs(process.left), axis=0)
     weight = 1 / np.sqrt(1e-4 / np.gradient(wave) + usual ** 2)
     response = np.array(list(process.responses(models.values)))
-    slopes = calibrators.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
-                                0.0, np.arange(len(wave)))[:N_FOUR]
+    slopes = correction.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
+                               0.0, np.arange(len(wave)))[:N_FOUR]
     off, noise = np.empty((2, process.n, n_element))
     for i in range(process.n):
         design = np.vstack([response[:, i], [s[i] for s in slopes], models.smooth.T]) * weight
