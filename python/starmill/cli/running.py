@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Code shared by long jobs: checks of file roles, stopping in good order, worker processes, progress
-on standard error (on a terminal a bar, redrawn every REDRAW_S; in a log a line every LOG_S), and the
-lock file of an output, OUTPUT.lock, which names its holder (as io/files/lock_file.h)."""
+"""Code shared by long jobs: checks of file roles, stopping in good order, worker processes;
+progress on standard error, on a terminal a bar redrawn every REDRAW_S, in a log a line every LOG_S;
+the lock file of an output, OUTPUT.lock, which names its holder (as io/files/lock_file.h)."""
 
 import contextlib
 import fcntl

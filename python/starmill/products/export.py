@@ -16,14 +16,14 @@ from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
                                  check_packages, make_folder, need, printable, refuse_data,
                                  refuse_input)
-from starmill.products import formats, rvtab, table
+from starmill.products import rvtab, table
 from starmill.products.models import Models
 from starmill.products.result import Result
 from starmill.products.table import head, is_done, words, writing_product
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # kinds with one FITS file of the whole result; TABLES: one file
-TABLES = (*FITS, *formats.WRITE, "hats")
+TABLES = (*FITS, *table.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -39,7 +39,7 @@ def check(options):
                      ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", *TABLES])):
         need(not getattr(options, name) or kind in of, USAGE, f"--{name.replace('_', '-')} does "
              f"not apply to --to {kind}; see starmill export --help")
-    check_packages(*formats.NEEDS.get(kind, ()))
+    check_packages(*table.NEEDS.get(kind, ()))
     need(kind != "rvmod" or options.models, USAGE, "rvmod needs the best-fit models: give --models "
          "MODELS.h5, the file written by fit --models")
     need(not options.prefix or "/" not in options.prefix, USAGE,
@@ -167,12 +167,12 @@ class Export:
         n_left_out = int((~whole).sum())
         first = primary(result, self.kind, n_left_out)
         if to == "hats":
-            self.n_without = formats.hats(path, *self.parts(first, whole))
+            self.n_without = table.hats(path, *self.parts(first, whole))
             return True, n_left_out
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
-            if to in formats.WRITE:
-                formats.WRITE[to](product, *self.parts(first, whole))
+            if to in table.WRITE:
+                table.WRITE[to](product, *self.parts(first, whole))
                 return True, n_left_out
             product.append(first)
             if to == "epochs":
