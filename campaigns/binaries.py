@@ -8,7 +8,7 @@
 Pairs of the library MADE.h5, of a median S/N from 5 to 60, whose second star has a tenth to all of the
 first one's flux and a velocity that differs by 20 to 300 km/s, and single stars of the same S/N are
 fitted with the library FITTED.h5; where it is another one, templates are wrong.  With --epochs that
-difference is the half amplitude of circular orbits, seen at random phases; single stars have those of
+difference is the semi-amplitude of circular orbits, seen at random phases; singles have those of
 first ones.  With --offsets the arms r and z are off by some 10 km/s, other ones for every 500 stars, and
 fitted with velocity_offsets.  Prints tables (Markdown).
 """

@@ -5,7 +5,7 @@
     epochs.py [--figure FILE.png] [--stars N] [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
 Stars of the library MADE.h5, of a median S/N from 3 to 60, are seen in EPOCHS exposures at random
-phases of circular orbits with the half amplitudes AMPLITUDES, in equal numbers, and fitted with
+phases of circular orbits with the semi-amplitudes AMPLITUDES, in equal numbers, and fitted with
 the library FITTED.h5; where it is another one, templates are wrong.  Velocities count from each
 star's weighted mean, of which wrong templates move the zero.  Prints tables (Markdown).
 """

@@ -99,8 +99,7 @@ static int printed(void)
   return mill_error_exit_status(MILL_ERR_OUTPUT);
 }
 
-/* Print `starmill JOB [SUB-COMMAND] --help` without starting the job or MPI; returns 1 if the
- * arguments ask for it. */
+/* If asked, print `starmill JOB [SUB-COMMAND] --help` without starting the job, and return 1. */
 static int print_job_help(const job_row *row, int argc, char **argv)
 {
   char command[64];
@@ -140,8 +139,7 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, line) ? printed() : mill_python_job(2, line);
 }
 
-/* Restart the program with an environment variable that libraries read before main; returns only
- * if that fails. */
+/* Restart with an environment variable that libraries read before main; returns only on failure. */
 static void begin_again(const char *name, const char *value, char **argv)
 {
   char program[PATH_MAX];

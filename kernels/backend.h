@@ -43,16 +43,16 @@ typedef struct mill_backend {
    *  call pin.  It is NULL in a backend that takes such pieces from any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait for the uploads made before the previous call of settle.  Their sources with
-   *  mill_upload.stays may change from then on.  NULL in a backend whose uploads copy at once. */
+  /** Call number k of settle waits for all uploads made before call k - 1; then their sources with
+   *  mill_upload.stays may change.  A backend whose uploads copy at once has no settle (NULL). */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Download n pieces, with one wait for all. */
   int (*download_all)(mill_device *device, const mill_upload *piece, int n);
-  /** Bind the model and all slots: before the first start and after each change of the model, never
-   *  while work is under way.  model: host copy of *d_model.  The array slot [n_slot] must not
-   *  move; an entry may change before the start of that slot. */
+  /** Bind the model and all slots.  Call bind before the first start and after each change of the
+   *  model, never while work is under way.  model: host copy of *d_model.  The array slot [n_slot]
+   *  must not move; an entry may change before the start of that slot. */
   int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
               mill_slot *const *slot, int n_slot);
   /** Prepare new slots, numbers index [n]; compute their initial guess, set their first request. */

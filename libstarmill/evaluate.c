@@ -134,7 +134,7 @@ int starmill_fix_model_error(starmill_library *library, starmill_star *star, con
   star->is_fixed = theta != NULL;
   if (theta)
     memcpy(star->fixed_at, theta, n_byte);
-  library->held = 0;
+  library->held = 0; /* so that the star is loaded again */
   err = mill_star_hold(library, star);
   if (err != MILL_OK) {
     star->is_fixed = was_fixed;
@@ -170,8 +170,7 @@ static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q
          !isfinite(s->ivar[q]) || s->ivar[q] <= 0.0f || mill_wave_masked(set, s->wave_aa[q]);
 }
 
-/* Copy the star's segment i and its model to piece i, whose pixels begin at `first` in the
- * model's arrays. */
+/* Copy segment i and its model to piece i, whose pixels begin at `first` in the model's arrays. */
 static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
                        starmill_model *m)
 {
@@ -297,8 +296,8 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
-/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  The model is that of a star
- * with these pixels, of flux 1 and ivar 1. */
+/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  Make a star with these
+ * pixels, flux 1 and ivar 1, copy the template from the star's model, and drop the star. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {

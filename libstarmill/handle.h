@@ -35,9 +35,9 @@ struct starmill_star {
   starmill_library *library;
   int64_t number; /**< from 1 */
   int64_t target_id;
-  int is_other; /**< 1: the survey classifies the object as no star (mill_catalog_row) */
-  int status;   /**< STATUS if the star has no segments */
-  int is_fixed; /**< 1: evaluations include the model error */
+  int is_extragalactic;          /**< as in mill_catalog_row */
+  int status;                    /**< STATUS if the star has no segments */
+  int is_fixed;                  /**< 1: evaluations include the model error */
   double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is computed */
   int n_segment;
   mill_raw_segment *segment; /**< [n_segment] in batch */
@@ -88,8 +88,8 @@ MILL_CLOSER(starmill_star, mill_star_drop)
  *  borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
-/** Load the star into the pipeline, unless it is there already, and compute its fixed model error.
- *  MILL_ERR_INPUT if the star cannot be evaluated. */
+/** Load the star into the pipeline, unless it is there already, and compute the model error
+ *  of starmill_fix_model_error.  MILL_ERR_INPUT if the star cannot be evaluated. */
 int mill_star_hold(starmill_library *library, const starmill_star *star);
 
 /** Return the number of parameters. */

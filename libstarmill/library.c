@@ -295,7 +295,7 @@ int starmill_library_arm(const starmill_library *library, int i_arm, starmill_ar
     return mill_tell(err, error);
   const mill_arm *a = &library->lib.arm[i_arm];
   *arm = (starmill_arm){
-      .name = a->name,
+      .name = a->name, /* the Doppler factor of velocity v is exp(atanh(v / c)) */
       .min_wave = a->wave_aa[0] * exp(atanh(library->set.max_vel_km_s / MILL_C_KM_S)),
       .max_wave = a->wave_aa[a->n_pix - 1] * exp(atanh(library->set.min_vel_km_s / MILL_C_KM_S))};
   return mill_tell(MILL_OK, error);
@@ -313,12 +313,12 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
   return item;
 }
 
-/* Bind the configuration again with new fixed parameters and priors; a failure changes nothing. */
+/* Replace the configuration's fixed parameters and priors; a failure changes nothing. */
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {
   mill_config config = h->config; /* the copy borrows the list of selected stars */
-  const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
+  const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label; /* velocity offsets follow */
   config.n_fixed = config.n_prior = 0;
   if (!mean != !sigma)
     return MILL_ERROR(MILL_ERR_USAGE, "priors have a mean and a sigma: give both, or NULL twice");
@@ -339,7 +339,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
   MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
   h->set = config.fit;
   h->config = config;
-  h->held = 0;
+  h->held = 0; /* the next call loads its star again */
   return MILL_OK;
 }
 

@@ -183,7 +183,7 @@ mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *st
   return (mill_star){.row = row,
                      .n_segment = star->n_segment,
                      .segment = star->segment,
-                     .warn = star->is_other ? MILL_WARN_CLASS : 0,
+                     .warn = star->is_extragalactic ? MILL_WARN_CLASS : 0,
                      .start = start};
 }
 
@@ -203,13 +203,13 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
   if (h->held == star->number)
     return MILL_OK;
-  h->held = 0;
+  h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(star->status));
   const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
-  if (h->prepared.status != MILL_STATUS_NOT_DONE)
+  if (h->prepared.status != MILL_STATUS_NOT_DONE) /* the star cannot be fitted */
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(h->prepared.status));
   if (star->is_fixed) /* compute the model error at fixed_at */
@@ -318,7 +318,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                                row->n_exposure, &batch));
   MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
-  (*star)->is_other = row->is_other;
+  (*star)->is_extragalactic = row->is_extragalactic;
   return MILL_OK;
 }
 

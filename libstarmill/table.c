@@ -201,7 +201,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset and describe it in c and n_row; *is_column 0: no column has its type or shape. */
+/* Open a dataset and describe it in c and n_row; *is_column 0: its type or shape is no column's. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {
@@ -213,7 +213,7 @@ static int describe(const starmill_table *t, const char *path, table_column *c, 
   const int n_dim = H5Sget_simple_extent_ndims(array->space);
   c->type = mill_column_type_of(array->type);
   if (c->type == MILL_TYPE_F32)
-    c->type = STARMILL_F64;
+    c->type = STARMILL_F64; /* HDF5 converts while reading */
   if (n_dim < 1 || n_dim > 2 || c->type < 0 || (c->type == STARMILL_TEXT && n_dim > 1) ||
       H5Sget_simple_extent_dims(array->space, dim, NULL) != n_dim || dim[1] > MILL_MAX_ROW_VALUES)
     return MILL_OK;
@@ -348,7 +348,7 @@ int starmill_table_column_at(const starmill_table *table, int i_column, starmill
   return mill_tell(err, error);
 }
 
-/* Find a column and read its data; a column outside /fits is added to a file's table. */
+/* Find a column of /fits by name or, in a file, another by its path, and read its data. */
 static int find_column(starmill_table *t, const char *name, table_column **column)
 {
   int i = 0;

@@ -79,8 +79,8 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* Set IDENTIFIERs that the survey does not give to the file's name (a long name is cut, and ends in
- * ~HASH).  Append ":FITS_ROW", except to a survey's IDENTIFIER in a file of one row. */
+/* Where the survey gives no IDENTIFIER, use the file's name (a long one is cut and ends in ~HASH).
+ * Append ":FITS_ROW", except to a survey's IDENTIFIER in a file of one row. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);
@@ -109,7 +109,7 @@ static void identify_rows(const char *path, mill_file_index *index)
 }
 
 /* Keep only the rows of listed stars, with their exposures.  by_object: rows will be joined, so a
- * listed IDENTIFIER, which names one row, counts only for rows without TARGETID and OBJECT. */
+ * listed IDENTIFIER, one row of an object, counts only for rows without TARGETID and OBJECT. */
 static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
 {
   int64_t n_row = 0, n_exposure = 0;

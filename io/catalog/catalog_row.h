@@ -15,7 +15,7 @@ typedef struct mill_catalog_row {
   double z;      /**< by redrock, NaN: unknown */
   int32_t zwarn; /**< warning bits of redrock or SDSS; 0: none or unknown */
   char spectype[8], subtype[24];
-  int is_other;                    /**< 1: classified as galaxy or quasar without warnings */
+  int is_extragalactic;            /**< 1: classified as galaxy or quasar without warnings */
   int32_t healpix, uniqpix;        /**< sky pixels of DESI's files, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< night: YYYYMMDD; -1: unknown, or exposures differ */
@@ -65,8 +65,8 @@ void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_
 
 /** Complete an index: set identifiers, keep only the rows of the listed stars (NULL: all), and hash
  *  the kept rows.  path: the file, whose name becomes the IDENTIFIER where the survey gives none.
- *  by_object: rows of one object will be joined; then a listed IDENTIFIER, which names one row,
- *  chooses only rows without TARGETID and OBJECT. */
+ *  by_object: rows of one object will be joined, so a listed IDENTIFIER, one row of an object,
+ *  counts only for rows without TARGETID and OBJECT. */
 void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
                               mill_file_index *index);
 

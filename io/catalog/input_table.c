@@ -79,7 +79,8 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* Drop the lines of each result's earlier runs, then all but the last line of each path. */
+/* Drop the lines of each result's earlier runs (the time of the result's last line is that of its
+ * last run), then all but the last line of each path. */
 static int drop_replaced(mill_input_table *table)
 {
   int64_t n_kept = 0;

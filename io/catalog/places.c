@@ -28,7 +28,7 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the first row of the same name at the sky position of `row`; none: `row` itself. */
+/* Return the first row of the name at the sky position of `row`; if none is there, add `row`. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);
@@ -55,11 +55,11 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   return row;
 }
 
-int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
+int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
 {
   known_places places;
-  int several = 0;
-  qsort(row, (size_t)n, sizeof *row, mill_by_key);
+  int has_several = 0;
+  qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by name */
   for (int64_t i = 0, number = -1; i < n; i++) { /* key in: name's number; out: star's first row */
     const int64_t at = row[i].place;
     if (i == 0 || row[i].key != number)
@@ -67,8 +67,8 @@ int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const dou
     number = row[i].key;
     /* a negative number means no name: the row is a star of its own */
     row[i].key = number < 0 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
-    several |= places.n > 1;
+    has_several |= places.n > 1;
   }
-  qsort(row, (size_t)n, sizeof *row, mill_by_key);
-  return several;
+  qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by star */
+  return has_several;
 }

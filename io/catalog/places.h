@@ -33,4 +33,4 @@ enum { MILL_MOST_PLACES = 64 };
  *  A row joins the earliest star of its name whose first row is within MILL_FAR_DEG.  A row without
  *  a position joins the first row of its name.  After MILL_MOST_PLACES positions of a name, each
  *  row at a new one becomes a star of its own.  Returns 1 if any name has several positions. */
-int mill_places_find(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);
+int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);

@@ -199,8 +199,9 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
                       "or from fix_param",
                       s->path, name);
   if (column[j][0] >= 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: %s has columns %s and %s of one parameter",
-                      s->path, s->column[column[j][0]], name);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has columns %s and %s of one parameter: remove one", s->path,
+                      s->column[column[j][0]], name);
   column[j][0] = i;
   column[j][1] = other;
   return MILL_OK;

@@ -21,8 +21,8 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *
  *  Column names may have any case.  The first table that identifies stars (by IDENTIFIER, else
  *  TARGETID, else OBJECT, else position; io/catalog/star_table.h) is read.  It needs at least one
- *  pair NAME, NAME_ERR of a parameter: VRAD, VSINI, or a label of lib[0] by its column in the
- *  result or its own name.  Other columns are ignored.  A NaN as value or error means no prior; a
+ *  pair NAME, NAME_ERR of a parameter: VRAD, VSINI, or a label of lib[0], named as in the library
+ *  or as in the result.  Other columns are ignored.  A NaN as value or error means no prior; a
  *  row without a key (-1, empty) is ignored.
  *
  *  MILL_ERR_CONFIG names the file and the column or star: a pair of an unknown name, of a fixed

@@ -65,7 +65,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   return MILL_OK;
 }
 
-/* The fit's IDENTITY contains the hashes of the files that it used (name: file that key gives). */
+/* Look for the hash in the fit's IDENTITY, which holds the hashes of the files used by the fit. */
 int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
                             const char *remedy)
 {
@@ -212,8 +212,8 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   if (n_missing > 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "--object '%s', one of %lld missing: %s has no row of this TARGETID, IDENTIFIER or OBJECT",
-        name, (long long)n_missing, rows->path);
+        "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s' (--object; not found: %lld)",
+        rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,

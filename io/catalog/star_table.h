@@ -34,8 +34,8 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Indices of mill_star_column: TARGETID, IDENTIFIER and OBJECT as in enum mill_star_key, then the
- *  positions RA, DEC and, used if one of these is missing, TARGET_RA, TARGET_DEC. */
+/** Indices of mill_star_column: TARGETID, IDENTIFIER and OBJECT as in enum mill_star_key, then
+ *  RA, DEC, then TARGET_RA, TARGET_DEC (for a table that lacks RA or DEC). */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,

@@ -259,7 +259,7 @@ static int sort_rows(raw_table *raw)
   return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
-/* Hash each row's key and, unless a value is not finite (is_last), its parameters. */
+/* Hash each row's key and, if all its parameters are finite (is_last 0), the parameters. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;

@@ -22,9 +22,9 @@ enum mill_start_found {
 
 /** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
  *
- *  Needed columns, in upper or lower case: keys of the stars, VRAD, VSINI, and each label of lib by
- *  its column in the result or its own name.  A FITS file is searched for the first table with all
- *  of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
+ *  Needed columns, in upper or lower case: keys of the stars, VRAD, VSINI, and each label of lib,
+ *  named as in the library or as in the result.  A FITS file is searched for the first table with
+ *  all of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
  *  star has several rows, the first finite one is used.  library: use only rows with this code, if
  *  the result is of several libraries; 0: all.
  *
@@ -58,6 +58,5 @@ uint64_t mill_star_identity(int64_t target_id, const char *object);
 /** Number of rows whose star has an earlier row. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 
-/** SHA-256 (64 digits) of the keys and values that fits can use, independent of the rest of the
- *  file. */
+/** SHA-256 (64 digits) of the keys and values that fits can use, not of the rest of the file. */
 const char *mill_start_table_hash(const mill_start_table *table);

@@ -98,8 +98,8 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Is the lock's holder alive?  WATCH: unknown.  The lock is old, but hosts' clocks may differ; or
- * it is from an earlier start of this Slurm job, which a host lost to Slurm may still run. */
+/* Is the lock's holder alive?  WATCH: unknown.  Either the lock is old, but clocks may differ;
+ * or an earlier start of this Slurm job took it, and may still run on a host that Slurm lost. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;

@@ -27,8 +27,7 @@ typedef struct mill_lock {
 int mill_lock_take(const char *output, mill_lock *lock);
 
 /** Fail with MILL_ERR_OUTPUT if another job has taken over the lock; then write nothing more.  The
- *  check is cheap: make it before every write, one thread at a time.  MILL_OK if no lock is
- *  held. */
+ *  check is cheap: make it before every write, one thread at a time.  No lock held: MILL_OK. */
 int mill_lock_keep(const mill_lock *lock);
 
 /** Remove the lock file if it is still ours.  Does nothing if the lock is not held. */

@@ -142,8 +142,8 @@ int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wis
 int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
                               mill_fits_values *values);
 
-/** Copy row i of values to the members of struct *out given by the wishes.  The member of a missing
- *  text column is left as it is.  path: for warnings. */
+/** Copy row i of the wanted columns to members of struct *out (mill_fits_wish.at).  The member of a
+ *  missing text column is left as it is.  path: for warnings. */
 void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
                     const mill_fits_values *values, int64_t i, void *out);
 

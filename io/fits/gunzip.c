@@ -183,7 +183,7 @@ static void sleep_s(double s)
 
 /* Take a shared lock on the folder, which tells other threads that this thread has a file there.
  * Waits while another thread holds the exclusive lock to unpack alone. */
-static void share_folder(int lock, double end_s)
+static void lock_shared(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
          mill_wall_s() < end_s && mill_stop_reason() == MILL_STOP_NONE)
@@ -204,12 +204,12 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_ERROR(MILL_ERR_STOPPED,
                         "%s: stopped while waiting for room in the scratch folder", u->path);
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    const int there_is = free_bytes(u->scratch) >= (double)u->size; /* room for the file */
-    if (*is_alone && there_is)
+    const int has_room = free_bytes(u->scratch) >= (double)u->size;
+    if (*is_alone && has_room)
       break;
     if (*is_alone || mill_wall_s() > end_s)
       MILL_CHECK(fail_for_room(u));
-    if (there_is && !is_first) /* at first it may be what give_room_back freed */
+    if (has_room && !is_first) /* the first time, give_room_back may just have made this room */
       break;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);
@@ -229,9 +229,9 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
     u.scratch = "/tmp";
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.in_buffer));
   MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.out_buffer));
-  /* if this file system has no locks, threads do not wait */
+  /* without file locks threads do not wait for room */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  share_folder(out->lock, end_s);
+  lock_shared(out->lock, end_s);
   MILL_TRY(unpack_once(&u));
   for (int n_try = 1; u.no_room != 0; n_try++) {
     MILL_TRY(wait_for_room(&u, out->lock, end_s, &pause_s, &is_alone));
@@ -240,10 +240,10 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
           "%s: waited for room in the scratch folder %s, which other threads or ranks had filled",
           path, u.scratch);
     if (!is_alone)
-      share_folder(out->lock, end_s);
+      lock_shared(out->lock, end_s);
     MILL_TRY(unpack_once(&u));
   }
-  share_folder(out->lock, end_s); /* an exclusive lock becomes shared */
+  lock_shared(out->lock, end_s); /* an exclusive lock becomes shared */
   out->fd = u.out;
   u.out = -1;
   n_held++;

@@ -267,7 +267,6 @@ void mill_h5_close(mill_h5_file *file)
   file->id = H5I_INVALID_HID;
 }
 
-/* A run must not continue an output that the scan refuses. */
 int mill_h5_check_output(const char *path)
 {
   int err = MILL_OK;

@@ -172,8 +172,8 @@ int mill_output_still_there(const char *path, int fd)
     return MILL_OK;
   if (fstat(fd, &held) == 0 && held.st_nlink == 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s was removed while this job wrote it, and its contents are lost: the same "
-                      "command starts again",
+                      "%s was removed while this job wrote it, and its contents are lost: give the "
+                      "same command again to start over",
                       path);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, now, sizeof now - 1);

@@ -167,8 +167,8 @@ int mill_library_writable(const char *output, int overwrite)
 {
   struct stat status;
   char path[MAX_PATH], folder[MAX_PATH] = ".";
-  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH)); /* the final rename would replace a
-                                                           * link */
+  /* resolve links, since the final rename would replace a link */
+  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH));
   const size_t n = (size_t)(mill_base_name(path) - path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))

@@ -57,8 +57,8 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* Digest a size, which the file stores as a dataset's shape. */
-static void count(walk *w, int n)
+/* Add n, a size or kind, to the digest; nothing when reading: shapes and names give n. */
+static void digest_int(walk *w, int n)
 {
   if (w->way == DIGEST)
     digest(&w->sha, I32, 1, &n);
@@ -211,13 +211,13 @@ static int walk_hull(walk *w, int i_hull, mill_hull *hull)
   enter(w, "hulls/hull", i_hull, "");
   MILL_CHECK(shape(w, "labels", 1, SIZES(1), SIZES(MILL_MAX_LABEL), &n_label));
   hull->n_label = (int)n_label;
-  count(w, hull->n_label);
+  digest_int(w, hull->n_label);
   MILL_CHECK(array(w, "labels", I32, 1, &n_label, hull->label));
   dim[0] = (size_t)hull->n_facet;
   dim[1] = n_label + 1;
   MILL_CHECK(shape(w, "facets", 2, SIZES(1, n_label + 1), SIZES(MILL_MAX_FACET, n_label + 1), dim));
   hull->n_facet = (int)dim[0];
-  count(w, hull->n_facet);
+  digest_int(w, hull->n_facet);
   return owned(w, "facets", F64, 2, dim, &hull->facet);
 }
 
@@ -229,11 +229,11 @@ static int walk_guess(walk *w, mill_library *lib)
   enter_all(w, "guess");
   MILL_CHECK(shape(w, "labels", 2, SIZES(1, n_label), SIZES(MILL_LIBRARY_MAX_GUESS, n_label), dim));
   lib->n_guess = (int)dim[0];
-  count(w, lib->n_guess);
+  digest_int(w, lib->n_guess);
   MILL_CHECK(owned(w, "labels", F64, 2, dim, &lib->guess_label));
   MILL_CHECK(shape(w, "vsini", 1, SIZES(1), SIZES(MILL_LIBRARY_MAX_GUESS_VSINI), &n_vsini));
   lib->n_guess_vsini = (int)n_vsini;
-  count(w, lib->n_guess_vsini);
+  digest_int(w, lib->n_guess_vsini);
   return array(w, "vsini", F64, 1, &n_vsini, lib->guess_vsini_km_s);
 }
 
@@ -246,7 +246,7 @@ static int walk_kind(walk *w, mill_arm *arm)
       [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
   mill_emulator *e = &arm->emulator;
   char text[64];
-  count(w, e->kind);
+  digest_int(w, e->kind);
   if (w->way == DIGEST)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "emulator", text, sizeof text));
@@ -294,17 +294,17 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
       return MILL_REFUSED(w->file, "dataset /%s/coefficients has more than %d numbers", w->group,
                           MILL_MAX_GRID_COEF);
   }
-  count(w, n_axis);
+  digest_int(w, n_axis);
   for (int i = 0; i < n_axis; i++) {
     char name[24];
     const size_t n_knot = dim[i] + order;
     grid->n_node[i] = (int)dim[i];
-    count(w, grid->n_node[i]);
+    digest_int(w, grid->n_node[i]);
     snprintf(name, sizeof name, "knots%d", i);
     MILL_CHECK(owned(w, name, F64, 1, &n_knot, &grid->knot[i]));
   }
   grid->n_out = (int)dim[n_axis];
-  count(w, grid->n_out);
+  digest_int(w, grid->n_out);
   return owned(w, "coefficients", F32, n_axis + 1, dim, &grid->coef);
 }
 
@@ -316,8 +316,8 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   enter(w, "arms/arm", i_arm, "/rbf");
   MILL_CHECK(shape(w, "centers", 2, SIZES(1, n_axis), SIZES(MILL_MAX_RBF_CENTER, n_axis), center));
   rbf->n_center = (int)center[0];
-  count(w, rbf->n_axis);
-  count(w, rbf->n_center);
+  digest_int(w, rbf->n_axis);
+  digest_int(w, rbf->n_center);
   MILL_CHECK(integer(w, "degree", &rbf->degree));
   if (w->way == READ && (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE))
     return MILL_REFUSED(w->file, "attribute degree of %s is %d, this program takes 0 to %d",
@@ -329,7 +329,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   size_t coef[2] = {n_row, (size_t)rbf->n_out};
   MILL_CHECK(shape(w, "coefficients", 2, SIZES(n_row, 1), SIZES(n_row, MILL_MAX_WIDTH), coef));
   rbf->n_out = (int)coef[1];
-  count(w, rbf->n_out);
+  digest_int(w, rbf->n_out);
   return owned(w, "coefficients", F32, 2, coef, &rbf->coef);
 }
 
@@ -342,8 +342,8 @@ static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
   MILL_CHECK(shape(w, name, 2, SIZES(1, 1), SIZES(most_out, MILL_MAX_WIDTH), dim));
   e->n_out[i_layer] = (int)dim[0];
   e->n_in[i_layer] = (int)dim[1];
-  count(w, e->n_in[i_layer]);
-  count(w, e->n_out[i_layer]);
+  digest_int(w, e->n_in[i_layer]);
+  digest_int(w, e->n_out[i_layer]);
   MILL_CHECK(owned(w, name, F32, 2, dim, &e->weight[i_layer]));
   snprintf(name, sizeof name, "layer%d/bias", i_layer);
   return owned(w, name, F32, 1, dim, &e->bias[i_layer]);
@@ -359,7 +359,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   char at[96];
   snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
   const int is_there = w->way == READ ? mill_h5_exists(w->file, at) : error->fraction != NULL;
-  count(w, is_there);
+  digest_int(w, is_there);
   if (!is_there)
     return MILL_OK;
   enter(w, "arms/arm", i_arm, "/model_error");
@@ -369,7 +369,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   if (w->way == READ && mill_h5_exists(w->file, at))
     MILL_CHECK(shape(w, "components", 2, SIZES(1, n), SIZES(MILL_MAX_COMPONENT, n), dim));
   error->n_component = (int)dim[0];
-  count(w, error->n_component);
+  digest_int(w, error->n_component);
   if (error->n_component == 0)
     return MILL_OK;
   MILL_CHECK(array(w, "sigmas", F64, 1, dim, error->sigma));
@@ -394,7 +394,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
   MILL_CHECK(
       shape(w, "wavelength", 1, SIZES(MILL_LIBRARY_MIN_PIX), SIZES(MILL_LIBRARY_MAX_PIX), &n_pix));
   arm->n_pix = (int)n_pix;
-  count(w, arm->n_pix);
+  digest_int(w, arm->n_pix);
   MILL_CHECK(ATTRIBUTES(w, numbers, arm));
   if (w->way != DIGEST) /* a fit does not depend on the origin */
     MILL_CHECK(ATTRIBUTES(w, origin, arm));

@@ -133,7 +133,7 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
   MILL_REFUSED(file, format "; remove it to begin again, or give --checkpoint another name",       \
                ##__VA_ARGS__)
 
-/* Read the text of data and settings into found [MAX_IDENTITY]; fail if this is no checkpoint. */
+/* Read a checkpoint's identity (text of data and settings) into found; fail if it is none. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
   int version = 0;

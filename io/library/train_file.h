@@ -9,7 +9,7 @@
 /** Write a checkpoint to a temporary name, and rename it to path.  Replaces only a checkpoint.
  *
  *  identity          text of the training's data and settings; another identity cannot continue it
- *  state    [n_arm]  state of each arm's training; without parameters: not begun
+ *  state    [n_arm]  state of each arm's training; param NULL: not begun
  *
  *  One process alone.  MILL_ERR_OUTPUT. */
 int mill_train_file_write(const char *path, const char *identity, int n_arm,

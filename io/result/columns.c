@@ -55,8 +55,7 @@ typedef struct line {
 #define NO_SN     (-1e9)
 
 /* Each line has scope, name, type, values, source and field, missing value, unit, description.
- * Adjacent lines of one scope repeat as a block: all columns of the first label, then of the
- * next. */
+ * Adjacent lines of one scope repeat as a block: all columns of one label, then of the next. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -270,7 +269,7 @@ static const line epoch_line[] = {
     {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
      "the same of the second star, with SB2"},
     {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
-     "its error; errors of two stars have the model error in them"},
+     "its error; with SB2 both errors include the model error"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
@@ -447,7 +446,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append the column of a line for one label or arm, element i_value of the array line.field. */
+/* Append a line's column for one label or arm.  Its values are element i_value of array field. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
@@ -529,7 +528,7 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
   const int n_length = kind == MILL_TABLE_FILES ? MILL_N_FILE_TEXT : kind == MILL_TABLE_ARM ? 2 : 0;
   made_for m = {.with = 0};
   for (int i = 0; i < n_length; i++)
-    m.length[1 + i] = length[i];
+    m.length[1 + i] = length[i]; /* for n_value -(1 + i) */
   memset(columns, 0, sizeof *columns);
   for (int i = 0; i < table[kind].n_line; i++)
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);

@@ -228,7 +228,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   code = code == MILL_OK ? code : mill_error_restore(&kept);
   if (code == MILL_ERR_OUTPUT && file->target[0])
     return MILL_ERROR(
-        code, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
+        code, "%s; an earlier start with --overwrite began the file: remove %s to begin again",
         mill_error_message(), file->path);
   if (code == MILL_ERR_OUTPUT)
     return MILL_ERROR(code, "%s; give another --output, or --overwrite to replace it",
@@ -267,8 +267,8 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
         "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
         path);
   if (overwrite && *found != MILL_FOUND_NOTHING)
-    mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
-                  file->target[0] ? "with --overwrite"
-                                  : "of this Slurm job, which has done its --overwrite,");
+    mill_log_info("%s: continuing the result that an earlier start %s", file->path,
+                  file->target[0] ? "with --overwrite began"
+                                  : "of this Slurm job began with --overwrite");
   return MILL_OK;
 }

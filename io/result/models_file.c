@@ -115,7 +115,7 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
     const int64_t n_exp = integer_of(b, i, N_EXPOSURE), first = integer_of(b, i, FIRST_EXPOSURE);
     if (n_exp < 0 || b->first < 0 || first != b->first + b->n_model ||
         first > info->n_exposure - n_exp)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: the exposures of row %lld",
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: row %lld has impossible exposures",
                         info->result_path, (long long)(start + i));
     b->n_model += n_exp;
   }

@@ -113,7 +113,7 @@ static int load_group(const mill_run_info *info, int first, group *g)
       mill_watch_again();
       if (index->n_row != from->n_row || index->n_exposure != from->n_exposure)
         return MILL_ERROR(MILL_ERR_STOPPED,
-                          "%s changed while the job was starting: the same command starts again",
+                          "%s changed while the job was starting: give the same command again",
                           info->file[first + i].path);
     }
     g->n_row += index->n_row;

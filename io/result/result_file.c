@@ -55,7 +55,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     *n_exposure += n;
     if (info->file[i].row_start != next_row || n_owner[i] != 1)
       return MILL_ERROR(
-          MILL_ERR_INTERNAL, "%s: rows begin at %lld instead of %lld, indexed by %d ranks",
+          MILL_ERR_INTERNAL, "%s: first row %lld, expected %lld; indexed by %d ranks, expected 1",
           info->file[i].path, (long long)info->file[i].row_start, (long long)next_row, n_owner[i]);
     next_row += info->file[i].n_row;
   }

@@ -86,8 +86,8 @@ void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
  *  earlier write. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Queue a star's rows of /epochs, epoch [n] from row `first` on, before mill_result_put of the
- *  star.  *crc is the EPOCH_CRC to put into the star's row.  The result must have epochs. */
+/** Queue rows epoch [n] of a star for /epochs, from row `first` on, before mill_result_put of the
+ *  star.  *crc: EPOCH_CRC to put into the star's row.  The result must have epochs. */
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 

@@ -99,7 +99,7 @@ int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
 /** Set the bits `wanted` of the rows to fit; each rank examines its share of the open file's rows.
- *  was_finished 1: rows not done are damaged.  Collective. */
+ *  was_finished 1: a row that is not done is damaged.  Collective. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /* ---- result_queue.c ---- */

@@ -44,8 +44,7 @@ static void clear(mill_result_queue *q)
 }
 
 /* Write this rank's models from a queue, and wait until they are on disk.  Rows are written only
- * afterwards: models have no CRC, so a model lost in a power cut would go unnoticed.  Not
- * collective. */
+ * afterwards: models have no CRC, so a model lost in a power cut would go unnoticed. */
 static int write_models(mill_result_file *file, mill_result_queue *q)
 {
   if (q->n_pix == 0)
@@ -201,8 +200,8 @@ static int n_count(const mill_result_file *file)
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues, set file->count and, unless an earlier write failed, prepare the filled queue
- * (*out) for the write; returns the code of prepare. */
+/* Swap the queues.  Count this rank's rows and messages in file->count.  Unless an earlier write
+ * failed, prepare the filled queue (*out) for the write; returns the code of prepare. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
@@ -289,7 +288,8 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until a write is due. */
+/* With one rank: wait until a write is due, at the latest write_interval after the queue's first
+ * row or after the last meeting. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);
@@ -308,8 +308,8 @@ static void await_own_write(mill_result_file *file)
   }
 }
 
-/* Sleep *us microseconds between two polls of MPI, which cost tens of microseconds each, and double
- * *us.  A rank that has not asked for a write wakes up when it needs one. */
+/* Sleep *us microseconds before the next poll of MPI, as a poll costs tens of microseconds, and
+ * double *us.  A rank that has not asked for a write wakes up when it needs one. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -384,8 +384,7 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* returns soon: MPI buffers the 8 bytes, or rank 0 receives them in its next wait or at the
-   * end */
+  /* returns soon: MPI buffers 8 bytes, or rank 0 receives them in its next wait or at the end */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }

@@ -82,7 +82,7 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
   return status;
 }
 
-/* *first, *n: row i's range in /epochs; returns 0 if it exceeds /epochs. */
+/* Set *first and *n to row i's range in /epochs; returns 0 if the range exceeds /epochs. */
 static int find_exposures(const mill_stored_rows *rows, const char *exposures, int64_t i,
                           int64_t *first, int64_t *n)
 {

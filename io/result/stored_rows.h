@@ -21,7 +21,7 @@ typedef struct mill_stored_rows {
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
 void mill_stored_rows_close(mill_stored_rows *rows);
 
-/** Call take for each packed row of [start, end), until it fails.  Each block read restarts the
+/** Call take for each packed row of [start, end), until it fails.  Reading a block restarts the
  *  watchdog's time.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY, or take's code. */
 int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context);

@@ -66,8 +66,8 @@ int mill_table_go_on(void)
 {
   if (mill_stop_reason() != MILL_STOP_NONE)
     return MILL_ERROR(MILL_ERR_STOPPED,
-                      "stopped while the output was made: nothing was fitted; the same "
-                      "command starts again");
+                      "stopped while the output was made: nothing was fitted; give the same "
+                      "command again");
   return MILL_OK;
 }
 
@@ -145,8 +145,8 @@ static int open_column(mill_table *t, const char *name)
   return MILL_OK;
 }
 
-/* Open the columns `names`, of any type, then those of `expected` (NULL: none), which must have its
- * types and shapes. */
+/* Open the columns `names`, of any type, then the columns of `expected` (NULL: none); fail if these
+ * have other types or shapes in the file. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];

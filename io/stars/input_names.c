@@ -128,9 +128,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Set is_done of those inputs done [n], all of one result by the table of inputs, whose rows are
- * still done in the result: another run may have replaced it.  is_output: the result is this run's
- * output; without a fitted row it does not count, since the run then replaces the output. */
+/* The table of inputs lists the inputs done [n] under one result.  Set is_done of each input whose
+ * rows are still done there, since another run may have replaced the result.  is_output: the result
+ * is this run's output; without a fitted row set none, since this run replaces the output. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {

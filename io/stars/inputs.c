@@ -201,9 +201,8 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
   MILL_CHECK(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
   for (int i = inputs->file_start; i < inputs->file_end; i++) {
     if (mill_stop_reason() != MILL_STOP_NONE)
-      return MILL_ERROR(
-          MILL_ERR_STOPPED,
-          "stopped while indexing: nothing was fitted; the same command starts again");
+      return MILL_ERROR(MILL_ERR_STOPPED,
+                        "stopped while indexing: nothing was fitted; give the same command again");
     MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
     MILL_CHECK(index_file(job, names->name[i], i, &facts[i]));
   }
@@ -553,7 +552,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   /* its rows are already counted, so this job cannot go on; a restart counts again */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
-                          "%s; the file was readable before: the same command starts again",
+                          "%s; the file was readable before: give the same command again",
                           mill_error_message())
              : err;
 }

@@ -231,8 +231,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* List pairs [*n_pair] of owners with spots within radius_deg of each other, enough to connect each
- * group of owners.  Sorts the spots and renumbers their owners from 0. */
+/* List pairs [*n_pair] of owners that have spots within radius_deg of each other, except pairs that
+ * other pairs already connect.  Sorts the spots and renumbers their owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -304,8 +304,9 @@ static int settle_owners(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* For each pair with two owners, join the later owner to the earlier one.  Each call at least
- * halves the owners of a connected group.  *n_left: such pairs on all ranks.  Collective. */
+/* Replace the rows of each pair by their owners, drop pairs of one owner, and join the later owner
+ * of each other pair to the earlier.  Each call at least halves the owners of a connected group.
+ * *n_left: pairs left on all ranks.  Collective. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   MILL_OWNED int *rank = NULL;
@@ -379,7 +380,7 @@ static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 /* ---- the table ---- */
 
 /* Send every row and its exposures to its owner's rank.  Collective. */
-static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
+static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
 {
   MILL_OWNED int *rank = NULL, *rank_of_exposure = NULL;
   int64_t n = 0;
@@ -394,7 +395,7 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
   MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &entries));
   MILL_CHECK(
       mill_exchange_send(mpi, rank_of_exposure, mine->exposure, n, sizeof(exposure), &exposures));
-  *taken = (survey){.n_entry = entries.n,
+  *owned = (survey){.n_entry = entries.n,
                     .n_exposure = exposures.n,
                     .entry = (entry *)(void *)entries.record,
                     .exposure = (exposure *)(void *)exposures.record};
@@ -404,16 +405,16 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *taken)
 
 /* List this rank's parts (rows before joining) and joined rows, and count rows and exposures by
  * file.  order [n_entry] out: entries (place) sorted by owner (key), an owner's own row first. */
-static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *part,
+static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
   int64_t n_taken = 0;
-  for (int64_t i = 0; i < taken->n_entry; i++)
-    order[i] = (mill_keyed){taken->entry[i].owner, i};
-  if (taken->n_entry > 0)
-    qsort(order, (size_t)taken->n_entry, sizeof *order, mill_by_key);
-  for (int64_t i = 0, file = 0; i < taken->n_entry; i++) {
-    const entry *e = &taken->entry[order[i].place];
+  for (int64_t i = 0; i < owned->n_entry; i++)
+    order[i] = (mill_keyed){owned->entry[i].owner, i};
+  if (owned->n_entry > 0)
+    qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
+  for (int64_t i = 0, file = 0; i < owned->n_entry; i++) {
+    const entry *e = &owned->entry[order[i].place];
     part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
     if (e->place == e->owner) {
       file = e->file;
@@ -426,15 +427,15 @@ static void list_parts(const survey *taken, mill_keyed *order, mill_join_part *p
 }
 
 /* Make the tables of joined rows and parts, and the counts of all files.  Collective. */
-static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill_keyed *order,
+static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int64_t n[2] = {taken->n_entry, taken->n_exposure}, before[2] = {0, 0}, n_new = 0;
+  int64_t n[2] = {owned->n_entry, owned->n_exposure}, before[2] = {0, 0}, n_new = 0;
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
-  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(taken->n_entry, &part),
-                                               MILL_ALLOC(taken->n_entry + 1, &start))));
-  list_parts(taken, order, part, start, &n_new, n_row, n_exposure);
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(owned->n_entry, &part),
+                                               MILL_ALLOC(owned->n_entry + 1, &start))));
+  list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1)
     start[n_new++] = (mill_join_start){n[0], n[1]};
@@ -448,7 +449,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
       MPI_Allreduce(MPI_IN_PLACE, join->n_row_before, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
   for (int f = 0; f < n_file; f++)
     join->row_start[f + 1] = join->row_start[f] + n_row[f];
-  MILL_CHECK(mill_node_gather(mpi, part, taken->n_entry, sizeof *part, &join->parts));
+  MILL_CHECK(mill_node_gather(mpi, part, owned->n_entry, sizeof *part, &join->parts));
   MILL_CHECK(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
   join->part = join->parts.data;
   join->start = join->starts.data;
@@ -456,7 +457,7 @@ static int make_table(const mill_mpi *mpi, const survey *taken, int n_file, mill
 }
 
 /* Rebuild a file's index from order[*next] on.  exposure_start: first exposure of each entry. */
-static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *exposure_start,
+static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {
   int err = MILL_OK;
@@ -471,12 +472,12 @@ static int rebuild(const survey *taken, const mill_keyed *order, const int64_t *
   for (int64_t i = 0; i < n_row; i++) {
     const int64_t owner = order[*next].key;
     mill_catalog_row *row = &index->row[index->n_row++];
-    *row = old.row[taken->entry[order[*next].place].row];
+    *row = old.row[owned->entry[order[*next].place].row];
     row->n_exposure = 0;
-    for (; *next < taken->n_entry && order[*next].key == owner; ++*next) {
+    for (; *next < owned->n_entry && order[*next].key == owner; ++*next) {
       const int64_t k = order[*next].place;
-      const exposure *from = taken->exposure + exposure_start[k];
-      for (int32_t e = 0; e < taken->entry[k].n_exposure; e++) {
+      const exposure *from = owned->exposure + exposure_start[k];
+      for (int32_t e = 0; e < owned->entry[k].n_exposure; e++) {
         index->exposure_file[index->n_exposure] = from[e].file;
         mill_file_index_expose(index, from[e].row, from[e].id, from[e].mjd);
       }
@@ -488,24 +489,26 @@ done:
 }
 
 /* Rebuild the index of each of this rank's n_mine files from the joined rows. */
-static int rebuild_all(const survey *taken, const mill_keyed *order, int n_mine,
+static int rebuild_all(const survey *owned, const mill_keyed *order, int n_mine,
                        const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
 {
   int64_t next = 0;
   MILL_OWNED int64_t *start = NULL;
-  MILL_CHECK(MILL_ALLOC(taken->n_entry + 1, &start));
-  for (int64_t i = 0; i < taken->n_entry; i++)
-    start[i + 1] = start[i] + taken->entry[i].n_exposure;
+  MILL_CHECK(MILL_ALLOC(owned->n_entry + 1, &start));
+  for (int64_t i = 0; i < owned->n_entry; i++)
+    start[i + 1] = start[i] + owned->entry[i].n_exposure;
   for (int f = 0; f < n_mine; f++)
-    MILL_CHECK(rebuild(taken, order, start, &next, n_row[f], n_exposure[f], &index[f]));
+    MILL_CHECK(rebuild(owned, order, start, &next, n_row[f], n_exposure[f], &index[f]));
   return MILL_OK;
 }
 
+/* A star's first row owns its other rows: find the owners, by name and then by position; send rows
+ * to their owners' ranks, which make the tables and rebuild the indices. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
                    int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
                    mill_join **out)
 {
-  survey mine = {0}, taken = {0};
+  survey mine = {0}, owned = {0};
   mill_join *join = NULL;
   mill_keyed *order = NULL;
   *out = NULL;
@@ -524,18 +527,18 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   MILL_TRY(find_owners(mpi, &mine));
   if (radius_arcsec > 0)
     MILL_TRY(join_near(mpi, &mine, radius_arcsec / 3600.0));
-  MILL_TRY(take_rows(mpi, &mine, &taken));
+  MILL_TRY(take_rows(mpi, &mine, &owned));
   MILL_FREE(mine.entry, mine.exposure);
   mine.entry = NULL;
   mine.exposure = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(taken.n_entry, &order)));
-  MILL_TRY(make_table(mpi, &taken, n_file, order, n_row, n_exposure, join));
-  err = rebuild_all(&taken, order, file_end - file_start, n_row + file_start,
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(owned.n_entry, &order)));
+  MILL_TRY(make_table(mpi, &owned, n_file, order, n_row, n_exposure, join));
+  err = rebuild_all(&owned, order, file_end - file_start, n_row + file_start,
                     n_exposure + file_start, index);
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = MILL_GIVE(&join, out);
 done:
   mill_join_free(join);
-  MILL_FREE(mine.entry, mine.exposure, mine.start, taken.entry, taken.exposure, order);
+  MILL_FREE(mine.entry, mine.exposure, mine.start, owned.entry, owned.exposure, order);
   return err;
 }

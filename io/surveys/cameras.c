@@ -180,8 +180,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask as stored, as truth values or integers.  CFITSIO 4.2 cannot add the offset of
- * unsigned 64-bit integers, so mask->offset is added here. */
+/* Read a column of masks, truth values or integers.  CFITSIO 4.2 cannot add the offset of unsigned
+ * 64-bit integers, so mask->offset is added here. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -265,8 +265,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate those wavelengths between the good pixels left and right that do not ascend.  An
- * interpolated pixel gets the line width of the pixel before it. */
+/* Between the good pixels left and right, interpolate wavelengths that do not ascend.  A pixel with
+ * an interpolated wavelength gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;

@@ -314,7 +314,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   if (file->joint && map[EXP].there) { /* without EXPID it is a coadd with one row per target */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
-    if (mill_places_find(kept, n, map[RA].f64, map[DEC].f64))
+    if (mill_places_group(kept, n, map[RA].f64, map[DEC].f64))
       index->warning = MILL_TOLD_PLACES;
   }
   MILL_CHECK(mill_file_index_alloc(index, n, n));

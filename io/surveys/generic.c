@@ -129,7 +129,7 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
     const int is_same = i > 0 && strcmp(key[i].text, key[i - 1].text) == 0;
     star[i] = (mill_keyed){is_same ? star[i - 1].key : i, key[i].row};
   }
-  if (mill_places_find(star, n, v[RA].f64, v[DEC].f64))
+  if (mill_places_group(star, n, v[RA].f64, v[DEC].f64))
     *warning = MILL_TOLD_PLACES;
   for (int64_t i = 0; i < n; i++) {
     const int64_t row = star[i].place;

@@ -31,8 +31,8 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
-/* Parse an HDU's name: B-84107311 is camera B and the start, a local MJD in minutes; COADD_B is
- * the coadd of camera B, with minute -1. */
+/* Parse an HDU's name.  B-84107311: camera B, and the minute (local MJD times 1440) at which the
+ * exposure began.  COADD_B: the coadd of camera B, with minute -1. */
 static int parse_name(const char *name, char *letter, int32_t *minute)
 {
   char camera[2], digits[9];

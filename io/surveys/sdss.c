@@ -121,8 +121,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find columns, frame and medium of a camera; conventions are in the primary header for a coadd,
- * else in the exposure's header. */
+/* Find a camera's columns, and read its frame and medium: from the primary header for a coadd, else
+ * from the exposure's header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;

@@ -20,7 +20,7 @@ static int is_slow(const mill_selection *select, double z)
   return fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;
 }
 
-int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row)
+int mill_selection_is_extragalactic(const mill_selection *select, const mill_catalog_row *row)
 {
   return (strcmp(row->spectype, "GALAXY") == 0 || strcmp(row->spectype, "QSO") == 0) &&
          row->zwarn == 0 && !is_slow(select, row->z);

@@ -23,7 +23,7 @@ int mill_selection_keeps(const mill_selection *select, const mill_candidate *can
 int mill_selection_has_scores(const mill_selection *select);
 
 /** Is the row a galaxy or quasar by a class without warning, and too fast for a star? */
-int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
+int mill_selection_is_extragalactic(const mill_selection *select, const mill_catalog_row *row);
 
 /** Return 1 if the exposure number exp_id is from select->min_exp_id to max_exp_id.  An unknown
  *  number (-1) passes only if there are no limits. */

@@ -33,7 +33,7 @@ enum mill_frame {
 
 /** A spectrum from a format; all pointers are borrowed for the call.
  *
- *  sigma_aa [n_pix]  Gaussian sigma of the line-spread function with the pixel, A; NULL: unknown
+ *  sigma_aa [n_pix]  Gaussian sigma (A) of the line-spread function, pixel included; NULL: unknown
  *  resolution        resolution matrix, as in mill_raw_segment; NULL: none */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */

@@ -113,7 +113,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    /* keep any number of pixels: the pipeline reports too few */
+    /* keep a piece of any length: the pipeline reports a segment with too few pixels */
     if (end > first)
       known->piece[known->n_piece++] =
           (mill_piece){.arm = same_name, .first = first, .n = end - first};

@@ -84,7 +84,7 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm if the file has any of its images.  *frame: of all arms so far; mixed: unknown. */
+/* Open an arm if the file has any of its images.  *frame: of the arms so far; unknown if mixed. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
@@ -150,8 +150,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
     [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
-/* Return a fibre's target type, for selecting rows: TARGUSE, with SKY for S, but BAD unless STATUS
- * is A (on target).  Other fibres are parked, disabled or lost. */
+/* Return a fibre's target type, for selecting rows: TARGUSE (SKY for S) if STATUS is A (on target),
+ * else BAD.  Other fibres are parked, disabled or lost. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   const char *use = mill_fits_text_at(&v[USE], i);

@@ -92,7 +92,7 @@ static const mill_bench_options usual = {
 
 const mill_option_help mill_bench_help = {&table, &usual};
 
-/* Refuse an option that would have no effect. */
+/* Refuse options and inputs that the task does not use; require inputs for a fit. */
 static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
                       const mill_bench_options *options)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measures fits, trainings and particles on the CPU and the GPU: from which size is the GPU
- * faster? */
+/* From which size is the GPU faster?  Times fits, trainings and particles on the CPU and GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -256,7 +255,8 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
   printf("\n");
 }
 
-/* Measure a kind of work at growing sizes.  *from: least size faster on the GPU, 0 or TOO_FEW. */
+/* Measure a kind of work at growing sizes.  *from: size from which the GPU is faster; 0: the CPU is
+ * faster at the largest size; TOO_FEW: the inputs ended before the GPU was faster. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;

@@ -48,8 +48,7 @@ struct mill_bench {
 /** Print date, version, machine and command line.  backend NULL: omitted. */
 void mill_bench_print_head(const mill_bench *job, const char *backend);
 
-/** Print a table cell: value with n_digit decimals if `there` is 1, else the text `without`,
- *  which may be empty. */
+/** Print a table cell: value with n_digit decimals if `there` is 1, else the text `without`. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
 /** The tasks.  Each prints Markdown on standard output, line by line as it measures.

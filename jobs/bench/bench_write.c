@@ -38,7 +38,7 @@ typedef struct measured {
   int64_t n_epoch, n_write, n_byte;
 } measured;
 
-/* Make a library of labels and arms without templates, which the columns of a result need. */
+/* Make a library without templates: a result's columns need only its labels and arms. */
 static void make_library(mill_library *lib)
 {
   static const char *const label[][3] = {{"teff", "TEFF", "K"},

@@ -25,6 +25,6 @@ void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *f
  *  read it back on other ranks.  All files are in a temporary subfolder, removed at the end.
  *
  *  Collective; rank 0 reports.  If a check takes longer than limit_s, the program ends with exit
- *  status 4 and one line that names the check.  MILL_ERR_MPI. */
+ *  status 4 and a line that names the check.  Returns failures of MPI and memory. */
 int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
                        mill_doctor_report *report);

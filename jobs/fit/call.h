@@ -23,7 +23,7 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** Shallow copy of the first library, the one that has the labels of all.  With several
+  /** Shallow copy of library [0], which has all labels of the other libraries.  With several
    *  libraries, the copy is cut to their common wavelengths and has the digest of their hashes. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */

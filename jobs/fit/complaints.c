@@ -51,6 +51,7 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
                    hint);
 }
 
+/* c->told: arms of the present file that were warned about, by reason. */
 void mill_complain(mill_complaints *c, const mill_left_out *left)
 {
   const char *path = c->inputs->file[left->i_file].path;

@@ -10,7 +10,7 @@
 enum mill_complaint {
   MILL_NO_LSF,  /**< left out: no line-spread function, and the library needs one */
   MILL_OUTSIDE, /**< left out: outside the library's wavelengths */
-  MILL_BEYOND,  /**< left out: a channel outside all arms; it uses bit 0 */
+  MILL_BEYOND,  /**< left out: a channel outside all arms (always bit 0) */
   MILL_ODD_LSF, /**< suspect: implausible sigma for a spectrograph */
   MILL_SHIFTED, /**< suspect: the resolution matrix moves light */
   MILL_N_COMPLAINT

@@ -42,9 +42,9 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Replace this rank's CPU backend by the one for the oldest instruction set of all ranks, whose name
- * sorts first.  (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the
- * search for this rank's backend. */
+/* Give all ranks the CPU backend whose name sorts first: that of the oldest instruction set of any
+ * rank.  (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the search
+ * for this rank's backend. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -124,7 +124,7 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-/* Replace the backend auto: by the backend that began the result to continue, else by n_row. */
+/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {

@@ -12,6 +12,7 @@
  * long as loading a segment. */
 enum { MOST_SEEN = 1000 };
 
+/* Add up the widths of narrow segments by arm, for the means in mill_narrow_hint's warning. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment)
 {
@@ -70,9 +71,8 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
                             all.sum_aa[a] / all.n[a]);
   if (n > 0)
     mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: the templates are broader than the "
-                     "narrowest tenth of the spectra's line-spread function (%s), so template "
-                     "lines are too shallow; use a library of higher resolution, such as the "
-                     "shipped fgk-hr.h5",
+                     "spectra in their sharpest tenth (%s), so template lines are too shallow; use "
+                     "a library of higher resolution, such as the shipped fgk-hr.h5",
                      (long long)n_narrow, (long long)n_fitted, arms);
   return MILL_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Warnings at the end of a fit about settings that are probably wrong for all its stars: the
- *  medium of the wavelengths, templates broader than the spectra, or a resolving power without
- *  effect. */
+/** Warnings at the end of a fit about settings that are probably wrong for all its stars: medium of
+ *  the wavelengths, templates broader than the spectra, or a resolving power without effect. */
 #pragma once
 
 #include "io/surveys/spectra.h"
@@ -39,7 +38,7 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
 enum { MILL_HINT_BINS = 402 };
 
 /** Histogram of good velocities in bins of 1 km/s from -200 to 200 km/s.  The first and last
- *  bins count all velocities below and above. */
+ *  bins count all velocities below and above this range. */
 typedef struct mill_velocity_counts {
   int64_t n[MILL_HINT_BINS];
 } mill_velocity_counts;

@@ -42,7 +42,7 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
-/* Append a line for each input to the table; none if an earlier run has recorded all of them. */
+/* Append a line for each input to the table, unless an earlier run has recorded all inputs. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;

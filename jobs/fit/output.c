@@ -75,8 +75,8 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-/* Open the status file, and have it replaced (mill_board_meet) whenever the ranks write rows
- * together.  Rows done by earlier runs count as done. */
+/* Open the status file, which mill_board_meet then replaces whenever the ranks write rows together.
+ * Rows done by earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)
@@ -108,7 +108,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Return the expected stars/s of this rank, which set the sizes of its chunks of rows.  If
+/* Return the expected stars/s of this rank; the rate sets the sizes of its chunks of rows.  If
  * options->fit names a result, its stars are sampled, not fitted. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
@@ -148,7 +148,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
 {
   MILL_CHECK(open_result(call, setup, inputs, device, out));
   if (out->outcome != MILL_OPEN_CONTINUE)
-    memset(&out->existing, 0, sizeof out->existing);
+    memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);
   if (out->outcome == MILL_OPEN_FINISHED && call->mpi->rank == 0 && call->options->models &&
       access(call->options->models, F_OK) != 0)
@@ -215,8 +215,8 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
   return MILL_ALLOC(output->n_pix, &output->wave);
 }
 
-/* Write the models of one arm and exposure, from segment i on, one after the other as one row of
- * the models' file.  *end: first segment of another arm or exposure. */
+/* Write a row of the models' file: the models of one arm and exposure, which are those of segments
+ * i to *end - 1, one after another. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

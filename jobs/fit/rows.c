@@ -8,8 +8,7 @@
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
-/* Resolve wave_mask: auto, which masks DESI's dichroic in DESI files and nothing in other
- * formats. */
+/* Resolve wave_mask: auto.  It masks DESI's dichroic in DESI files, nothing in other formats. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -82,8 +81,8 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   return MILL_OK;
 }
 
-/* Count the rows, and warn of listed stars without a row.  Do not warn if rows are joined, since a
- * joined row keeps the names of one row, or if finished inputs are skipped. */
+/* Count the rows, and warn of listed stars without a row.  Do not warn if finished inputs are
+ * skipped, or if rows are joined: a joined row keeps the names of only one of its rows. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
@@ -203,8 +202,8 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
   const char *first;
   const int64_t n_beyond = setup->priors ? mill_prior_table_beyond(setup->priors, &first) : 0;
   if (n_beyond > 0 && call->mpi->rank == 0)
-    mill_log_warning("prior_table: %s: far beyond what the fit allows: %lld of its values, the "
-                     "first one %s: give NaN for missing values, and use the result's units",
+    mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
+                     "%s: give NaN for missing values, and use the result's units",
                      setup->config.prior_table, (long long)n_beyond, first);
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,

@@ -260,8 +260,7 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Rank 0: check all output paths before any file is made, and before the inputs are indexed,
- * which may take hours. */
+/* Rank 0: check all output paths before any file is made and before hours of indexing inputs. */
 static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;

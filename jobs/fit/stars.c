@@ -13,7 +13,7 @@ static void leave_out(mill_left_out *left, enum mill_complaint why, const mill_r
   left->i_file = s->i_file;
 }
 
-/* Keep the star's segments that can be fitted; add arms left out or suspect to left, by reason. */
+/* Keep the segments that can be fitted; record arms that are left out or suspect in *left. */
 static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left)
 {
   const int n = star->n_segment;
@@ -70,6 +70,7 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
+    /* M2LL shows a changed spectrum only if model and priors are those of the fit */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(stars, star, &left));
@@ -88,8 +89,7 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
   return MILL_OK;
 }
 
-/* Take the batch's next star; *star stays NULL if the star is not fitted and its row was
- * written. */
+/* Take the batch's next star; *star stays NULL if the star's row was written without a fit. */
 static int take_next(mill_stars *stars, mill_star **star)
 {
   mill_batch *batch = stars->batch;
@@ -129,7 +129,7 @@ void mill_stars_note_memory(const mill_stars *stars)
                     mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
-/* Take the reader's next batch; release the batch before this one, whose pixels are uploaded. */
+/* Take the reader's next batch; release the last batch but one, whose pixels are uploaded. */
 static int next_batch(mill_stars *stars)
 {
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));

@@ -80,13 +80,11 @@ int mill_fit_print_plan(const mill_fit_task *task);
  *  request to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
-/** Append the outcome of each input to the table of inputs, if there is one and the result is
- *  finished. */
+/** If the result is finished, append each input's outcome to the table of inputs (if any). */
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out);
 
-/** Log how evenly the ranks worked, and print the summary on rank 0.  fit_s: wall seconds since
- *  the set-up. */
+/** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: wall s since the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 
 /* ---- stops and failures ---- */

@@ -26,9 +26,8 @@ int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *set
   char why[MILL_STATUS_PATH + 64];
   if (mill_stop_reason() != MILL_STOP_NONE) {
     mill_stop_watch_text(setup->stop, why, sizeof why);
-    err =
-        MILL_ERROR(MILL_ERR_STOPPED,
-                   "stopped %s (%s): nothing was fitted; the same command starts again", step, why);
+    err = MILL_ERROR(MILL_ERR_STOPPED,
+                     "stopped %s (%s): nothing was fitted; give the same command again", step, why);
   }
   return mill_mpi_agree(call->mpi, err);
 }

@@ -319,7 +319,7 @@ done:
   return err == MILL_OK ? status : mill_job_end("library train", err);
 }
 
-/* Train networks if the emulator is one, then let Python make the library. */
+/* If the emulator is a network, train it for each arm; then let Python make the library. */
 static int train_and_make(int argc, char **argv)
 {
   if (trains(argc, argv)) {

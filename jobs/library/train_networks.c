@@ -64,7 +64,7 @@ done:
   return err;
 }
 
-/* Write r->identity: the settings and data that must be those of the checkpoint to continue. */
+/* Write r->identity: the settings and data that must equal those of a checkpoint to continue. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -152,8 +152,7 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* Write the error of a loss as text: "0.0530 %" if the unit is the noise, else in units of the
- * spread. */
+/* Write a loss's error as text: "0.0530 %" if the unit is the noise, else in units of spread. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);

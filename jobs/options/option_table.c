@@ -220,7 +220,7 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
-/* The line is "--NAME VALUE" for a given option, "no --NAME" for another. */
+/* The line is "--NAME VALUE" for an option that was given, else "no --NAME". */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

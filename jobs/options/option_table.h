@@ -51,7 +51,7 @@ typedef struct mill_option_need {
   const char *what; /**< when the option does not apply, for the message: "without --loss huber" */
 } mill_option_need;
 
-/** Check the conditions need [n] for the options that mill_option_parse found as given.
+/** Check need [n], the conditions of n options.  given: as mill_option_parse fills it.
  *  MILL_ERR_USAGE names an option that was given although its condition is not met. */
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);

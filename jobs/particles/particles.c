@@ -363,7 +363,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Warn of problems whose time step was too long; if all were, fail. */
+/* Warn of problems that lost particles because the time step is too long; fail if all did. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)
@@ -373,7 +373,7 @@ static int tell_bad(const particle_job *job)
   if (job->n_bad == job->n_todo)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a step of %g is too large for the drift or the diffusion: all problems lost "
-                      "particles, problem %llu after step %d: give a shorter step",
+                      "particles (problem %llu after step %d); give a shorter step",
                       s->step, id, job->bad_step);
   fprintf(stderr,
           "starmill particles: a step of %g is too large for %lld of %lld problems, which have "

@@ -45,8 +45,8 @@ void mill_free_list(int n, const void *const *p);
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 
-/** If *p has room for fewer than n_need elements of size bytes (*n_room), free it and allocate
- *  zeroed memory.  *p is NULL or from mill_alloc_bytes; on failure it is NULL and *n_room is 0. */
+/** If n_need exceeds *n_room, the number of elements (of size bytes) in *p, free *p and allocate
+ *  zeroed memory.  *p is NULL or from mill_alloc_bytes; a failure sets *p NULL and *n_room 0. */
 int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))
@@ -55,8 +55,8 @@ int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
  *  MiB", or "" without a limit.  Valid until the next call in this thread. */
 const char *mill_memory_limit(void);
 
-/** Count how many of n blocks of n_byte fit into the address space now, and free them again: a
- *  check before calling libraries that crash without memory. */
+/** Return how many of n blocks of n_byte fit into the address space now; nothing stays allocated.
+ *  Callers check this before they call a library that crashes without memory. */
 int mill_memory_room(int n, size_t n_byte);
 
 #define MILL_FREE(...)                                                                             \

@@ -2,7 +2,7 @@
 /** Where the time of a backend goes, by stage of the fit.
  *
  *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
- *  serves stars in several stages; their shares of the emulator's time are those of its rows. */
+ *  serves stars in several stages; a stage's share of the emulator's time is its share of rows. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -6,9 +6,9 @@
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
 
-/** Compute moment [n]: sums over a cell's pixels of w [cell] times powers 0 to n - 1 of the pixel's
- *  position in the cell (power [n][cell]).  The sums have a variable each, which the compiler keeps
- *  in registers; it would not keep an array there. */
+/** Compute moment [n] of w [cell], the weights of a cell's pixels: moment[m] is the sum of w times
+ *  power[m], the m-th power of the pixel's position (power [n][cell]).  Each sum has its own
+ *  variable, since the compiler would not keep an array in registers. */
 MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
                                    double *moment)
 {

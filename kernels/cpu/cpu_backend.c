@@ -408,9 +408,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
-/** Extend the list of n active slots to MILL_GROUP with copies, which ask for later posterior
- *  samples of their slots: the emulator is fastest with full batches.  of [n] out: index of each
- *  entry's slot; a slot's copies come in the order of their samples.  Returns the new n. */
+/** Fill the list of n active slots up to MILL_GROUP entries with copies of slots, since emulators
+ *  are fastest with full batches.  A slot's copies ask for its next posterior samples, in order.
+ *  of [n] out: index of each entry's slot.  Returns the new n. */
 static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
 {
   const int n_slot = n;

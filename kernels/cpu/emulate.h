@@ -134,8 +134,8 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
 }
 
 /** The rows of a batch: first a value row for each slot, then all tangent rows.  Row r of a layer's
- *  input or output begins at element r * MILL_ROW_PITCH of the lane's buffer: hidden for r <
- *  n_wide, else narrow. */
+ *  input or output begins at element r * MILL_ROW_PITCH of lane->hidden (float64) for r < n_wide,
+ *  else of lane->narrow (float32). */
 typedef struct mill_rows {
   int n_slot, n_row;
   int n_wide;                                   /**< rows from here on are float32 in all layers */

@@ -85,9 +85,10 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
 
 /** Add the products of each row first .. n - 1 with itself and with all rows before it.
  *
- *  row [n][pitch]  in      len numbers per row, whole vectors (padded with zeros)
+ *  row [n][pitch]  in      len numbers per row, padded with zeros to whole vectors
  *  of [n]          in      number of each row in a larger matrix, ascending
- *  sum             in/out  sum of the pair (r, c) of that matrix at mill_gram_at(r, c) - origin
+ *  origin          in      mill_gram_at of the first element that sum holds
+ *  sum             in/out  element (r, c) of that matrix at mill_gram_at(r, c) - origin
  *
  *  Each lane of a vector has its own partial sum, in the order of the pixels. */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,

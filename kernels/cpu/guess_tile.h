@@ -23,9 +23,10 @@ enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 /** Add conj(D) T at one frequency, summed over n_block blocks, to the sums of n_star stars and
  *  MILL_GUESS_TEMPLATES templates.  D: transform of a star's block; T: of a template's block.
  *
- *  d    in      for each star D [2][MILL_GUESS_LANE], by block: real parts, then imaginary parts
- *  t    in      T [n_block][2][MILL_GUESS_LANE], by template: real parts, then imaginary parts
- *  sum  in/out  for each star the sums [2][MILL_GUESS_LANE], by template, as in t */
+ *  Index [2] is 0 for real parts, 1 for imaginary parts.
+ *  d    in      [n_star] pointers to D [2][MILL_GUESS_LANE], last index: block
+ *  t    in      T [n_block][2][MILL_GUESS_LANE], last index: template
+ *  sum  in/out  [n_star] pointers to sums [2][MILL_GUESS_LANE], last index: template */
 MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float *const *d,
                                      const float *t, float *const *sum)
 {
@@ -60,8 +61,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform the sequences sum [n][2][MILL_GUESS_LANE] back.  Write the real parts of the first nv
- *  <= n / 4 elements of n_lane sequences, the last element first, to chisq [n_lane][nv]. */
+/** Transform the products sum [n][2][MILL_GUESS_LANE] back into correlations over n velocity bins.
+ *  Write the real parts of bins nv - 1 to 0 of the first n_lane templates to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

@@ -48,7 +48,7 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
-/** Set the data of *l.  If the shear needs too many cells, n_cell is above MILL_KERNEL_MAX_CELL. */
+/** Set *l, with cells for all sheared places; n_cell > MILL_KERNEL_MAX_CELL: too many cells. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -74,7 +74,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by grid cell: cell c holds numbers first[c] to first[c + 1] - 1. */
+/** Sort particles of weight > 0 by the cell of their sheared place; cell c begins at first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -116,10 +116,10 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Load up to MILL_KERNEL_LANES of the n particles from `from` on into the lanes.  A particle is
- *  w->offset + delta grid steps from the line's start point.  w->start gets the kernels' values
- *  there, w->up and w->down their ratios from point to point (without w->fade).  Unused lanes have
- *  start 0.  Returns 0 if no kernel reaches the line. */
+/** Load particles `from`, from + 1, ... into the lanes, n at most.  other: the grid line's place on
+ *  the other axes.  A particle is w->offset + delta grid steps from the line's start point.  Set
+ *  w->start to its kernel's value there, w->up and w->down to the ratios from point to point
+ *  (without w->fade), start of unused lanes to 0.  Returns 0 if no kernel reaches the line. */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

@@ -293,9 +293,10 @@ MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segme
 }
 
 /** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
- *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t and D is
- *  multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
- *  mill_gram_at(n_error, 0) of sums.  templ NULL: zeros. */
+ *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t is multiplied
+ *  by itself and all rows before it, D by all rows before it.  The sum of a pair is at
+ *  mill_gram_at(row, column) - mill_gram_at(n_error, 0).  The template is level * s->base + templ
+ *  (NULL: zeros). */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -346,10 +347,10 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the part of model error E (error) to slope, the weight of half the gradient at len pixels:
- *  (P a) E^T E r from the residuals r, and -p^T N^-1 U^T E times weight from the determinant.  P a
- *  is the continuum (poly), p a pixel's continuum functions, N the normal matrix, and U the
- *  products of E with P t (t: template / sigma). */
+/** Add the terms of model error E (error) to slope, half the derivative of F by t, the template /
+ *  sigma, at len pixels.  The residuals r add (P a) E^T E r, the determinant adds weight times
+ *  -p^T N^-1 U^T E.  P a is the continuum (poly), p a pixel's continuum functions, N the normal
+ *  matrix, and U the products of E with P t. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -390,8 +391,8 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
  *
  *  row    rows of model error, and P_k t of the n functions in `which` (t: template / sigma)
  *  poly   the continuum P a
- *  slope  the weight of half the gradient, mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
- *         continuum functions, N: normal matrix, r: residual) */
+ *  slope  half the derivative of F by t: mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
+ *         continuum functions, N: normal matrix, r: residual), plus the terms of model error */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,

@@ -35,7 +35,8 @@ typedef struct mill_taps {
 
 /** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
  *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to a second difference
- *  falls exponentially to each side (spline_filter.h), so B needs two running sums. */
+ *  is `centre` there and falls by the factors `left` and `right` per point to each side, so B needs
+ *  two running sums. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -93,8 +94,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Compute the taps' weights for MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
- *  their derivatives by the pixel's place frac in its interval. */
+/** Compute the taps' weights at MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
+ *  the weights' derivatives by frac, the pixel's place in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {
@@ -129,8 +130,8 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Write the template at MILL_VEC_N_F32 pixels from `first` on to row 0 of `to` and, unless
- *  slope_ln is 0, its derivative by velocity to row 1 and by the labels to rows 3, 4, ...
+/** Compute the template at pixels first to first + MILL_VEC_N_F32 - 1 into row 0 of `to`.  Unless
+ *  slope_ln is 0, also write its derivative by velocity to row 1, by the labels to rows 3, 4, ...
  *  slope_ln: mill_doppler_ln_slope; e: arm->expm1_step. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,

@@ -185,8 +185,8 @@ static int cuda_pin(size_t bytes, void **out)
 
 /* ---- stars and rounds ---- */
 
-/** Upload the slots' addresses if they have changed or `all` is set.  No work is under way, so the
- *  pinned copy is free. */
+/** Upload the slots' addresses if they have changed or `all` is set.  No work is under way that may
+ *  read the pinned copy h_slot while it changes. */
 static int send_slots(mill_device *d, int all)
 {
   const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;

@@ -54,7 +54,8 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Copy a piece to the upload buffers and queue its upload. */
+/** Copy a piece (from NULL: zeros) to the upload buffers; queue its upload, or extend the upload
+ *  queued last if its target is just before this piece. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;
@@ -217,8 +218,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* padding keeps allocations MILL_ARRAY_BYTES apart: CUDA refuses a copy that spans two of them,
-   * and `follows` joins nearer targets */
+  /* CUDA refuses a copy that spans two allocations; `follows` joins targets less than
+   * MILL_ARRAY_BYTES apart, so padding keeps allocations further apart */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));

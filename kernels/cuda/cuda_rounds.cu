@@ -268,7 +268,7 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
   return layer<double>(d, n_most, batch, l, in, out, "kernel product_f64", product_f64);
 }
 
-/** Emulate one arm for all lanes that want its templates, into their work->grid and mean.
+/** Compute one arm's templates, into work->grid and work->mean of all lanes that need them.
  *
  *  Labels, grids, radial functions and hidden layers are always float64 (emulate() of
  *  kernels/cpu/emulate.h has the reasons); on a GPU their tangents are, too. */

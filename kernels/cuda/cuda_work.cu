@@ -70,7 +70,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
                         s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* one per warp, as warps may work alone */
   const int n_array = mill_workspace_arrays(&array);
-  /* first array 0, the grids of all lanes, then each other array of all lanes behind the last */
+  /* first array 0, the grids of all lanes; after them array 1 of all lanes, array 2, and so on */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
   end[MILL_WORK_REST] = end[MILL_WORK_GRID];

@@ -114,9 +114,9 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
   if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the GPU %s (sm_%d%d) would need this build's PTX translated, for which the driver "
-        "(CUDA %d.%d) is older than the build (%d.%d): build with MILL_CUDA_ARCHITECTURES "
-        "%d%d, or have the driver updated",
+        "the GPU %s (sm_%d%d) would need this build's PTX translated, but the driver is for CUDA "
+        "%d.%d, older than the build's %d.%d: build with MILL_CUDA_ARCHITECTURES %d%d, or have "
+        "the driver updated",
         g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
         node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
   return MILL_ERROR(

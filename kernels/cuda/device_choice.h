@@ -11,8 +11,8 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  /** CUDA 12.4: the first with looping graphs.  With an older driver (of the build's major version)
-   *  rounds are launched one by one. */
+  /** CUDA 12.4 is the first version with looping graphs.  With an older driver (of the same major
+   *  version as the build) rounds are launched one by one. */
   MILL_GPU_GRAPH_DRIVER = 12040,
   MILL_GPU_SLOTS = 4096, /**< default if memory allows; more slots hardly help */
   MILL_GPU_UUID_BYTES = 16
@@ -78,8 +78,8 @@ typedef struct mill_gpu_place {
 
 /** Set the GPU of the CUDA backend before it is requested; NULL: clear it. */
 void mill_gpu_assign(const mill_gpu_place *place);
-/** Get the share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set: use all of
- *  the GPU that mill_gpu_choose gives local rank 0. */
+/** Get the GPU and share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set: the
+ *  caller then uses the whole GPU that mill_gpu_choose finds for local_rank 0. */
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END

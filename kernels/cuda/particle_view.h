@@ -71,7 +71,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
-/** Compute the position *g of segment i on the grid, for a kernel. */
+/** Set *g for segment i: the segment's place on the grid, and a kernel's width in grid steps. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,
@@ -91,8 +91,8 @@ static __device__ inline void particle_segment_make(const particle_view &v,
  *  middle still lack the factor particle_segment_fade.
  *
  *  For grid steps up to a kernel width, the value at a point is that of its neighbour towards the
- *  middle times a constant.  A kernel that underflows to 0 in the middle is below 1e-190 at all
- *  points of the segment. */
+ *  middle times a constant.  A kernel that underflows to 0 in the middle adds nothing: it is
+ *  below 1e-190 at all points of the segment. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,

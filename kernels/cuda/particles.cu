@@ -220,7 +220,7 @@ static const double *place_numbers(batch *b, size_t *at, size_t n, const double 
   return d_value;
 }
 
-/** Place the problems and the setup's arrays; fill clouds and problems if b->up is allocated. */
+/** Lay out problems and setup arrays in device memory; fill b->up for upload if it is allocated. */
 static void place_problems(batch *b, size_t *at)
 {
   const mill_particle_setup *s = b->setup;

@@ -26,7 +26,7 @@ enum {
   MILL_BY_ONE,
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
   MILL_BY_CONTINUUM, /**< for derivatives of the template: P a / sigma */
-  MILL_BY_SLOPE,     /**< weight of half the gradient / sigma */
+  MILL_BY_SLOPE,     /**< half the derivative of F by the template */
   MILL_N_BY
 };
 
@@ -53,8 +53,9 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
 /** Add the warps' products of rows to sums, in the order of warps.  The product of row r in [first,
  *  n_row) with row c is at mill_gram_at(r, c) - mill_gram_at(first, 0).
  *
- *  own     products of the n_own row groups from g0 on with each other: pairs (0, 0), (1, 0),
- *          (1, 1).  Added if h is 0.
+ *  A group has eight rows; the caller's calls run over h = 0, 1, ... for each g0.
+ *  own     products of the n_own groups from g0 on with each other: pairs (0, 0), (1, 0), (1, 1).
+ *          Added once, at h = 0.
  *  across  products of group g0 with group h.  Added if n_own is 1 and h < g0.
  *
  *  On return all n_thread threads see the sums. */
@@ -254,8 +255,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Load this lane's eight of a row's 32 pixels from base on into x: four pixels from 4 (lane % 4)
- *  on, and the four that lie 16 further.  Beyond the row's pitch repeat its last four. */
+/** Load eight pixels of a row into x: pixels base + 4 (lane % 4) + (0 to 3), and the same + 16.  A
+ *  group of four beyond the row's pitch is replaced by the row's last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -290,8 +291,8 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  The lane's rows r are loaded in x, and its row q
- *  in other.
+/** Add products of rows over a warp's 32 pixels.  x holds the pixels of the lane's rows r, other
+ *  those of its row q.
  *
  *  own       in/out  products of the n_own row groups of r with each other
  *  across    in/out  if n_own is 1: products of the group of r with that of q
@@ -329,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the part of model error to by[pitch ...], the gradient's weights of mill_weights_of: the
- *  terms of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
+/** Add the terms of model error to by[1] of mill_weights_of, half the derivative of F with respect
+ *  to the template: those of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -356,9 +357,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** Compute at each pixel of a segment by[0], the continuum P a / sigma, and by[1], the weight of
- *  half the gradient / sigma: mill_det_weight t p^T N^-1 p - (P a) r (t: template / sigma, p: the
- *  pixel's continuum functions, N: normal matrix, r: residual).  by [2][pitch]; nk <= n_max. */
+/** Compute by [2][pitch] at the pixels of a segment; nk <= n_max.  by[0] is the continuum P a /
+ *  sigma.  by[1] is half the derivative of F by the template: (mill_det_weight t p^T N^-1 p - (P a)
+ *  r) / sigma (t: template / sigma, p: continuum functions, N: normal matrix, r: residual). */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -399,8 +400,8 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
-/** Add up the lanes' shares of half the gradient by the parameters of row group g0; store the
- *  result behind the sums of products. */
+/** Add up the lanes' shares of half the derivatives of F with respect to the parameters of row
+ *  group g0; store the result behind the sums of products. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)
@@ -501,10 +502,8 @@ static __device__ inline void mill_sums_of_all(mill_block *b, const mill_segment
                                    n_row, templ, pitch, level, by, sums);
 }
 
-/** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
- *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t and D is
- *  multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
- *  mill_gram_at(n_error, 0) of sums.  templ NULL: zeros. */
+/** Sum products of rows over a segment's pixels.  kernels/cpu/pixel_sums.h says which rows these
+ *  are and where the sums go. */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -516,11 +515,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
- *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
- *  (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j.  Row n_error + nk + j, V_j,
- *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
- *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums, with half the
+ *  gradient.  kernels/cpu/pixel_sums.h says which rows these are and where the sums go.
  *
  *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
  *  work->solve, work->normal    in   coefficients a; Cholesky factor of N

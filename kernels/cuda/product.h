@@ -28,7 +28,7 @@ static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
  *  ROWS            rows
  *  ROW_SIDE, SIDE  threads along rows and along columns: so few that the arithmetic of a thread's
  *                  outputs takes longer than its reads of shared memory and the cache
- *  APART           pieces (16 bytes) from one piece of a thread's columns to the next
+ *  APART           distance of a thread's pieces of columns, counted in pieces (16 bytes)
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {

@@ -34,7 +34,7 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
   }
 }
 
-/** Write len numbers of x, filtered with seven taps w (mill_spline_filtered), to `to`.  `to` is
+/** Filter x into to [len] with mill_spline_filtered: seven taps w, `apart` points apart.  `to` is
  *  aligned to four numbers; so is x, or x - 1 if apart is 1. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)

@@ -173,7 +173,7 @@ typedef struct mill_fit_result {
    *  not tell whose templates are better. */
   double excess;
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
-   *  guess_tie: up to this chi-square another library's guess ties.  Both infinite: no guess. */
+   *  guess_tie: another library ties if its guess_chisq is not above.  Both infinite: no guess. */
   double guess_chisq, guess_tie;
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
@@ -194,7 +194,7 @@ typedef struct mill_fit_result {
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
   /** n_epoch: epochs with a velocity.  vrad_chi2: chi-square of a constant velocity.  vrad_pval:
-   *  probability of a larger one.  vrad_range_km_s: largest velocity less the least. */
+   *  probability of a larger vrad_chi2.  vrad_range_km_s: largest velocity less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
   /** A second star at another velocity.  pair_peak: significance of the residuals' peak.  The other
@@ -212,8 +212,8 @@ typedef struct mill_fit_result {
   const mill_epoch_result *epoch;
 } mill_fit_result;
 
-/** Set a row's row, status and n_label, and all other values to missing (see mill_fit_result).  A
- *  status of a star that was not fitted also sets MILL_WARN_BAD_SPECTRUM: SUCCESS is false. */
+/** Set a row's row, status and n_label, and all other values to missing (see mill_fit_result).  If
+ *  status says that the star was not fitted, set MILL_WARN_BAD_SPECTRUM too: SUCCESS is false. */
 void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row,
                           int status);
 

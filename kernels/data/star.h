@@ -29,8 +29,8 @@ typedef struct mill_raw_segment {
   int n_pix;
   int n_diag;
   const double *wave_aa;
-  /** Number of the wavelength array: segments of equal number, arm and n_pix have equal wavelengths
-   *  without a comparison.  0: not numbered. */
+  /** Number of the wavelength array: segments of equal number, arm and n_pix are taken to have
+   *  equal wavelengths, without a comparison.  0: not numbered. */
   uint64_t wave_number;
   const float *flux;
   const float *ivar;

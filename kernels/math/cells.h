@@ -62,8 +62,8 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
   return 2.0 * (wave - wave_aa[0]) / (wave_aa[last] - wave_aa[0]) - 1.0;
 }
 
-/** Fit each of n_cont continuum functions by one polynomial per cell (least squares); returns 0 if
- *  one errs by more than MILL_CELL_ERROR at a pixel, else 1.
+/** Fit each of n_cont continuum functions by one polynomial per cell (least squares).  Returns 0 if
+ *  a polynomial is off its function by more than MILL_CELL_ERROR at a pixel, else 1.
  *
  *  n_pix            in   3 or more
  *  wave_aa [n_pix]  in   ascending

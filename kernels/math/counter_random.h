@@ -42,8 +42,8 @@ MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_
   return out;
 }
 
-/** Key for a seed, a problem (a star's TARGETID, say) and a purpose: two Philox words, so that keys
- *  of neighbouring problems are unrelated. */
+/** Return the key of a seed, a problem (a star's TARGETID, say) and a purpose: two words of Philox,
+ *  so that the keys of neighbouring problems are unrelated. */
 MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
                                                      uint32_t purpose)
 {

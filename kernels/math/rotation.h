@@ -196,7 +196,7 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
 
 /** The fit's inner parameter u >= 0 for v = v sin i, km/s.  MILL_ROT_LINEAR: u = v.
  *  MILL_ROT_SPLINE: u = sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT: about v^2 / 2s for slow rotators,
- *  where F depends on v^2, and about v for fast ones. */
+ *  whose likelihood depends on v^2, and about v for fast ones. */
 MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
 {
   const double s = MILL_VSINI_SOFT, v = vsini_km_s;

@@ -53,9 +53,9 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** Compute values weight and derivatives slope at x of the two linear functions nonzero there; the
- *  last two of weight [4] and slope [4] are 0.  knot [n_node + 2]; knot[1] .. knot[n_node] are the
- *  nodes.  Returns the index of the first function, 0 .. n_node - 2 for any x. */
+/** Compute values (weight) and derivatives (slope) at x of the two linear functions nonzero there;
+ *  elements 2 and 3 are 0.  knot [n_node + 2]; knot[1] .. knot[n_node] are the nodes.  Returns the
+ *  index of the first function, 0 .. n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {

@@ -2,7 +2,7 @@
 /** Parts of a spline's tile (kernels/star/blocks/template.h): second differences of a row, and
  *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) defines
  *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR.  The first filter reaches
- *  three points to each side; a tile needs MILL_SPLINE_NEAR >= 3 second differences there. */
+ *  three points to each side, so a tile has MILL_SPLINE_NEAR >= 3 more differences on each side. */
 #pragma once
 
 #include "kernels/math/real.h"

@@ -9,8 +9,8 @@
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
  *   mill_load_pairs_f32              gathers pairs of floats (mill_load_pairs_f64: of doubles)
- *   MILL_INLINE                      an inlined function, whose loops the caller's constant counts
- *                                    unroll
+ *   MILL_INLINE                      an inlined function; its loops unroll where the caller passes
+ *                                    constant counts
  *   MILL_HD_INLINE                   a small function of host and device inside vector loops */
 #pragma once
 

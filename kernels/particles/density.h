@@ -259,7 +259,7 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Of a particle's four nodes per axis take number j on the first and e on the second axis: return
+/** A particle has four nodes per axis.  Fix node j of the first axis and e of the second: return
  *  the index of the first of the four nodes along the last axis; *part: weight of these four. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)

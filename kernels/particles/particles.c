@@ -47,8 +47,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     if (n_work > 1 << 26)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes, computed axis by axis, passes through %.0f "
-          "numbers in memory, more than %d: give fewer points or nodes",
+          "a density of %.0f points from %.0f nodes, computed axis by axis, needs an array of "
+          "%.0f numbers, more than %d: give fewer points or nodes",
           n_grid, n_node, n_work, 1 << 26);
   }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
@@ -60,8 +60,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
   for (int i = 0; i < s->n_record; i++)
     if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "a density after step %d: give steps from 0 to %d, ascending", s->record[i],
-                        s->n_step);
+                        "a density is wanted after step %d: give steps from 0 to %d, ascending",
+                        s->record[i], s->n_step);
   return MILL_OK;
 }
 
@@ -104,7 +104,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
       most = fmax(most, fabs(p->rate[a]));
     if (p->potential != MILL_DOUBLE_WELL)
       continue;
-    /* starts reach to five standard deviations (normal), the spread, or the samples */
+    /* far: distance of the well or the farthest start (normal: at five standard deviations) */
     const double reach = p->start == MILL_START_NORMAL ? 5 : 1;
     double far = p->half[a];
     far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);
@@ -143,10 +143,9 @@ int mill_particle_check_problem(const mill_particle_setup *s, const mill_particl
     if (p->start != MILL_START_SAMPLES)
       MILL_CHECK(check_start(s, p, a));
     if (p->potential == MILL_DOUBLE_WELL && !(p->half[a] > 0))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "problem %llu: wells %g from their centre along axis %d: give a number above 0", id,
-          p->half[a], a + 1);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "problem %llu: half is %g along axis %d: give a number above 0", id,
+                        p->half[a], a + 1);
     if (p->potential == MILL_GRIDDED && s->field.periodic[a] && s->boundary[a] != MILL_PERIODIC)
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "the potential is periodic along axis %d, so its boundary must be too",
@@ -180,7 +179,7 @@ static void fit_line(int n, const double *u, double *c, double *work)
   const int first = 1, last = n - 2;
   c[first + 1] = u[first] - (u[first - 1] - 2 * u[first] + u[first + 1]) / 6;
   c[last + 1] = u[last] - (u[last - 1] - 2 * u[last] + u[last + 1]) / 6;
-  /* c[i] + 4 c[i + 1] + c[i + 2] = 6 u[i] between them */
+  /* solve c[i] + 4 c[i + 1] + c[i + 2] = 6 u[i] for first < i < last */
   work[first] = 0;
   for (int i = first + 1; i < last; i++) {
     const double pivot = 4 - work[i - 1];

@@ -106,8 +106,8 @@ typedef struct mill_particle_setup {
 
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
-  double *density;  /**< [n_record][n_grid[0]]...: integral 1 over the particles left; NaN if all
-                    *   particles are gone or in one place, where a kernel has no width */
+  double *density;  /**< [n_record][n_grid[0]]...: its integral is 1 while particles are left; NaN
+                    *   if none is left or all are in one place, where a kernel has no width */
   double *bound;    /**< [n_record] largest error of density; 0: density is the exact sum */
   double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
                     *   mean, and their covariance (sums divided by n - 1) */
@@ -119,8 +119,8 @@ typedef struct mill_particle_result {
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
-  /** Run all steps of n_problem problems and fill their results, with one upload and one download.
-   *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+  /** Run all steps of n_problem problems and fill their results.  A GPU takes as many problems at a
+   *  time as fit its memory.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
                 const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;

@@ -76,8 +76,8 @@ typedef struct mill_model_arm {
   double template_sigma_aa; /**< as in mill_arm */
 } mill_model_arm;
 
-/** Elements from one row of a segment to the next: a multiple of 4, since a GPU may load four
- *  floats at once. */
+/** Return the number of elements from one row of a segment to the next: a multiple of 4, since a
+ *  GPU may load four floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;

@@ -119,7 +119,7 @@ typedef struct mill_simplex {
   double centre[MILL_MAX_PAR];
   int par[MILL_MAX_PAR]; /**< [nm.n] parameters that the simplex moves */
   double off;            /**< penalty of the trial point for leaving the limits */
-  int done;              /**< this start has had its simplex */
+  int done;              /**< 1: this start has had its simplex, or begins with it */
 } mill_simplex;
 
 /** State of the Levenberg-Marquardt polish (kernels/star/logic/polish.h). */

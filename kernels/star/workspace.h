@@ -7,9 +7,9 @@
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
 
-/** Layout of mill_workspace.error, which holds products of the rows E of model error
- *  (model_error.h): U = E S [n_error][n_cont], where the columns of S are continuum functions times
- *  template / sigma; E r [n_error], with the residual r; and N^-1 U, with N = S^T S. */
+/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then N^-1 U
+ *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum
+ *  functions times template / sigma as columns, r is the residual, and N = S^T S. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
@@ -58,8 +58,7 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** Table of a workspace's arrays: member, size of an element, region, number; returns its length.
- */
+/** Table of a workspace's arrays: member, element size, region, number; returns its length. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

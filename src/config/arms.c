@@ -229,7 +229,7 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
  * damps frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped
  * by exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
  * bound must be below exp(-HIDDEN).  Splines need a sigma of MILL_GRID_SIGMA coarse steps: sharper
- * templates are blurred to it, if that takes at most the fraction MILL_LARGEST_BLUR of r^2. */
+ * templates are blurred to this sigma; the blur's sigma^2 must be at most MILL_LARGEST_BLUR r^2. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -439,7 +439,7 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
-/* n_covered: cameras within the library; n_taken: those of them that become arms. */
+/* n_covered: cameras that the library covers; n_taken: covered cameras that become arms. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)

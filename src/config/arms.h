@@ -27,10 +27,10 @@ int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
 /** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if
- *  mill_config_lacks_ranges.  A camera is taken if the library covers it and the configuration
- *  names it or no arm at all; configured settings stay.  Nothing changes if the library covers no
- *  camera, or a configured name is not a camera's.  Nothing changes either if a library arm has a
- *  camera's name, or if a camera extends beyond one of several library arms.
+ *  mill_config_lacks_ranges.  Without configured arms, take all cameras that the library covers;
+ *  else those that are configured, with their settings.  Change nothing if the library covers no
+ *  camera, a configured name is not that of a covered camera, a library arm has a camera's name, or
+ *  a camera extends beyond one of several library arms.
  *
  *  are_channels  each camera is a channel of the same name */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
@@ -38,7 +38,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
                               mill_config *config);
 
 /** Choose the sampling of arms without a configured sampling: mill_config_cut_arms then keeps every
- *  sampling-th grid point of all n_lib libraries.  It is the largest, up to MILL_MAX_SAMPLING, that
+ *  sampling-th grid point of all n_lib libraries.  Take the largest, up to MILL_MAX_SAMPLING, that
  *  the narrowest line-spread function allows (docs/science/numerics.md, "Coarser grids").  The
  *  width of that function comes from the configuration or the format's camera. */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);

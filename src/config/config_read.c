@@ -11,8 +11,8 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* libyaml loads the file as a tree whose nodes know their lines, also those of duplicate keys
- * and bad values (libcyaml loses these).  The table of keys has the allowed values. */
+/* libyaml loads the file as a tree whose nodes have line numbers, even of duplicate keys and bad
+ * values (libcyaml loses the numbers).  The table of keys has the allowed values. */
 
 enum {
   /* items of a list whose line numbers are kept for messages; later items have none */
@@ -457,8 +457,7 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
-/* Line numbers of a document's keys, and of the first MAX_LINE_ITEM items of their lists; 0:
- * absent. */
+/* Line numbers of keys, and of the first MAX_LINE_ITEM items of the keys' lists; 0: absent. */
 typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;

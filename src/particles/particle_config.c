@@ -212,7 +212,7 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read all keys of a mapping.  The value of the key problems is not read, but left in *problems.
+/* Read all keys of a mapping, but set *problems to the unread value of the key `problems`.
  * A problem's own mapping (is_problem) may have only problem keys. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
@@ -300,7 +300,7 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read the key dimensions first, as other keys have a value per axis; set the axes' defaults. */
+/* Read the key `dimensions` first, as other keys have a value per axis; set the axes' defaults. */
 static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

@@ -154,8 +154,8 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   return MILL_OK;
 }
 
-/** Upload layer l of an emulator.  From the last layer subtract its mean over pixels, and put the
- *  mean into mean_weight and mean_bias. */
+/** Upload layer l of an emulator.  From the last layer subtract its mean over pixels, which stays
+ *  float64 in mean_weight and mean_bias: the layer's float32 digits then serve the lines alone. */
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {

@@ -88,7 +88,7 @@ mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_setti
                           .n_vel = 2.0 * ceil(atanh(fastest / MILL_C_KM_S) / ln_step) + 1.0};
   const double transform = mill_guess_fourier_length(cost.n_vel);
   const double n_lane = ceil((double)cost.n_templ / MILL_GUESS_LANE) * MILL_GUESS_LANE;
-  cost.bytes = 64.0 * cost.n_templ * cost.n_vel * (double)sizeof(double); /* 64 stars */
+  cost.bytes = 64.0 * cost.n_templ * cost.n_vel * (double)sizeof(double); /* 64 stars' grids */
   for (int a = 0; a < lib->n_arm; a++) {
     const double n_bin = (lib->arm[a].n_pix - 1) * lib->arm[a].ln_step / ln_step + 1.0;
     cost.n_bin += n_bin;
@@ -197,7 +197,7 @@ size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_
 }
 
 /* Compute the continuum functions, basis [n_bin + 2 half][pitch], at the centres of the range's
- * bins and of table->half bins on each side.  There a function keeps its value at the edge. */
+ * bins and of table->half bins on each side; beyond the range, functions keep their end values. */
 static void continuum_at_bins(const mill_guess_table *table, const mill_fit_settings *set,
                               const mill_guess_range *range, int pitch, int n_thread, double *basis)
 {

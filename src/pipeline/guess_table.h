@@ -28,7 +28,7 @@ typedef struct mill_guess_table {
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
-/** A range of bins, for which wavelength sets share templates: the bins of their pixels plus up to
+/** A range of bins, for which wavelength sets share templates: the bins of a set's pixels and up to
  *  MILL_GUESS_MARGIN on each side, so that spectra with slightly different ends share a range. */
 typedef struct mill_guess_range {
   int arm, n_cont;

@@ -22,8 +22,8 @@ typedef struct mill_pipeline mill_pipeline;
  *  a slot has a copy: star->start may change, and so may the pixels unless star->stays. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until all pixels given before the previous call of
- *  this function are copied, and so may be overwritten.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until all pixels that the source gave before the
+ *  previous call of this function are copied and may be overwritten.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -59,7 +59,7 @@ int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segme
 
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
-/** Take over fixed parameters and priors of settings, for the next stars.  Not during
+/** Take over fixed parameters and priors of settings, for the next stars.  Do not call it during
  *  mill_pipeline_run.  MILL_ERR_CONFIG. */
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
@@ -109,7 +109,7 @@ int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *so
                       mill_result_sink sink, void *sink_context);
 
 /** Get the times by stage since the pipeline was created, summed over threads; zeros on backends
- *  that do not measure them (CUDA).  Not during mill_pipeline_run. */
+ *  that do not measure them (CUDA).  Do not call it during mill_pipeline_run. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
 /** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets.  Call

@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Give each star in c->done to the library that tries it next; else the star stays in c->done. */
+/** Pass each star in c->done to the next library of its contest; keep the others in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -236,8 +236,8 @@ static int fetches(const mill_pipeline *p)
   return p->slots.want_models || p->member[0].model.set.epochs;
 }
 
-/** Fetch models and epochs of the fitted stars among done [first, end), except those that a contest
- *  of libraries has kept already. */
+/** Copy models and epochs of the fitted stars among done [first, end) from the backend.  A star
+ *  whose best row is from an earlier library has them already (mill_contest). */
 static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
 {
   int fitted[MODELS_PER_CALL], n = 0;

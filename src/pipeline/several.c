@@ -150,7 +150,7 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
-/* If the best row of the first choice of libraries has HULL, a second choice raises c->tie. */
+/* After the last library's fit: if the best row has HULL, raise c->tie for a second choice. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

@@ -499,6 +499,7 @@ static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, 
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;
 }
 
+/* Let *model point into the host's copy of the slot, made by mill_slots_fetch. */
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
                         mill_segment_model *model)
 {

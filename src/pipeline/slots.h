@@ -107,10 +107,10 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a borrowed star into slot i_slot, whose mill_slot may move.  The last library has
- *  the first turn; with several libraries that turn is only the guess.
+/** Copy a borrowed star into the free slot i_slot; slots->bound [i_slot] may change.  The last
+ *  library has the first turn; with several libraries that turn is only the guess.
  *
- *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot is unchanged.
+ *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot stays free.
  *  MILL_ERR_RANGE (mill_waveset_cache_get, mill_waveset_cache_deconv), MILL_ERR_BACKEND. */
 int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star);
 

@@ -8,8 +8,8 @@
 
 enum { NONE = -1 };
 
-/** A continuum function that is below this in all of MILL_REACH_PIX pixels is left out there.  The
- *  second value is for templates in float64. */
+/** If a continuum function is below this value in all of MILL_REACH_PIX pixels, leave it out of
+ *  these pixels.  LEAST_CONT_WIDE is for templates in float64. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
 
 typedef struct entry {
@@ -182,7 +182,7 @@ static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segme
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
 /** Choose the set to free so that n_byte more fit into the limit: the set that is idle for longest,
- *  but none of the star being prepared.  NONE: memory suffices, or no set can be freed. */
+ *  but no set of the star being prepared.  NONE: memory suffices, or no set can be freed. */
 static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
   int first = NONE;
@@ -212,8 +212,8 @@ static void trim(mill_waveset_cache *c)
     evict(c, id);
 }
 
-/** Free idle sets until a new entry fits into the limit.  The new entry takes over the block of a
- *  freed set if it is about as large: allocating takes as long as filling. */
+/** Free idle sets until a new entry fits into the limit.  The new entry takes over a freed
+ *  set's block that is about as large, since allocating takes as long as filling. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
   for (int id; (id = leaving(c, fresh->bytes)) != NONE;) {
@@ -327,7 +327,7 @@ done:
 }
 
 /** Find the largest cells of pixels in which polynomials can replace the continuum functions; fill
- *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: none fits, or no CPU. */
+ *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: none fits, or a GPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -347,7 +347,7 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
 }
 
 /** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels from
- *  first on.  reach [2] gets the functions that are not negligible there (mill_reach_of). */
+ *  first on.  reach [2] out: the range of narrow functions not negligible there (mill_reach_of). */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {
@@ -534,6 +534,7 @@ done:
   return err;
 }
 
+/* A set has a list of solvers by n_diag and blur_ln; make the solvers if the list lacks them. */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* The owners are the first ranks of the nodes. */
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
   int err = MILL_OK, n = 0, *is_first = NULL;

@@ -46,7 +46,7 @@ static void nap(long *us, long most_us)
   *us = 2 * *us < most_us ? 2 * *us : most_us;
 }
 
-/* Rank 0: answer one waiting request; *there: there was one. */
+/* Rank 0: answer one waiting request; *there: 1 if there was a request. */
 static int answer(mill_draw *draw, int *there)
 {
   MPI_Status status;
@@ -63,7 +63,7 @@ static int answer(mill_draw *draw, int *there)
   return MILL_OK;
 }
 
-/* Thread of rank 0: answer requests, and nap longer the longer none comes. */
+/* Thread of rank 0: answer requests; double the nap after each look that finds none. */
 static void *answer_all(void *context)
 {
   mill_draw *draw = context;
@@ -146,6 +146,7 @@ static int ask(mill_draw *draw, int *arrived)
   return MILL_OK;
 }
 
+/* The first number is fixed; then rank 0 draws from the counter, and the other ranks ask rank 0. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number)
 {
   int err = MILL_OK, arrived = 0, watch = -1;

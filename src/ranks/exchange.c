@@ -67,6 +67,7 @@ done:
   return err;
 }
 
+/* Answers go back by the counts of mill_exchange_send; `place` restores the callers' order. */
 int mill_exchange_answer(const mill_mpi *mpi, const mill_exchange *e, const void *answer,
                          size_t size, void *out)
 {

@@ -272,7 +272,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   MILL_CHECK_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
   const int worst_code = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
-  /* name the host, as a file may be missing on one host only; not again if ranks agree twice */
+  /* name the host, as a file may be missing on one host only; name it once if ranks agree twice */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
     return mill_error_set(worst_code, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
                           outcome.error.message);

@@ -11,12 +11,12 @@
  *  what  name of the texts in the message, in the plural: "settings"
  *  text  not NULL
  *
- *  Collective; the same code on every rank.  MILL_ERR_CONFIG names the first rank that differs,
+ *  Collective; all ranks return the same code.  MILL_ERR_CONFIG names the first rank that differs,
  *  both hosts and the first line that differs; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text);
 
-/** Call mill_resolve_links (src/system/file_roles.h) on rank 0 and send the path to all ranks.
- *  Collective; the same code on every rank, also MILL_ERR_MPI. */
+/** Call mill_resolve_links (src/system/file_roles.h) on rank 0 and send its result to all ranks.
+ *  Collective; all ranks return the same code of mill_resolve_links, or MILL_ERR_MPI. */
 int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size);
 
 /** Move *a and *b to the first line in which the texts differ, and set *n_a and *n_b to that line's

@@ -11,8 +11,8 @@ static const double SHARES = 4.0;
  * work, so that ranks of a short run end together, too.  A chunk has at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: that of a default write_interval.  So a rank writes
- * many rows at a time, and ranks write neighbouring rows at the same time. */
+/* Most work of a chunk, in seconds of a rank: the default write_interval.  So a rank writes many
+ * rows at a time, and ranks write neighbouring rows at the same time. */
 static const double MOST_S = 5.0;
 
 /* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per

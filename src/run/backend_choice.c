@@ -58,8 +58,7 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   return mill_mpi_agree(mpi, code);
 }
 
-/* Assign each rank's GPU and its share of the memory, once all ranks have a context.
- * Collective. */
+/* Collective: assign each rank's GPU and share of its memory, once all ranks have a context. */
 static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
   int err = MILL_OK, most = 0;
@@ -137,8 +136,8 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
     code = place_ranks(&part, &mine);
   MILL_CHECK(mill_mpi_agree(mpi, code));
   if (mpi->rank == 0)
-    mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
-                  "digits, and column BACKEND records where each was fitted",
+    mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of GPU and CPU differ in the "
+                  "last digits, and column BACKEND records where each row was fitted",
                   n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
                   mpi->size - n_gpu == 1 ? "fits" : "fit");
   return code;

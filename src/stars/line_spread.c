@@ -11,8 +11,8 @@
  *  resolution matrix, whose rows would undersample narrower templates.  The blur's sigma^2 is at
  *  most MILL_LARGEST_BLUR times (the line-spread function's sigma^2 - the templates' sigma^2). */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** A solver takes the templates' resolution out of a matrix.  One solver serves all pixels if the
- *  templates' sigma in pixels varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
+/** A solver deconvolves a resolution matrix by the templates' sigma.  One solver serves all pixels
+ *  if this sigma, in pixels, varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
  *  are SOLVER_STEP pixels apart, or further if that would take more than MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
@@ -82,16 +82,16 @@ typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;
 
-/** Include a segment with sigmas in an arm's blur_range.  wave [n_pix]: wavelengths, A.  templ:
+/** Update an arm's blur_range by the sigmas of a segment.  wave [n_pix]: wavelengths, A.  templ:
  *  sigma of the templates, A. */
 static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
                           blur_range *range)
 {
   for (int i = 1; i < raw->n_pix - 1; i++) {
     const double sigma = (double)raw->sigma_aa[i];
-    const double pixel = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double sharp = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
     const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (pixel * pixel - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
     if (!(sigma > 0.0) || !isfinite(sigma))
       continue;
     range->least = own < range->least ? own : range->least;
@@ -100,8 +100,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Return the sigma of the Gaussian that has the same sum of squares as row i of the matrix, as
- *  mill_find_narrow does.  pixel: the pixel's width, in the unit that sigma shall have. */
+/** Return the sigma of a Gaussian with the sum and sum of squares of row i of the matrix, the same
+ *  sigma as in mill_find_narrow.  pixel: the pixel's width, in the unit that sigma shall have. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -109,7 +109,7 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Include a segment with a matrix in an arm's blur_range, from N_LOOK rows of the matrix.  The
+/** Update an arm's blur_range by N_LOOK rows of a segment's matrix.  The
  *  segment's `least` is the second smallest value of the rows, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
@@ -200,6 +200,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   return 1;
 }
 
+/* The shift is the first moment of the matrix's middle row. */
 int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 {
   double sum = 0.0, moment = 0.0;

@@ -97,7 +97,7 @@ static double bound_s(const slot *s)
   return s->kind == MILL_WATCH_RANKS ? INFINITY : dog.bound_s + s->extra_s;
 }
 
-/* Report the late call, abort all ranks and exit; limit each step, as log and MPI may hang. */
+/* Report the late call, abort all ranks and exit; limit each step's time: log and MPI may hang. */
 static void end_job(const slot *late)
 {
   static int status; /* static, as the aborting thread may outlive this call */

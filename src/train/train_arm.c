@@ -194,7 +194,7 @@ static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
   return MILL_OK;
 }
 
-/* Make the targets, scores of all models, on each rank, and set the floors.  Collective. */
+/* Make the targets, scores of all models, on each rank, and set a->floor.  Collective. */
 static int make_scores(arm *a)
 {
   int err = MILL_OK, first, end;

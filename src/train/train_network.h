@@ -34,9 +34,9 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
                      mill_train_state *state);
 void mill_train_state_clear(mill_train_state *state); /* NULL is allowed */
 
-/** Callback on each rank after each epoch.  m and v are then distributed among ranks;
- *  mill_train_gather collects them.  A code other than MILL_OK, equal on all ranks, ends the
- *  training. */
+/** Callback on each rank after each epoch.  Each rank's state then has only its share of the
+ *  moments m and v; mill_train_gather collects them.  A code other than MILL_OK, equal on all
+ *  ranks, ends the training. */
 typedef struct mill_train_watch {
   int (*after)(void *context, mill_train_state *state);
   void *context;

@@ -16,8 +16,8 @@
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 
-/* Normal equations for the change of the last layer that fits the residuals.  The mean of its
- * inputs h is subtracted, so that the ridge does not act on the bias. */
+/* Normal equations for the change of the last layer that fits the residuals.  The mean of the
+ * layer's inputs h is subtracted, so that the ridge does not act on the bias. */
 typedef struct normal {
   int n, width, n_out;
   float *h;          /* [n][width] inputs of the layer */
@@ -157,6 +157,7 @@ static int validate(const mill_mpi *mpi, mill_train_team *team, const float *par
   return mill_train_team_validate(mpi, team, loss);
 }
 
+/* Rank 0 solves with each ridge, all ranks validate, and the layer of the least loss stays. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after)

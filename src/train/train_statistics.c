@@ -5,7 +5,7 @@
 
 #include <cblas.h>
 
-/* A component with a smaller fraction of the first one's variance is rounding error: drop it. */
+/* Drop components below this fraction of the first one's variance: they are rounding errors. */
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
@@ -229,8 +229,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn a principal direction, row, into a pattern [n_pix] in the spectra's units, with scores of
- * mean square 1. */
+/* Turn row (ops->directions) into a pattern [n_pix] in the spectra's units.  The row's sum of
+ * squares is n times the variance, so scores of row / sqrt(n) have mean square 1. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {

@@ -49,7 +49,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
 /** Find the leading components, after mill_train_statistics_pixels.
  *
  *  scale [n_pix]  above 0
- *  n_component    most components; fewer come out if the rest is rounding
+ *  n_component    most components; fewer if the further ones are rounding errors
  *  rest           above 0: keep only components until they leave this fraction of total
  *
  *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of

@@ -296,6 +296,9 @@ class Doctor(ProgramTest):
         mark = self.ask("--output", tmp("absent"), status=4)["output.writable"][1]
         self.assertRegex(mark, "^failure: .*" + re.escape(tmp("absent")))
         self.ask("--output", "/proc", status=4, ranks=2)
+        found = self.ask("--output", TMP, status=4, ranks=2,
+                         env=faults("EIO:write:/together$:1:0:1"))
+        self.assertRegex(found["output.collective_write"][1], "^failure: .*together: cannot write")
 
     def test_gpus_that_only_the_driver_knows(self):
         cc = shutil.which("cc")

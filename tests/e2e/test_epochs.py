@@ -9,7 +9,7 @@ import pair_survey
 EPOCHS_DIFFER = 2048
 MJD = 59000.1, 59000.3, 59001.2, 59001.25  # of two nights
 N_EPOCH, FLOOR = len(MJD), 1.5
-# half amplitudes; the last ones are so large that lines of different epochs do not overlap
+# semi-amplitudes; the last ones are so large that lines of different epochs do not overlap
 AMPLITUDE = np.array([0] * 6 + [40] * 2 + [200] * 2)
 JOIN = tmp("join.yaml")
 

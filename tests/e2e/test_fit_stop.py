@@ -118,7 +118,7 @@ class Asked(EndToEnd):
     def test_time_limit(self):
         # one second is less than it takes to end: nothing is begun
         path = tmp("limit.h5")
-        self.end(self.start(path, "--time-limit", "1"), 75, "--time-limit", "starts again")
+        self.end(self.start(path, "--time-limit", "1"), 75, "--time-limit", "command again")
         self.assertFalse(os.path.exists(path))
         # less than the work takes; a very slow machine does not even begin
         process = self.start(path, "--time-limit", "0:00:07", stars=self.many,
@@ -126,7 +126,7 @@ class Asked(EndToEnd):
         out, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, out + errors)
         self.assertIn("--time-limit", errors)
-        self.assertTrue("continue" in out or "starts again" in errors, out + errors)
+        self.assertTrue("continue" in out or "command again" in errors, out + errors)
 
     def test_time_limit_of_the_slurm_job(self):
         line = self.line(tmp("auto.h5"), "--time-limit", "auto")
@@ -143,7 +143,7 @@ class Asked(EndToEnd):
         wait_until(lambda: is_suspended(process.pid), process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
-        self.end(process, 75, "the same command starts again")
+        self.end(process, 75, "give the same command again")
         self.assertFalse(os.path.exists(path))
 
     def test_signal_while_the_output_is_opened(self):

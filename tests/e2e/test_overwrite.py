@@ -110,7 +110,7 @@ class Overwrite(ProgramTest):
         part = read(new)
         again = self.fit(*args, "--backend", "auto", "--log-level", "debug")
         self.assertIn("backend auto: as " + new, again.stderr)
-        self.assertIn("an earlier start with --overwrite has begun it", again.stderr)
+        self.assertIn("an earlier start with --overwrite began", again.stderr)
         self.assertLess(0, n_done)
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
         done, whole = part["STATUS"] == FITTED, read(self.out)

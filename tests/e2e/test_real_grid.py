@@ -10,6 +10,7 @@ import copy
 import gzip
 import importlib.util
 import types
+from unittest import mock
 
 from base import *  # noqa: F403
 
@@ -480,6 +481,29 @@ class RealLibrary(ProgramTest):
                 self.assertEqual(a.attrs[name], b.attrs[name])
                 for at in "labels/label0", "labels/label1":
                     np.testing.assert_allclose(a[at].attrs["floor"], b[at].attrs["floor"], 0.02)
+
+    def test_labels_of_hot_stars_join_those_of_cool_ones(self):
+        from starmill.templates import emulate, library_file, real_library
+        shipped = [os.path.join(SOURCE, "libraries", name) for name in ("fgk.h5", "oba.h5")]
+        shutil.copy(shipped[1], tmp("oba.h5"))
+        step = {"TEFF": 90.0, "LOGG": -0.2, "FEH": -0.05}
+
+        def fits(_recipe, _work, library, *_):  # the last star is flagged
+            off = np.array([1, 1, 1, 50]) * (library.label[0].max > 9000)
+            return {"SUCCESS": np.array([1, 1, 1, 0]), **{k: x * off for k, x in step.items()}}
+        miles = None, np.ones((5, 9)), {"TEFF": np.array([7000.0, 7000, 7400, 7600, 9000])}
+        with mock.patch.multiple(real_library, fit_miles=fits, read_miles=lambda _: miles):
+            real_library.join(
+                types.SimpleNamespace(commands=[]), types.SimpleNamespace(
+                    base=shipped[0], miles="", work=TMP, starmill=STARMILL), tmp("oba.h5"))
+        before, after = (library_file.read(path) for path in (shipped[1], tmp("oba.h5")))
+        self.assertIn("shifted by -90 K, 0.2 log(cm s**-2), 0.05 dex (3 stars)", after.report)
+        for teff, share in (7100, 1), (14500, 0.0625):
+            at = np.array([[teff, g, m] for g in (3.0, 4.0) for m in (-1.0, 0.0)])
+            new, old, not_moved = (emulate.ln_flux(*x) for x in (
+                (after, 0, at), (before, 0, at + share * np.array(list(step.values()))),
+                (before, 0, at)))
+            self.assertLess(np.std(new - old), 1e-3 + share * 0.1 * np.std(new - not_moved))
 
     def test_recipe_and_validation(self):
         write_models(tmp("models"))

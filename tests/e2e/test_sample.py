@@ -231,7 +231,7 @@ class Sample(ProgramTest):
 
     def test_what_cannot_be_sampled_is_refused(self):
         say = self.assertOneLine
-        say(self.sample("no.h5", "--object", 12345), "12345", "no row of this TARGETID", status=2)
+        say(self.sample("no.h5", "--object", 12345), "'12345'", "no row whose TARGETID", status=2)
         say(self.sample("no.h5", "--flag", "TWO_MINIMA,HULLS"), "'HULLS'", status=2)
         say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
         say(self.sample("no.h5", "--ess", 1200), "--max-evaluations", "twice", status=2)

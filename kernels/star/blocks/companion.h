@@ -32,7 +32,7 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Copy the template's rows at the pixels, work->smooth, to s->pair, for the other star. */
+/** Copy work->smooth to s->pair, for the other star; the template's row gets its mean level. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {

@@ -41,13 +41,13 @@ MILL_HD static inline int mill_guess_takes(const mill_segment *s)
   return s->used == 1 && s->n_good > 0;
 }
 
-/** Fourier-transform x [guess_n][2][MILL_GUESS_LANE] in place. */
+/** Fourier-transform x [n][2][MILL_GUESS_LANE] in place (kernels/math/fourier.h). */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x);
 
 #include MILL_PRIMITIVES_GUESS
 
-/* Fast Fourier transform.  A thread does one butterfly at a time in MILL_GUESS_TEMPLATES lanes. */
+/* Transform x in place (kernels/math/fourier.h).  A thread does one butterfly at a time. */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {
@@ -73,7 +73,7 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.  n_star, at most MILL_GUESS_STARS, is constant: sums stay in registers.
+ *  use the same templates.  A constant n_star, at most MILL_GUESS_STARS, keeps sums in registers.
  *
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,

@@ -124,7 +124,7 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
  *  adds to the gradient only: 2 sum t (dt/dtheta_j) p^T N^-1 p over pixels, where t is T / sigma
  *  and the vector p has the continuum functions at a pixel.
  *
- *  n_share  >= 1: fix the model error first, for a star with n_share segments of this arm
+ *  n_share  > 0: fix the model error first; n_share segments of this arm share it.  0: do not
  *  answer   out, by enum mill_answer_place */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
@@ -141,6 +141,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
+  /* F is of T1 + r T2; for star 2, where pair_ln_ratio is -ln r, rows hold (T1 + r T2) / r */
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
@@ -181,9 +182,9 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** For each label that is an element, compute from a segment's rows in work->smooth how well the
- *  model fits the pixels sensitive to the element: sums (enum mill_line_sum) over good pixels, with
- *  the weights (d model / d label / sigma)^2.
+/** For each label that is an element, measure from a segment's rows in work->smooth how well the
+ *  model fits the pixels sensitive to the element: sum over good pixels the squared residuals
+ *  times weights (d model / d label / sigma)^2, the weights and their squares (mill_line_sum).
  *
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
@@ -225,8 +226,8 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
 }
 
 /** For a template and the continuum's coefficients in work->solve compute, over the good pixels,
- *  chi-square, the largest squared residual, and `negative`: the sum of (model without model error
- *  / sigma)^2 where that model is negative.  keep: store model / sigma in s->scratch, and the model
+ *  chi-square, the largest squared residual, and `negative`: the sum of (M / sigma)^2 where M, the
+ *  model without model error, is negative.  keep: store model / sigma in s->scratch, and the model
  *  in s->model unless NULL.  Always inlined, so that last digits do not depend on the compiler. */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
@@ -379,9 +380,9 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated and at once
- *  interpolated to the pixels, while the row is in the cache.  If several segments share the arm,
- *  all rotated rows are kept.  A CPU may compute the pixels alone (mill_block_pixel_taps). */
+/** Answer MILL_REQ_TANGENTS for an arm: rotate each row of the template and at once, while the row
+ *  is in the cache, interpolate the row to the pixels.  If several segments share the arm, keep all
+ *  rows.  A CPU may compute pixels without rotating whole rows (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
@@ -422,7 +423,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each velocity asked (not NaN). */
+/** Answer MILL_REQ_VALUES for a segment: F at each velocity but NaN.  Teams share velocities. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {
@@ -497,8 +498,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's request for one arm.  Unless mill_template_there, work->grid must hold the
- *  emulator's output for the slot's labels; for MILL_REQ_TANGENTS also its label derivatives. */
+/** Answer a slot's request for one arm.  work->grid must hold the emulator's output for the slot's
+ *  labels, for MILL_REQ_TANGENTS with label derivatives, unless mill_template_there returns 1. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

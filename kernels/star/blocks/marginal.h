@@ -63,7 +63,7 @@ MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, 
   MILL_BARRIER(b);
 }
 
-/** Set s->own to the copies of each sample in a mode, and to 0 outside; returns their sum. */
+/** Set s->own [n] to the number of copies of each sample in a mode, else 0; returns the sum. */
 MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
                                           const mill_modes *modes, int mode)
 {
@@ -174,9 +174,9 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
 }
 
 /** Cut a mode in two at the deepest valley of its densities; 0: no valley is deep enough.
+ *  ess: effective number of all samples.  All threads have equal copies of modes.
  *
- *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space
- *  modes  in/out  each thread has its own, the same on all threads */
+ *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space */
 MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
                                         int mode, double ess, double *density, mill_modes *modes)
 {
@@ -224,7 +224,7 @@ MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mi
       mode++;
 }
 
-/** Half the integral of |density - Gaussian| for a density at uniform points from low to high. */
+/** Return half the integral of |density - Gaussian|; density: at even points from low to high. */
 MILL_HD_CALLED static inline double mill_density_differs(const double *density, double low,
                                                          double high, double mean, double sigma)
 {
@@ -237,5 +237,5 @@ MILL_HD_CALLED static inline double mill_density_differs(const double *density, 
     differs += weight * fabs(density[i] - gauss);
     within += weight * gauss;
   }
-  return 0.5 * (differs + (within < 1.0 ? 1.0 - within : 0.0));
+  return 0.5 * (differs + (within < 1.0 ? 1.0 - within : 0.0)); /* 1 - within: Gaussian outside */
 }

@@ -146,8 +146,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C^T, with L in work->normal; write the products of E with the
- *  data s->d to work->error. */
+/** Replace the columns C in s->error by the rows of E = L^-1 C^T, L being the Cholesky factor in
+ *  work->normal; write E times the data s->d to work->error. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
@@ -270,8 +270,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Return the squared sigma, in pixels, of the line-spread function at pixel i from s->lsf_aa; 0:
- *  the sigma is NaN or too large.  Pixel i must not be at an end. */
+/** Return the squared sigma, in pixels, of the line-spread function at pixel i, not at an end: the
+ *  sum of the squares of s->lsf_aa, the templates' sigma and s->blur_ln.  0: NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -297,11 +297,11 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two rows of C after the components: the change of flux / sigma if the line-spread
- *  function is wider by one standard deviation.  In the first row the width changes by one factor
- *  at all pixels, in the second by a factor that rises from -1 to 1 along the pixels.  A relative
- *  change x of the width adds x width^2 times the template's second derivative (heat equation).
- *  In: s->scratch, the continuum. */
+/** Fill the two columns of C after the components (rows of s->error): the change of flux / sigma if
+ *  the line-spread function is wider by one standard deviation.  In the first column the width
+ *  changes by one factor at all pixels, in the second by a factor that rises from -1 to 1 along the
+ *  pixels.  A relative change x of the width adds x width^2 times the template's second derivative
+ *  (heat equation).  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
@@ -339,8 +339,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write the residuals of the sky, in units of sigma, to the last n_sky rows of C.  Unlike template
- *  errors they differ between exposures, so that their variance is not multiplied by n_share. */
+/** Write the sky's residuals, in units of sigma, to the last n_sky columns of C (rows of `to`).
+ *  These residuals differ between exposures, so their variance is not multiplied by n_share. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
 {
   const int pitch = mill_row_pitch(s->n_pix);
@@ -358,9 +358,9 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
  *  this arm share one template error: its variance is multiplied by n_share to count it once.
  *
  *  templ [max_seg_pix]  in      the template after the resolution matrix
- *  work                 in/out  solve: coefficients of the continuum; index, frac: places of the
- *                               pixels on the grid; pixel: as mill_block_draw_error needs it.
- *                               Overwrites normal, sums and error */
+ *  work                 in/out  solve: continuum coefficients; index, frac: pixels on the grid
+ *                               row 0 of mill_sharp_rows: the template before the matrix
+ *                               normal, sums and error are overwritten */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)

@@ -36,9 +36,9 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
 }
 
 /** Find the velocity at which the used segments' residuals look most like a star.  Correlate them
- *  with the best guess template's group, least_apart to MILL_PAIR_MOST_APART away from the star's
- *  velocity.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2 (letters as in
- *  guess.h), the squared significance of the peak. */
+ *  with the best guess template's group at velocities that differ from the star's by least_apart
+ *  to MILL_PAIR_MOST_APART.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
+ *  (letters as in guess.h), the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

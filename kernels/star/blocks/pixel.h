@@ -68,7 +68,7 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
                                    int len, double *sum)
 {
   int low, end;
-  /* a GPU's thread has one pixel and loads all functions at once */
+  /* narrow functions not 0 here: low to end - 1; a GPU's thread, with one pixel, adds all */
   mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
@@ -182,6 +182,7 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
     mill_block_sum_n(b, part, 5, total);
     const int is_there = total[1] >= MILL_BALMER_CORE_PIX && total[4] >= MILL_BALMER_SIDE_PIX &&
                          total[2] > 0.0 && total[3] > 0.0;
+    /* equivalent width = unit * mean excess in the core */
     const double unit = 2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * total[4] / total[2];
     const double weight = is_there ? total[1] * total[4] / (total[3] * unit * unit) : 0.0;
     MILL_SERIAL(b)

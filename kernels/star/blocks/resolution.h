@@ -34,7 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear elements of row i, near an end, that fall outside the arm; scale the row to sum mult. */
+/** Clear elements of row i outside the arm, scale its sum to mult, and store the sum in s->base. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -105,7 +105,7 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
-/** mill_deconvolve for pixels of different widths: interpolates between the two nearest solvers. */
+/** Do as mill_deconvolve for pixels of unequal width: interpolate between the nearest solvers. */
 MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -270,7 +270,7 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 }
 
 /** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  It has no branches, so that loops vectorise. */
+ *  sums to keep the digits of the other pixels?  The function has no branches: loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
@@ -351,7 +351,7 @@ MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspa
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
-/** Multiply each of n_row rows of in [n_row][pitch] by the resolution matrix, if any, to out. */
+/** Multiply each of n_row rows of `in` [n_row][pitch] by the resolution matrix, if any, to out. */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {

@@ -61,8 +61,8 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
 }
 
 /** Make a component of the proposal from the mean [n_free + 1] and covariance c [n_free + 1]^2 of
- *  points in the free parameters and u, the inner parameter of v sin i.  wider: factor on the
- *  covariance.  Returns 0 if the covariance is not positive definite. */
+ *  points in the free parameters and u, the inner parameter of v sin i.  to->bend gets the
+ *  regression on u, to->axes the factor of the remaining covariance times `wider`; 0: no factor. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)

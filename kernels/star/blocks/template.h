@@ -144,7 +144,7 @@ MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill
   return half;
 }
 
-/** Element i of in [n], 0 beyond its ends, convolved with a symmetric kernel [half + 1]. */
+/** Return element i of `in` [n], which is 0 beyond its ends, convolved with kernel [half + 1]. */
 MILL_HD static inline mill_real mill_convolved(int n, int half, const double *kernel,
                                                const mill_real *in, int i)
 {
@@ -154,9 +154,9 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Convolve in [n] with a symmetric kernel [half + 1] to out.  Beyond the grid, `in` is taken as 0,
- *  the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels within the
- *  velocity limits only for v sin i of some hundred km/s. */
+/** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
+ *  is taken as 0, the template's mean level; rvspecfit takes flux 0.  The difference reaches pixels
+ *  within the velocity limits only for v sin i of some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

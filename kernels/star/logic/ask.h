@@ -36,8 +36,8 @@ MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot 
   }
 }
 
-/** Sum the segments' F at the point into slot->eval.f; for tangents also gradient and curvature, of
- *  one star into slot->eval, of two stars into slot->space. */
+/** Sum the segments' F at the point into slot->eval.f.  For tangents also sum gradient and
+ *  curvature: those of one star into slot->eval, those of two stars into slot->space. */
 MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot *slot)
 {
   mill_eval *e = &slot->eval;

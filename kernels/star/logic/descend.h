@@ -24,9 +24,8 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** If no arm has a velocity offset, begin a start with the arm of the most significant lines alone:
- *  of three arms, one arm's Jacobian costs a third of the full Jacobian.  Saves 13 to 20 % of a fit
- *  of several arms. */
+/** If no arm has a velocity offset, begin a start with the arm of the most significant lines alone,
+ *  whose Jacobians cost less.  Saves 13 to 20 % of a fit of several arms. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;
@@ -42,8 +41,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     slot->lead.arm = lead;
 }
 
-/** Begin a start.  Starts after the first use levenberg-marquardt: several of them search more
- *  cheaply than a simplex. */
+/** Begin a start.  After a first solution, starts use levenberg-marquardt: several starts search
+ *  more cheaply than a simplex.  simplex.done is 1 for nelder-mead, which begins with a simplex. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;
@@ -70,7 +69,7 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   if (outcome == MILL_POLISH_FAILED)
     theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
   slot->lead.arm = 0;
-  slot->fix_error = slot->starts.i == 0; /* so far it is the leading arm's */
+  slot->fix_error = slot->starts.i == 0; /* so far only the leading arm has a model error */
   mill_polish_begin(m, slot, theta);
 }
 
@@ -113,13 +112,15 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   p->n_settle++;
   slot->fix_error = 1;
   if (slot->error_is_here) {
-    /* F of two covariances cannot be compared; their gradients can (mill_polish_learn) */
+    /* F with two model errors cannot be compared, gradients can (mill_polish_learn) */
     p->at.f = (double)INFINITY;
     return 1;
   }
-  for (int j = 0; j < m->n_par; j++) /* the next method begins here if the step fails */
+  /* the last Jacobian had an older model error: restart at slot->theta; if this fails, the next
+   * method begins at the present point */
+  for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[slot->starts.i][j] = p->at.theta[j];
-  /* with wrong templates the updates of the curvature stay valid */
+  /* updates of the curvature that wrong templates need stay valid with the new model error */
   if (!mill_is_poor(slot, p->at.f))
     mill_polish_forget(m, p);
   mill_polish_restart(m, slot, slot->theta);

@@ -20,7 +20,7 @@
 /** Labels are fitted with each epoch at its velocity if mill_epochs_mean.pval is below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
-/** Probability of a chi-square above x for n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
+/** Return P(chi-square > x) for n degrees of freedom (Abramowitz & Stegun 26.4.4 and 26.4.5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double most = 600.0; /* largest exponent, so that no term underflows */
@@ -187,8 +187,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt and the
- *  epochs are not yet shifted, scan all epochs and search again from the least F of each scan. */
+/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt before
+ *  mill_epochs_shift has moved the epochs, scan all epochs and search again from each least F. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
- *  questions.  After each round one thread of the star's block runs it, as all of this folder. */
+ *  questions.  After each round one thread of the star's block runs the code of this folder. */
 #pragma once
 
 #include "kernels/star/logic/admit.h"

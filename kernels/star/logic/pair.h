@@ -34,20 +34,20 @@
 #define MILL_PAIR_WRONG 2.0
 /** Flux of the second star over the first one's where the fit begins. */
 #define MILL_PAIR_RATIO 0.3
-/** A resolved v sin i above SPLIT, km/s, may be that of two slow stars: lines this far apart are
- *  best fitted by a rotation of about their distance.  Two equally bright stars then begin
+/** A resolved v sin i above SPLIT, km/s, may come from two slow rotators: one star covers the lines
+ *  of two by a v sin i of about their distance.  Two equally bright stars then begin
  *  SPLIT_PART v sin i to each side of the star.  They are kept only if the first star's v sin i
  *  ends below SLOWER v sin i; otherwise rotation alone explains the lines. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** The companion's parameters may move within a trust region of TRUST typical uncertainties, WIDE
- *  in the last turns, whose curvature gives the errors. */
+/** Width of the trust region of the companion's parameters, in typical uncertainties: TRUST, but
+ *  WIDE in the turns after SWAP, since the curvature of the last turns gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** From JAC Jacobians on the first turn is given up unless F, less PROMISE times the next step's
- *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  From LATER_JAC on,
- *  stars that do not move are also given up at v sin i > BLUNT, km/s, and PROMISE is 1 for them. */
+/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
+ *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  If stars do not
+ *  move, PROMISE is 1 after LATER_JAC Jacobians, and v sin i > BLUNT, km/s, also ends the turn. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -172,8 +172,8 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
 }
 
 /** May the star's v sin i be the distance of two slow stars' lines?  Yes, if the fit's chi-square
- *  exceeds that of noise by twice the decrease that two stars need.  Never with epochs, whose peaks
- *  show two stars, nor outside the hulls, where a second star would fit template errors. */
+ *  exceeds that of noise by twice the decrease that two stars need.  No, if there are epochs, whose
+ *  peaks show two stars, or outside the hulls, where a second star would fit template errors. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -231,12 +231,12 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** Set least_apart (km/s) from the lines' width, which follows from the curvature of F without
- *  model error: that of all arms for one star, that of all epochs for the first of two stars. */
+/** Set least_apart (km/s) from the lines' width, which follows from the curvature in velocity of F
+ *  without model error: F of all arms for one star, F of all epochs for the first of two stars. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
-  /* (second star's flux / first one's)^2: star has changed since that turn, and with it the sign */
+  /* (second star's flux / first one's)^2: p->flux is of the second star's turn, but p->star is 0 */
   const double other = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   double curve = 0.0;
   for (int i = 0; i < n; i++) {
@@ -298,7 +298,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   MILL_END;
 }
 
-/** Error of the second star's velocity, km/s, from its last turn's curvature; infinite: none. */
+/** Return the error (km/s) of the second star's velocity from its last turn; infinite: none. */
 MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -316,8 +316,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  A second template that only fits errors of the first star's template
- *  is too far away, at a velocity limit, or has broad lines or an uncertain velocity. */
+/** Is the second star real?  It only fits errors of the first star's template if its velocity is
+ *  too far from the first star's, at a limit, or uncertain, or if its lines are broad. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -356,8 +356,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: take its parameters, step flux ratios and epochs.  Drop the pair and return 0 if F
- *  has not decreased enough or the second star is not real. */
+/** End a turn: store the star's parameters; step flux ratios, velocity offsets and the epochs'
+ *  velocities.  Drop the pair and return 0 if F is not low enough or the second star not real. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -375,7 +375,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
     slot->best.converged = converged;
   p->n_turn++;
   p->n_scan = 0;
-  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1;
+  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* a turn of the scans */
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return mill_pair_drop(slot);
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {

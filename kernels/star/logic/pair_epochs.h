@@ -5,9 +5,8 @@
  *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
  *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
  *  single epochs are more significant than the peak of all exposures together, the stars move
- *  against each other, and both velocities are scanned.  Before some turns a fit of the epochs'
- *  velocities alone, with v sin i at its limit, is made twice: the second time with both stars'
- *  velocities exchanged.
+ *  against each other, and both velocities are scanned.  Before some turns only the
+ *  epochs' velocities are fitted, at minimum v sin i, then again with the two stars' swapped.
  *
  *  docs/science/numerics.md, "Two stars". */
 #pragma once
@@ -19,8 +18,8 @@
 #define MILL_PAIR_APART 0.25
 /** Typical significance of the residual peak of an epoch without a second star. */
 #define MILL_PAIR_NOISE 2.7
-/** If the stars move, the second star's velocity is scanned at each epoch before its turns, 0 and
- *  SCANNED: one scan for each of PLACES velocities of the first star. */
+/** If the stars move, the second star's velocity at each epoch is scanned before turns 0 and
+ *  SCANNED, which fit this star: one scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from exchanged
  *  velocities.  It precedes turn LATE; if the stars move, turns 0, SCANNED and LATE + SCANNED. */
@@ -53,8 +52,8 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 
 /** Return the chi-square per pixel of a coadd of an epoch's exposures (epoch -1: of all exposures),
  *  from chisq, the sum over all exposures without model error.  Template errors repeat in each
- *  exposure, so the excess over 1 grows with the number of exposures; a second star that fits these
- *  errors lowers F by as much. */
+ *  exposure, so the excess over 1 grows with the number of exposures.  So does the decrease of F by
+ *  a second star that fits these errors. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
@@ -69,7 +68,7 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
 }
 
 /** Return the reduced chi-square by which limits on a second star's decrease of -2 ln L are scaled.
- *  If the epochs' velocities differ, template errors repeat only within an epoch: use the first. */
+ *  If the epochs' velocities differ, template errors repeat only within an epoch: use epoch 0. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -336,7 +335,7 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
 }
 
 /** At the end of a turn, step both velocities of each epoch from the last accepted point.  If the
- *  epoch alone does not determine them, step along the line of mass ratio, if that is known. */
+ *  epoch alone does not determine both, step along the line that the other epochs determine. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -418,7 +417,7 @@ MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
   }
 }
 
-/** Largest difference of the stars' velocities, km/s: of their VRADs and of epochs with data. */
+/** Return the stars' largest velocity difference, km/s, of VRAD and of all epochs with data. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Eliminate the companion's parameters from a star's fit (a Schur complement): the joint curvature
- *  gives their best values for any step of the star.
- *
- *  docs/science/numerics.md, "Two stars". */
+ *  gives their best values for any step of the star (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
 #include "kernels/math/linalg.h"
@@ -122,6 +120,6 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     const double was = p->ln_ratio[a], ln = was + step;
     p->ln_ratio[a] =
         ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* of the star not in turn */
   }
 }

@@ -35,8 +35,8 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Return the error of parameter k of mill_pair_free, from two variances: that of k for a fixed
- *  first star, and the part that follows from the first star's covariance. */
+/** Return the error of companion parameter k (as in mill_pair_free), from two variances: that for a
+ *  fixed first star, and the part that follows from the first star's covariance. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;

@@ -93,7 +93,7 @@ MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
 }
 
-/** The parameter whose inner value is u, within its limits; a limit is met exactly. */
+/** Return parameter j for its inner value u, cut to the limits, which are returned unrounded. */
 MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
 {
   const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
@@ -171,8 +171,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Return the velocity offset of an arm, km/s: at VRAD of slot->theta the offset of slot->theta, at
- *  another vrad_km_s the best offset there. */
+/** Return the velocity offset of an arm, km/s, at the star's velocity vrad_km_s: the offset in
+ *  slot->theta if slot->theta has this velocity, else the best offset. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -201,8 +201,8 @@ MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_
 /** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
-/** Velocity of a segment if its group (star, arm or epoch) has velocity vel_km_s and everything
- *  else is as in slot->theta. */
+/** Return the velocity of a segment, km/s, if the segment's group (star, arm or epoch) has velocity
+ *  vel_km_s and all other parameters are those of slot->theta. */
 MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const mill_slot *slot,
                                                      const mill_segment *s, enum mill_group group,
                                                      double vel_km_s)
@@ -222,7 +222,7 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 
 /** Write to `to` the indices of the star's parameters on which a segment's parameter r depends, and
  *  return their number.  A velocity depends on VRAD and the arm's offset, any other parameter on
- *  one parameter.  With two stars the mill_pair_n parameters follow the star's n_par. */
+ *  one of the star.  With two stars the mill_pair_n parameters follow the star's n_par. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);

@@ -163,8 +163,8 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
   return finite;
 }
 
-/** Write the end of a step from polish->at to slot->theta; damping grows until the step predicts no
- *  rise of F.  Returns 0 if there is no such step. */
+/** Set slot->theta to the end of a step that starts at polish->at; damping grows until the step
+ *  predicts no rise of F.  Returns 0 if there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
                                                      mill_polish_axes *axes)
 {

@@ -44,7 +44,7 @@ MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_s
   mill_profile_grid(slot, n);
 }
 
-/** Prior penalty of the velocity offsets if the star's velocity is vrad_km_s. */
+/** Return the prior penalty of the velocity offsets if the star's velocity is vrad_km_s. */
 MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill_slot *slot,
                                                  double vrad_km_s)
 {
@@ -97,7 +97,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   return 1;
 }
 
-/** Width (km/s), skewness and kurtosis of exp(-dF/2) over the velocities, into moment [3]. */
+/** Set moment [3] to width (km/s), skewness and kurtosis of exp(-dF/2) over the velocities. */
 MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, double *moment)
 {
   const int n = c->n;

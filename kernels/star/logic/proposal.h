@@ -29,8 +29,8 @@ enum {
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Indices of a point's random numbers.  CHOICE: for its component and its refusal by the hulls;
- *  from PRIOR on: normals of a draw from the priors; from NORMAL on: normals of the point. */
+/** Indices of a point's random numbers.  CHOICE: for the choice of a component and the refusal
+ *  by hulls.  PRIOR and following: normals of a draw from priors; NORMAL: normals of the point. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 /** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
@@ -70,7 +70,7 @@ MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_sl
     y[k] = k == v ? vsini - m->set.min_vsini_km_s : (double)x[k] - part->bend[k] * u;
 }
 
-/** Density of a component's t distribution at y, or with sign -1 at y mirrored in v sin i. */
+/** Return a component's t density at y, or with sign -1 at y mirrored in v sin i. */
 MILL_HD_CALLED static inline double mill_part_t(const mill_slot *slot, const mill_part *part,
                                                 const double *y, double sign)
 {
@@ -145,7 +145,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
-  /* distance from `at` to the range within the limits: weights are relative to that at its end */
+  /* off: distance from `at` to the nearest v sin i within the limits, whose weight w is 1 */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);
@@ -162,7 +162,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Put a mean v sin i near its lower limit at the limit, where the proposal is mirrored. */
+/** Move the mean v sin i, if it is near the lower limit, to the limit, where y is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;

@@ -32,8 +32,8 @@
  *  width (A) and this many errors. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if the arms' velocities differ so much that, for arms of one velocity, the
- *  probability is below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
+/** Flag ARMS is set if, for arms of one velocity, differences as large as the measured ones have a
+ *  probability below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
  *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6
 #define MILL_ARMS_FLOOR 3.0
@@ -76,8 +76,8 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
   return 0;
 }
 
-/** Error of v sin i, km/s, from the variance of its inner parameter: half the interval that one
- *  standard deviation to each side covers.  Far from the lower limit this is the usual error. */
+/** Return the error of v sin i, km/s, from the variance of its inner parameter: half the interval
+ *  of one standard deviation to each side.  Far from the lower limit this is the usual error. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
@@ -87,9 +87,9 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** 1-sigma error (km/s) of a v sin i at one of its limits.  F rises from there by g x + h x^2,
- *  where x is the step of the inner parameter with the others at their best: the error is the step
- *  at which F has risen by 1.  NaN if F does not rise. */
+/** Return the 1-sigma error (km/s) of a v sin i at one of its limits: the step at which F has
+ *  risen by 1; NaN if F does not rise.  F rises by g x + h x^2, where x is the step of the inner
+ *  parameter and all other parameters are at their best. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
@@ -238,8 +238,8 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Probability of larger differences between the arms' velocities if the star has one velocity;
- *  NaN: fewer than two arms have a velocity.  The prior of an arm's offset adds to its error. */
+/** Return the probability of larger differences between the arms' velocities if the star has one
+ *  velocity; NaN: fewer than two arms have one.  An arm's error includes its offset's prior. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -324,7 +324,7 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Bits of RVS_WARN of a finished fit with mapped labels `mapped` and -2 ln L f. */
+/** Return the bits of RVS_WARN for a finished fit; mapped: mapped labels; f: -2 ln L. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
                                                    const double *mapped, double f)
 {

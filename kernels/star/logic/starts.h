@@ -72,7 +72,7 @@ MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
   s->minimum_f[s->n_minimum++] = slot->polish.at.f;
 }
 
-/** Squared distance of points a and b in errors, from the curvature at the best point. */
+/** Return the squared distance of points a and b, in errors by the curvature at the best point. */
 MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
                                                          const double *a, const double *b)
 {

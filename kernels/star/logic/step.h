@@ -97,10 +97,10 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
-  double x = facet->reach;
+  double x = facet->reach; /* without forces */
   for (int f = 0; f < t->n_facet; f++)
     if (t->facet[f].force > 0.0) {
-      double along = 1.0 / weight;
+      double along = 1.0 / weight; /* decrease of x per unit of the force of facet f */
       for (int r = 0; r < t->n; r++)
         along += facet->half[r] * t->facet[f].half[r];
       x -= along * t->facet[f].force;
@@ -288,14 +288,14 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Predicted decrease of F by the step, hull penalty included. */
+/** Return the predicted decrease of F by the step, hull penalty included. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
   const mill_polish *p = &slot->polish;
   const mill_point *at = &p->at;
   const double weight = slot->hull_weight;
-  double model = 0.0, before = 0.0, after = 0.0; /* beyond the farthest facet */
+  double model = 0.0, before = 0.0, after = 0.0; /* before, after: beyond the hulls */
   for (int j = 0; j < m->n_par; j++) {
     model += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)

@@ -168,8 +168,8 @@ STARMILL_API void starmill_star_free(starmill_star *star);
 /** Set the star's TARGETID in result tables; -1 until set. */
 STARMILL_API void starmill_star_set_target_id(starmill_star *star, int64_t target_id);
 
-/** Return the number of the star's pieces.  A piece is the part of a spectrum in one arm; models
- *  list pieces in the same order. */
+/** Return the number of the star's pieces.  A piece is the part of a spectrum in one arm; every
+ *  model of the star has the same pieces in the same order. */
 STARMILL_API int starmill_star_n_piece(const starmill_star *star);
 
 /** Open a spectra file in any format of `starmill fit`, with the configuration's row selection. */
@@ -227,9 +227,9 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Let the likelihood of this star, in all later calls, include the library's model error (the
- *  errors of its templates), lsf_width_error and sky_components, computed at theta [n_par].  theta
- *  NULL: leave them out (the default).  A fit includes them at its solution. */
+/** Let this star's likelihood, in all later calls, include the model errors: that of the library's
+ *  templates and those of the keys lsf_width_error and sky_components, computed at theta [n_par].
+ *  theta NULL: leave them out (the default).  A fit includes them at its solution. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Share a fit among the ranks of your program, on your communicator.
  *
- *  libstarmill itself calls no MPI.  Your program compiles these inline functions with its MPI,
- *  which must be the MPI that libstarmill is linked with.  Each rank opens the library and makes
- *  its own stars (say, row % ranks == rank) with the functions of starmill.h.  The functions here
- *  are collective over comm and return the same code on all ranks: 0, or the code of the first rank
- *  that failed, with its message.  error must not be NULL.
+ *  libstarmill is linked with MPI but never calls it.  Your program compiles these inline functions
+ *  and must use the same MPI.  Each rank opens the library and makes its own stars (say, row %
+ *  ranks == rank) with the functions of starmill.h.  The functions here are collective over comm
+ *  and return the same code on all ranks: 0, or the code of the first rank that failed, with its
+ *  message.  error must not be NULL.
  *
  *  Ranks on one kind of processor compute the same bits for a star. */
 #ifndef STARMILL_STARMILL_MPI_H

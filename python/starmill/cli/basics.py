@@ -174,8 +174,8 @@ def version(program):
 
 @contextlib.contextmanager
 def writing(path, *more):
-    """Write path inside this context, which turns an OSError, or an error of the types `more`, into
-    a Failure of OUTPUT."""
+    """A context in which the caller writes path: an OSError, or an error of the types `more`,
+    becomes a Failure with exit status OUTPUT."""
     try:
         yield
     except (OSError, *more) as error:
@@ -185,8 +185,8 @@ def writing(path, *more):
 
 
 def make_folder(folder):
-    """Make the folder --output, or one inside it, unless it exists.  Raise a Failure of OUTPUT if
-    it cannot be made, read and written."""
+    """Make the folder --output, or one inside it, unless it exists.  Raise a Failure if the folder
+    cannot be made, read and written."""
     try:
         os.mkdir(folder)
     except FileExistsError as error:
@@ -225,8 +225,8 @@ def begin_file(path):
 
 
 def put_in_place(temporary, path, overwrite):
-    """Rename a finished file to path.  Without overwrite, raise a Failure if another job has since
-    written path; the temporary file may remain."""
+    """Rename a finished file to path.  Without overwrite, raise a Failure if path exists by now.
+    The temporary name may remain, for the caller to remove."""
     try:
         if not overwrite:
             os.link(temporary, path)

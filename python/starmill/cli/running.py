@@ -186,8 +186,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone" or "lives" for the holder of a lock of age age_s, or "watch" if age or restart
-    count only suggest that the holder is gone: clocks differ, and a lost host may still run."""
+    """Return whether a lock's holder is "gone" or "lives".  "watch": only the lock's age_s or a
+    restart of its job suggests that the holder is gone, but clocks differ, and it may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):

@@ -130,8 +130,8 @@ class Atmospheres:
         self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(self, *point):
-        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used by label.
-        The point is Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe], interpolated linearly."""
+        """Return an array [layer][N_COLUMN] at a point, and the number of nodes used on each axis.
+        Axes are Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe] (interpolated linearly)."""
         names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
         for x, values, label in zip(point, self.axes, names):
             low, high = values[0], values[-1]
@@ -149,8 +149,8 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].  MARCS nodes have solar
-        composition: they are interpolated at the metallicity with the star's mass of metals."""
+        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].  MARCS nodes have a
+        solar mixture: they are interpolated at the [M/H] that gives the star's mass of metals."""
         if len(self.axes) == 4:
             return self.columns(teff, logg, feh, alpha)
         total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)

@@ -25,8 +25,8 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# CH lines: (limit applies up to this wavelength in A, largest lg gf). A few hundred stronger lines
-# of the lists, absurd extrapolations to high excitation, are left out. True lines are weaker.
+# Largest lg gf of CH lines: (wavelength in A up to which it applies, lg gf). A few hundred stronger
+# lines of the lists, absurd extrapolations to high excitation, are left out. True lines are weaker.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
 # Molecular lines more than WEAKEST (dex) weaker than their species' strongest are left out; the
 # strengths are those at THETA = 5040 K / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).

@@ -35,7 +35,7 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
     of the giants hotter than Teff with lower log g are dropped, as few stars are such giants.
 
     light: least and largest allowed share of a star's light in the stored wavelengths.
-    pieces: (first air wavelength, last, step (A), number of the line lists) of each computation.
+    pieces: (first air wavelength, last, step (A), index in lines.PIECES) of each computation.
     stored: ranges of vacuum wavelengths (A) in a model's file. Spectra are smoothed by a Gaussian
     of sigma_aa and sampled at step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform
     at the Nyquist frequency is 3e-6.

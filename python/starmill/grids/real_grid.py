@@ -66,7 +66,7 @@ def sum_by_layer(path):
     """Make Turbospectrum sum hydrogen lines layer by layer, not wavelength by wavelength.
 
     Turbospectrum recomputes populations at each change of layer, so a sum by wavelength takes ten
-    times as long. It gives the same numbers.
+    times as long. Both give the same numbers.
     """
     with open(path, encoding="latin-1") as f:
         text = f.read()

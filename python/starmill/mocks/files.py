@@ -169,7 +169,7 @@ def _coadd_tables(stars, median_sn):
 
 def put_redrock(file, row, survey, stars):
     """Write made-up results of redrock: redshifts with random errors, SUBTYPE from Teff, and ZWARN
-    of kinds with a defect.  CHI2 and DELTACHI2 are rough expectations."""
+    bits of the kinds sky, noise, negative and no_arm.  CHI2 and DELTACHI2 are only rough."""
     n, n_pix, empty = len(stars.index), sum(arm.n_pix for arm in survey.arms), stars.is_empty()
     is_galaxy = stars.kind == "galaxy"
     uniform, normal = stars.redrock.T

@@ -142,8 +142,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points.  They are
-    smooth in r, unlike some of a fit's weights, as the truth table's v sin i is physical."""
+    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points,
+    as in a fit with rotation_kernel spline: linear would broaden slow rotators too much."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -159,8 +159,8 @@ def _error(error, share, is_correlated, random):
 
     share [n_component]: the star's amplitudes, in units of sigma.  is_correlated adds the error
     outside the components: a Gaussian AR(1) process of rms error.fraction.  Its correlation falls
-    by `factor` per pixel; summed over all lags, it is error.correlation, (1 + factor) /
-    (1 - factor)."""
+    by `factor` per pixel; its sum over all lags, (1 + factor) / (1 - factor), is
+    error.correlation."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component

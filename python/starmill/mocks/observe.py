@@ -51,7 +51,7 @@ def _amplitude(arm_r, group, ideal, sn):
 
 def _distortion(rms, random, n_pix):
     """Return an arm's calibration error [n_pix], a factor: 1 plus Legendre polynomials of degree 0
-    to 2 with equal rms.  A fit's continuum can follow these, but a cubic only to a few per cent."""
+    to 2 with equal rms.  Any continuum of a fit contains these; rbf_continuum has no degree 3."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)

@@ -33,7 +33,7 @@ class Survey:
         self.n_file = -(-settings.stars // settings.per_file)
         need(self.n_file <= MAX_FILE, USAGE,
              f"--stars {settings.stars} in files of --per-file {settings.per_file} are "
-             f"{self.n_file} files, more than {MAX_FILE}: give more rows a file")
+             f"{self.n_file} files, more than {MAX_FILE}: give a higher --per-file")
         self.arms = instrument.arms()
         shipped = shipped_file("libraries/fgk.h5")
         need(options.library or os.path.exists(shipped), USAGE,

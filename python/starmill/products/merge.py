@@ -28,7 +28,8 @@ FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
 
 
 class Column:
-    """A column of a part.  unit: what its rows count (GROUPS); shape: of one row; type: HDF5's."""
+    """A column of a part.  unit: kind of its rows (ROWS, EXPOSURES, FILES); shape: of one row;
+    type: HDF5's."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
@@ -48,8 +49,8 @@ class Column:
 
 
 class Part:
-    """A finished result.  n: {unit (GROUPS): number of rows, exposures or files}.  columns: {name:
-    Column}.  inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance."""
+    """A finished result.  n {ROWS, EXPOSURES, FILES}: how many it has.  columns: {name: Column}.
+    inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance's attributes."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -150,7 +151,7 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the entries of the first part, with facts() in place of those that differ.
+    """Write /provenance: entries of the first part, except those that facts() makes of all parts.
     Items are copied one by one, since HDF5's own copy may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)

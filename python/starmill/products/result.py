@@ -329,7 +329,7 @@ class Result:
 
     def damaged(self, start, stop, among=None):
         """Return a mask of the damaged rows from start to stop: STATUS is unknown, a CRC is wrong,
-        or a row of a finished result is not done.  among: mask of rows whose CRC to check."""
+        or a row of a finished result is not done.  among: mask of the rows to check by CRC."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`.  rvtab: rvspecfit's table RVTAB of an input, and the
-rows of its spectra in a DESI input's other tables.  rvmod: rvspecfit's images of models.  epochs:
-RVTAB with a row per exposure."""
+"""`starmill export --to rvtab, rvmod, epochs`.  rvtab: rvspecfit's table RVTAB of an input.  If
+the input is a DESI file, FIBERMAP, SCORES, GAIA and EXP_FIBERMAP follow, with the rows of the
+exported spectra.  rvmod: rvspecfit's images of models.  epochs: RVTAB with a row per exposure."""
 
 import collections
 import contextlib

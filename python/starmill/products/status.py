@@ -58,8 +58,8 @@ def read_status(path):
 
 class Job:
     """The state of an output.  state: key of STATES.  run: content of the status file or None;
-    age_s: seconds since its last update.  result: facts of the result for JSON or None.  begun:
-    path of the result, OUT.h5.new if is_new."""
+    age_s: seconds since its last update.  result: facts of the result for JSON or None.  is_new:
+    whether the result is OUT.h5.new, which --overwrite began.  begun: path of the result."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status

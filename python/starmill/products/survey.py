@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
-all undamaged rows.  To bound memory, distributions, maps and medians use every k-th row above
-MAX_SAMPLE rows, and repeats use every m-th star above MAX_KEYS rows."""
+all undamaged rows.  To bound memory, of more than MAX_SAMPLE rows only every k-th enters
+distributions, maps and medians, and of more than MAX_KEYS only every m-th star enters repeats."""
 
 import collections
 import hashlib
@@ -55,8 +55,8 @@ def object_keys(objects):
 
 def joined(key, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows not compared.  A star's rows share a
-    key and lie within FAR_AS of the key's first row.  by_place: a row whose key no other row has
-    also joins rows within NEAR_AS, except in a crowd, whose pairs would fill the memory."""
+    key and lie within FAR_AS of the key's first row.  by_place: rows within NEAR_AS are also one
+    star if one of them has a unique key, except in a crowd, whose pairs would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -82,10 +82,14 @@ def joined(key, ra, dec, by_place):
 
 
 class Survey:
-    """The numbers of a report.  n_fitted, n_good: counts over all rows.  The sample has one row in
-    `every`, with indices rows, values sample {column: values}, S/N of the best arm sn, and masks
-    fitted and good.  worst: [(reduced chi-square, row)] over all rows.  typical: sampled rows of
-    median chi-square.  repeats: Repeats."""
+    """The numbers of a report.
+
+    n_fitted, n_good  counts over all rows
+    rows, sample      the sample, one row in `every`: indices of its rows; {column: values}
+    sn, fitted, good  of the sampled rows: S/N of the best arm; masks
+    worst, typical    [(reduced chi-square, row)] over all rows; sampled rows of median chi-square
+    repeats           Repeats
+    """
 
     def __init__(self, result):
         self.result = result

@@ -144,7 +144,7 @@ class Product:
 
 def is_done(path, kind, result, overwrite):
     """Return the header of the file at path if it is this export of this result and not older than
-    the result, None if path may be written.  Raise a Failure if something else is there."""
+    the result.  Return None if the export may be written to path, else raise a Failure."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)

@@ -81,7 +81,7 @@ def read_text(path):
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or is line {MAX_PIX + 1} of them; # begins a comment")
+                                     f"or follows {MAX_PIX} such lines; # begins a comment")
             rows.append(row)
     return names, np.array(rows).T
 
@@ -218,8 +218,8 @@ def read_rows(paths, request, power):
         raise failures[0]
     without = [row["NAME"] for row in rows if "LSF_SIGMA" not in row]
     if 0 < len(without) < len(rows):
-        raise Failure(INPUT, f"{seen[without[0]]}: has no column of sigma, unlike others; give "
-                             "--resolving-power, or make two tables")
+        raise Failure(INPUT, f"{seen[without[0]]}: has no column of the LSF's sigma, but other "
+                             "spectra have; give --resolving-power, or make two tables")
     return rows, failures
 
 

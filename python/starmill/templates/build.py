@@ -322,7 +322,7 @@ class Job:
         return complete
 
     def compare_models(self, output, there, help_):
-        """Refuse a file whose models, with columns `there`, are not those of the input.  Labels and
+        """Refuse a file if its models (columns: `there`) are not those of the input.  Labels and
         contents of bad models may differ, since their files may have been repaired."""
         now, names = self.models, [os.fsdecode(n) for n in self.models.name]
         was_bad = there["status"] == BAD

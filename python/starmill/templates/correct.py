@@ -157,7 +157,7 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm; kind: (use, degree, ridge); how: arguments of correction.compare.  Return
+    """Correct an arm; kind: (labels, degree, ridge); how: arguments of correction.compare.  Return
     the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
@@ -172,8 +172,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels of the spectra, how[0] in take_out, to the scale of the benchmark
-    stars among them.  Return the new Calibrators and lines of text."""
+    """Shift the published labels of the spectra (how[0]) to the scale of the benchmark stars
+    among them.  Return the new Calibrators and lines of text.  kind, how: see take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)

@@ -110,7 +110,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     """Return the Calibrators of an arm.
 
     sigma_aa   sigma (A) of the spectra's line-spread function
-    kernel_aa  sigma (A) with which templates are convolved to that of the spectra
+    kernel_aa  sigma (A) that convolves templates to the spectra's resolution
     measures   function of wavelengths, 0 to 1: how much the spectra may correct templates there
     size       [n_label] errors of the spectra's labels
     slope      slope of earlier Calibrators of these spectra; None: compute it
@@ -191,7 +191,11 @@ class Correction:
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        return emulate.monomials(mapped[:, self.use], self.degree)
+        """From degree 2 on, the first label (Teff) has one degree more: molecular bands grow fast
+        towards the coolest stars."""
+        x = mapped[:, self.use]
+        further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
+        return np.hstack([emulate.monomials(x, self.degree), further])
 
 
 def robust_ridge(terms, x, known, ridge):
@@ -255,8 +259,8 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def choose(calibrators, use, degrees=DEGREES):
-    """Return the (degree, ridge) with the least left-out residuals of the median star.  A higher
-    degree must lower them by 5 %, as labels of stars left out scatter more with more terms."""
+    """Return the (degree, ridge) with the least median residual of the stars left out.  A higher
+    degree must lower this residual by 5 %, since more terms make fitted labels scatter."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)
@@ -274,21 +278,25 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels, how far
-    labels are off the stars' scale (constant beyond the stars), and lines of text about it."""
+    """Fit the benchmark stars by corrected templates.  Return a function that gives for mapped
+    labels their offset from the stars' scale, constant beyond the stars, and lines of text.  Slopes
+    have priors of one error of the labels, as few stars tell cool dwarfs from cool giants."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
+    slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
     shift = stars.shifts(stars.x, FREE * stars.scale)
     for k in range(n_label):
         known = np.isfinite(stars.errors[:, k])
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
-        data = (emulate.monomials(mapped[known], 1), shift[known, k],
-                np.hypot(stars.errors[known, k], stars.scale[k]))
-        coef[:, k], rest, less = linear(*data)
-        value = data[1] - rest
-        without = [data[0] @ linear(*(np.delete(x, i, axis=0) for x in data))[0] for i in range(n)]
+        data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
+                np.append(shift[known, k], zeros),
+                np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
+        coef[:, k], rest, less = (x[:n] for x in linear(*data))
+        value = data[1][:n] - rest
+        without = [data[0][:n] @ linear(*(np.delete(x, i, axis=0) for x in data))[0]
+                   for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
         lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                            f"known to {jackknife:.2g}; {n} stars scatter by "
@@ -321,7 +329,8 @@ def labels_inside(library, calibrators):
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         if n < len(inside) * N_INSIDE // 1000:
-            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its labels")
+            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its "
+                                 "labels' ranges")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
     return np.concatenate([*inside, near[inside_hulls(library, near)]])
@@ -384,7 +393,7 @@ def apply(library, i_arm, calibrators, correction):
                              "with SiLU; such emulators cannot be corrected")
     elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
         raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
-                             f"{n_term} of the correction exceed {MAX_WIDTH}; make it with fewer "
-                             "--components")
+                             f"{n_term} of the correction are more than {MAX_WIDTH}; make the "
+                             "library with fewer --components")
     else:
         into_functions(emulator, values_at, by_term)

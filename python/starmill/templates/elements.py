@@ -37,6 +37,7 @@ class Models:
     values    [n][4]           labels
     a         [n][9]           departures of plan.ELEMENTS' [X/Fe] and of the microturbulence
     change    [n][n_pix]       ln flux minus the library's, without its smooth part
+    strength  [n][n_pix]       absorption() at the models' labels
     continuum [n_term][n_pix]  coefficients of ln continuum for monomials of the labels
     """
 
@@ -80,8 +81,9 @@ class Models:
 
 
 class Process:
-    """Gaussian processes of a pixel: change = sum over elements k of a_k f_k(labels) + g(labels).
-    g takes up the library's own errors.  f_k, g have variance strength^2 x `variance` [k]."""
+    """Gaussian processes of a pixel: change = sum over departures a_k of a_k f_k(labels) + 0.3 g.
+    g(labels), the last process, takes up the library's own errors.  A process has the variance
+    models.strength^2 x `variance` [k]."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
@@ -139,7 +141,7 @@ class Process:
 
 def parts_of(process, values, n_component=N_COMPONENT):
     """Return the largest principal components of all elements' responses at values [n][4]:
-    [(element, factor [n] at values, at most 1, pattern [n_pix])]."""
+    [(element, factor [n] at values (at most 1), pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -221,8 +223,8 @@ def join(library, parts, values):
 
 def measure(process):
     """Return the report of the models left out, and the elements' floors (dex): robust errors of
-    their abundances.  A model's abundances, four labels and continuum are fitted to the change that
-    the other models do not predict, with errors of S/N 100 per A plus this change's usual size."""
+    their abundances.  Abundances, four labels and continuum are fitted to process.left of each
+    model.  A pixel's error is that of S/N 100 per A plus (in quadrature) the usual process.left."""
     models, base = process.models, process.models.library
     wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
     usual = 1.48 * np.median(abs(process.left), axis=0)

@@ -258,8 +258,8 @@ def datasets(file):
 
 
 def revise(path, models):
-    """Rewrite labels, stamps, reasons and status of all models.  The status is written last, so
-    bad models stay bad if the job is killed before."""
+    """Rewrite labels, stamps, reasons and status of all models.  The status is written last: if
+    the job is killed earlier, bad models stay bad."""
     with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):

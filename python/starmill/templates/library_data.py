@@ -91,8 +91,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the relative rms error outside the components at rest wavelengths, as white noise
-        with the correlated error's power on large scales.  width: of pixels in ln wavelength."""
+        """Return the relative rms, at rest wavelengths, of white noise whose power on large scales
+        is that of the correlated error outside the components.  width: of pixels in ln wave_aa."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 

@@ -103,8 +103,8 @@ def _array(group, name, dtype="f8"):
 
 @contextlib.contextmanager
 def opened(path, status):
-    """Yield an open HDF5 file and do not close it.  Links out of the file are refused.  An error
-    while reading becomes a Failure with this exit status that names the file."""
+    """Yield an open HDF5 file, which the caller closes.  Refuse links out of the file.  An error
+    while reading becomes a Failure that names the file, with the exit status `status`."""
     try:
         file = h5py.File(path, "r")
         refuse_links(path, file)

@@ -21,7 +21,7 @@ MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end 
 
 
 # n spectra on the pixels of a library.  labels [n, n_label]: in their units.  names [n]: for
-# messages.  flux: a list with the [n, n_pix] of each arm, above 0.  continuum: the same, or of None
+# messages.  flux: list of each arm's [n, n_pix], above 0.  continuum: the same, or a None per arm
 ModelSet = namedtuple("ModelSet", "labels names flux continuum")
 
 

@@ -66,8 +66,8 @@ class RadialFit:
     def _decompose(self, u, root, degree):
         """Set what depends on points and weights only.  _basis [n, n - m] and _eigen: eigenvectors
         and eigenvalues of the kernel projected orthogonally to the m polynomials.  _pole, _pole_k
-        [n, m] give the polynomials' coefficients, _pole.T (root value) - _pole_k.T (c / root), from
-        the values and c of RadialFit and the weights' square roots `root`."""
+        [n, m]: the polynomials' coefficients are _pole.T (root value) - _pole_k.T (c / root), with
+        the weights' square roots `root`, and value and c of RadialFit."""
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 

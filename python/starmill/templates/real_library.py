@@ -13,8 +13,9 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE --uncorrected FILE  for plan elements: the library of plan fgk that gets the elements,
-                      and the WORK/bare.h5 from which it was corrected
+  --base FILE         a library of plan fgk: for plan oba that whose labels it takes on where both
+                      hold, for elements that which gets the elements
+  --uncorrected FILE  for plan elements: the WORK/bare.h5 from which --base was corrected
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
@@ -55,6 +56,8 @@ from starmill.cli.basics import Failure
 from starmill.grids import plan
 from starmill.surveys import generic
 from starmill.templates import elements, emulate, library_file
+from starmill.templates.correction import THROUGH
+from starmill.templates.radial import RadialFit
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 MAX_VRAD_ERR = 5  # km/s; stars whose velocity is not known better are not used
@@ -62,6 +65,8 @@ SN_MILES = 150  # a pixel; MILES gives no errors
 FWHM_MILES_AA = 2.5
 RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
+NEAR = 400  # K; stars this far beyond the shared range of two libraries may be in both
+FADE = 4  # power of Teff with which a shift of labels fades
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
 # {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
@@ -143,7 +148,7 @@ def galactic_alpha(feh):
 
 def tie_alpha(recipe, grid, train):
     """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and remove the
-    label [alpha/Fe].  Flux is multiplied by the ratio of templates of a library with all labels."""
+    label [alpha/Fe].  Flux is multiplied by the ratio of templates at the new and the old label."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -183,8 +188,8 @@ def rows_to_use(flux, labels, library, which):
     return np.nonzero(use)[0]
 
 
-def velocities(recipe, work, library, wave, flux, rows):
-    """Return the rows' velocities (km/s) by fits with the library, and errors, inf without fit."""
+def fit_miles(recipe, work, library, wave, flux, rows, more=""):
+    """Return the columns of /fits of the rows, by fits with the library; more: further keys."""
     spectra = []
     for i in rows:
         good = np.isfinite(flux[i])
@@ -198,8 +203,9 @@ def velocities(recipe, work, library, wave, flux, rows):
     config = os.path.join(work, "miles.yaml")
     with open(config, "w") as f:
         f.write(
-            "format: generic\nnpoly_per_1000aa: 9\nmodel_error: false\n"
-            "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n" % first
+            "format: generic\nnpoly_per_1000aa: 9\n%s"
+            "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n"
+            % (more, first)
         )
     out = os.path.join(work, "miles-fit.h5")
     recipe.run("fit", "--library", library.path, "--config", config, "--output", out, "--overwrite",
@@ -207,8 +213,8 @@ def velocities(recipe, work, library, wave, flux, rows):
     with h5py.File(out) as f:
         at = {t: k for k, t in enumerate(f["catalog/TARGETID"][...])}
         order = [at[i + 1] for i in rows]
-        error = np.where(f["fits/STATUS"][...] == 1, f["fits/VRAD_ERR"][...], np.inf)
-        return f["fits/VRAD"][...][order], error[order]
+        return {k: column[...][order] for k, column in f["fits"].items()
+                if isinstance(column, h5py.Dataset)}
 
 
 def write_at_rest(path, wave, flux, labels, rows, vrad):
@@ -234,8 +240,8 @@ def measure_error(recipe, args, bare, out):
     set_benchmarks(labels, args.benchmarks)
     library = library_file.read(bare)
     rows = rows_to_use(flux, labels, library, args.rows)
-    vrad, error = velocities(recipe, args.work, library, wave, flux, rows)
-    good = error < MAX_VRAD_ERR
+    fit = fit_miles(recipe, args.work, library, wave, flux, rows, "model_error: false\n")
+    vrad, good = fit["VRAD"], (fit["STATUS"] == 1) & (fit["VRAD_ERR"] < MAX_VRAD_ERR)
     print("%d spectra of MILES, %d with a velocity" % (len(rows), good.sum()), flush=True)
     rest = os.path.join(args.work, "miles-at-rest.fits")
     write_at_rest(rest, wave, flux, labels, rows[good], vrad[good])
@@ -245,6 +251,31 @@ def measure_error(recipe, args, bare, out):
                "--mask", MASK, "--spectra", rest, "--columns", ",".join(columns), "--spectra-sn",
                SN_MILES, "--continuum", CONTINUUM, "--components", args.error_components,
                "--output", out, "--overwrite", bare)
+
+
+def join(recipe, args, path):
+    """Shift the labels of hot stars' templates so that they join those of --base: by the median
+    difference of the MILES stars that both libraries fit, at all labels in the shared range of
+    Teff, and less and less beyond."""
+    hot, cool = (library_file.read(p) for p in (path, args.base))
+    teff, end = hot.label[0], cool.label[0].max
+    wave, flux, labels = read_miles(args.miles)
+    rows = np.flatnonzero((labels["TEFF"] > teff.min - NEAR) & (labels["TEFF"] < end + NEAR)
+                          & (np.isfinite(flux).mean(axis=1) > 0.9))
+    theirs, ours = (fit_miles(recipe, args.work, x, wave, flux, rows) for x in (cool, hot))
+    both = (theirs["SUCCESS"] == 1) & (ours["SUCCESS"] == 1)
+    step = [np.median((ours[x.column] - theirs[x.column])[both]) for x in hot.label]
+    front = hot.arm[0].emulator.front
+    at = hot.unmap(front.center)
+    value = emulate.front(front, hot.map(at + np.minimum(1, end / at[:, :1]) ** FADE * step))
+    front.coef = RadialFit(front.center, front.length, np.ones(len(at)), value, front.degree,
+                           np.array([THROUGH])).coef.astype("f4")
+    text = "labels join those of %s: shifted by %s (%d stars), less beyond %g K as Teff^-%d" % (
+        os.path.basename(args.base), ", ".join("%.3g %s" % (-s, x.unit) for s, x in
+                                               zip(step, hot.label)), both.sum(), end, FADE)
+    hot.report = "\n".join([text, hot.report or ""])
+    recipe.commands.append(text)
+    library_file.write(path, hot, True, args.starmill)
 
 
 def write_attributes(path, recipe, name, n_model, sources):
@@ -306,7 +337,9 @@ def make(args):
     else:
         measure_error(recipe, args, bare, full)
         sources = [s for s in sources if "MILES" not in s] + list(SOURCES_MILES)
-        sources += [SOURCE_BENCHMARKS] if args.benchmarks else []
+        sources += [SOURCE_BENCHMARKS] if args.benchmarks or args.base else []
+        if args.base:
+            join(recipe, args, full)
     write_attributes(full, recipe, name, n, sources)
     size = os.path.getsize(full) / 1e6
     if size > args.limit:

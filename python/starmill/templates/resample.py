@@ -34,8 +34,9 @@ MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, i
 
 
 class ArmCut:
-    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution, raised
-    to at least 0.01 pixels; none if all are below.  A spectrum must cover min_aa to max_aa (A)."""
+    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution, at
+    least 0.01 pixels; if all are below, spectra are not convolved.  A spectrum must cover min_aa to
+    max_aa (A)."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step

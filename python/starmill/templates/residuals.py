@@ -63,8 +63,8 @@ def flatten(wave, x, weight, level, n_continuum):
     weight, 0 where unknown; a mask of known pixels; and the factors of measure_scale.
 
     Spectra with less than half of the pixels from the first to the last known one are dropped.
-    With a level there are two rounds; the second gives low weight to pixels where templates are
-    poor, which would bend the continuum."""
+    With a level (template flux) the continuum is fitted twice; the second fit gives low weight to
+    pixels where templates are poor, which would bend the continuum."""
     known = np.isfinite(x)
     inside = np.flatnonzero(known.any(axis=0))
     span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the fraction of pixels unknown in all spectra, where components are 0, to an rms error:
-    in gaps that of the whole arm, beyond the known pixels that of their nearest quarter."""
+    """Fill the array fraction at pixels unknown in all spectra, where components are 0: in gaps by
+    the rms error of the arm, beyond the known pixels by that of their nearest quarter."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -136,7 +136,7 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     noise               rms of a pixel of the spectra relative to their flux
     level  [n_pix]      template flux, any unit, above 0; None: continuum and components describe x.
                         With a level they describe level * x / (its rms nearby): x itself is large
-                        in cores of strong lines, and all components would go to poor data.
+                        in cores of strong lines, and all components would describe these.
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)

@@ -151,8 +151,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """Return [(weight, bias)] of the same network without batch normalisation.  After training, it
-    is a factor and an addend per output of SiLU; they are put into the next layer."""
+    """Return [(weight, bias)] of the same network without batch normalisation.  After
+    training, this is a factor and an addend per output of SiLU; the next layer absorbs both."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)

@@ -47,8 +47,8 @@ def read(paths):
 def components(flux, ivar, most):
     """Find the principal components (about zero) of residuals [n][n_pix] that are above the noise.
 
-    Return the components [k][n_pix], each times its standard deviation; the rms of each over the
-    noise [k]; and the number of fibres used.  Pixels are first divided by their typical noise.
+    Return the components [k][n_pix], each times its standard deviation; their rms [k] in units of
+    the noise; and the number of fibres used.  Pixels are first divided by their typical noise.
     Noise raises squared singular values as Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382)
     say; noise alone gives values up to most_noise (Johnstone 2001, Ann. Stat. 29, 295).
     """

@@ -172,8 +172,8 @@ class Grid:
 
 
 class Functions:
-    """Functions of the labels fitted to spectra y [n, n_pix] (ln flux) with labels values
-    [n, n_label], gaps gap [n, n_pix] (bool) and weights [n].
+    """Functions of the labels, fitted to spectra.  values [n, n_label]: labels.  y [n, n_pix]: ln
+    flux; the functions fill it in gaps.  gap [n, n_pix]: whether in a gap.  weight [n].
 
     Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square of
     a spectrum outside the components.  fit: RadialFit of the scores.
@@ -278,8 +278,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted without the spectrum: the
-    shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
+    """Return each spectrum's velocity (km/s) relative to functions fitted to all other spectra:
+    the shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -348,7 +348,7 @@ def build(settings, spectra):
 
 def leave_out(made, names, part, seed):
     """Leave out up to a fraction `part` of the spectra, but no extreme of a label with three values
-    or more.  Return a library of the others and a ModelSet of those left out; None: none can be."""
+    or more.  Return a library of the others and a ModelSet of those left out, or None."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
@@ -409,8 +409,8 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Set in options the names of the labels, their limits [n_label, 2], beyond which spectra are
-    left out, the source's name, and range and hull if they were not given."""
+    """Set in options: names of the labels; limits [n_label, 2] of the labels of spectra to use;
+    source, the file's name; range and hull if they were not given."""
     arm = options.arm
     if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
         raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")

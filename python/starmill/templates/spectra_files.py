@@ -238,8 +238,9 @@ class Source:
             self._i = i = find_image(path, hdus)
             *shape, n_pix = self.shape = hdus[i].shape
             self.n = int(np.prod(shape, dtype=object))
-            need(self.n <= MAX_MODEL and n_pix <= MAX_NUMBER, INPUT, f"{where(path, hdus, i)} has "
-                 f"{self.n} spectra of {n_pix} pixels, at most {MAX_MODEL}")
+            need(self.n <= MAX_MODEL and n_pix <= MAX_NUMBER, INPUT,
+                 f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} pixels: expected at most "
+                 f"{MAX_MODEL} spectra of {MAX_NUMBER} pixels")
             self._known = (labels_of_cube(path, hdus, i, self.request) if len(shape) > 1
                            else labels_beside_image(path, hdus, self.n, self.request))
             origin = Origin()

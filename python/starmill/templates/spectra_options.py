@@ -80,8 +80,8 @@ def read_columns(text, n_most):
 
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
-    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: limit
-    of names in --columns, 3 with a continuum, 4 with error and sigma.  most_labels: of --labels."""
+    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
+    names in --columns (3: also continuum; 4: also error, sigma).  most_labels: most in --labels."""
     need(not options.name_column or options.table, USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)
@@ -137,8 +137,8 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Expand folders, lists and file names to paths, without --table and --wave-file.  Return the
-    paths, and whether they are one file of many spectra."""
+    """Expand folders, lists and file names to paths, except those of --table and --wave-file.
+    Return the paths, and whether they are one file of many spectra."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]

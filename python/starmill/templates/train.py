@@ -111,9 +111,9 @@ class Lattice:
             self.node.append(node)
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
-        need(np.prod(shape, dtype=float) <= 2 * len(mapped), INPUT, f"{len(mapped)} models at "
-             f"{np.prod(shape, dtype=float):.0f} nodes of a grid: more than half of them are "
-             "missing; take --emulator radial or network for scattered labels")
+        need(np.prod(shape, dtype=float) <= 2 * len(mapped), INPUT, f"{len(mapped)} models, "
+             f"{np.prod(shape, dtype=float):.0f} nodes of a grid: more than half of the nodes lack "
+             "a model; take --emulator radial or network for scattered labels")
         self.at = np.ravel_multi_index(at, shape)  # the node of each model
         order = np.argsort(self.at, kind="stable")
         twice = np.flatnonzero(np.diff(self.at[order]) == 0)
@@ -170,8 +170,9 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def estimates(self, i_node, known, value, most, way):
-        """Yield (number of nodes used, weight, value) of a node by a polynomial along each label.
-        way 0: up to `most` nodes, on both sides; 1: the next two on one side; 2: the next one."""
+        """Yield estimates of a node's value by polynomials along each label: (number of nodes used,
+        weight in the mean, estimate).  way 0: use up to `most` nodes, on both sides; 1: the next
+        two on one side; 2: the next one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line, x, uses = self.line(i_node, axis), self.node[axis], []
             places = np.flatnonzero(known[line])
@@ -297,8 +298,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Choose models to leave out [n], surrounded by the others: none at an end of a label of
-        three values or more.  On a grid their neighbours have models, and no two are adjacent."""
+        """Return a mask [n] of up to n_wanted models to leave out, none at the least or largest
+        value of a label with three or more values.  On a grid all neighbours exist and stay."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
