@@ -143,8 +143,9 @@ def check_output(path, overwrite, reads):
         raise Failure(OUTPUT, f"{path} exists and is no regular file: give another name")
 
 
-def refuse_data(path):
-    """Refuse to replace a FITS, gzip or HDF5 file by a text or a picture."""
+def check_text(path, overwrite, reads):
+    """Check an output, a text or a picture, which replaces no FITS, gzip or HDF5 file."""
+    check_output(path, overwrite, reads)
     if os.path.isfile(path):
         with open(path, "rb") as file:
             if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):

@@ -13,9 +13,8 @@ import astropy
 import h5py
 
 from starmill.cli import running
-from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
-                                 check_packages, make_folder, need, printable, refuse_data,
-                                 refuse_input)
+from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
+                                 check_text, make_folder, need, printable, refuse_input)
 from starmill.products import rvtab, table
 from starmill.products.models import Models
 from starmill.products.result import Result
@@ -197,8 +196,7 @@ class Export:
             return is_done(path, self.kind, self.result, self.options.overwrite)
         if self.options.to == "hats" and os.path.lexists(path):
             raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
-        check_output(path, self.options.overwrite, ())
-        refuse_data(path)
+        check_text(path, self.options.overwrite, ())
         return None
 
 

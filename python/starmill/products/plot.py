@@ -8,8 +8,7 @@ import numpy as np
 from astropy import units
 from matplotlib.backends.backend_pdf import PdfPages
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, need, printable, refuse_data,
-                                 write_whole)
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, need, printable, write_whole
 from starmill.interchange import errors, symmetric
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
                                        literal, plt, png)
@@ -316,8 +315,7 @@ def main(options):
         raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
     need(kind != ".png" or len(rows) <= 1, USAGE,
          f"these stars have {len(rows)} rows: give --output FILE.pdf, which has a page for each")
-    check_output(output, options.overwrite, result.reads(options))
-    refuse_data(output)
+    check_text(output, options.overwrite, result.reads(options))
     if not options.corner:
         models = open_models(result, rows, options)
         inputs = Inputs(result, options.library)

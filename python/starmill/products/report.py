@@ -9,8 +9,7 @@ import string
 
 import numpy as np
 
-from starmill.cli.basics import (USAGE, Failure, check_output, need, printable, refuse_data,
-                                 write_whole)
+from starmill.cli.basics import USAGE, Failure, check_text, need, printable, write_whole
 from starmill.products import charts
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
@@ -377,8 +376,7 @@ def main(options):
     path, = options.arguments
     output = options.output or path + ".html"
     result = Result(path)
-    check_output(output, options.overwrite, result.reads(options))
-    refuse_data(output)
+    check_text(output, options.overwrite, result.reads(options))
     need(result.n_row, USAGE, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
     result.warn_damaged()
