@@ -9,7 +9,7 @@
 
 /* ---- the likelihood ---- */
 
-/* Convert derivatives by the fit's inner rotation parameter to derivatives by v sin i (km/s). */
+/* Convert derivatives in the fit's inner rotation parameter to derivatives in v sin i (km/s). */
 static void to_vsini(const starmill_library *h, const double *theta, int n_par,
                      mill_evaluation *eval)
 {

@@ -375,6 +375,7 @@ int starmill_table_column(starmill_table *table, const char *name, starmill_colu
   return mill_tell(err, error);
 }
 
+/* Copy a row's parameters from the table's columns to theta [n_par]. */
 static int theta_of(const starmill_library *library, starmill_table *table, int64_t i_row,
                     double *theta)
 {

@@ -8,8 +8,7 @@
 /** Rows further apart than this (1 arcmin) are different stars. */
 #define MILL_FAR_DEG (1.0 / 60.0)
 
-/** Does a row have a position?  Catalogues mark unknown positions by NaN, values such as -999, or
- *  two zeros. */
+/** Does a row have a position?  NaN, two zeros or values such as -999 mark an unknown position. */
 int mill_place_known(double ra_deg, double dec_deg);
 
 /** Distance of two positions in degrees; accurate for small distances too. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Common code of tables with parameters per star: telling FITS from HDF5, naming columns, matching
- *  rows to stars. */
+/** Common code of tables with parameters per star: FITS or HDF5, column names, matches to stars. */
 #pragma once
 
 #include "io/catalog/catalog_row.h"

@@ -307,6 +307,7 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
   return create_dataset(loc, path, name, type, n_dim, dim, 1, fill, unit, description);
 }
 
+/* Find the offset (bytes) of a dataset's values in the file, which ranks write without HDF5. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);

@@ -30,8 +30,7 @@ int mill_output_create(const char *path, int64_t n_byte, hid_t *file);
 /** Reserve disk space for all of a closed file, so that writing rows cannot fill the disk. */
 int mill_output_take_room(const char *path);
 
-/** Open a file for this rank alone; flags: H5F_ACC_RDONLY, H5F_ACC_RDWR or H5F_ACC_TRUNC (empties
- *  the file). */
+/** Open a file for this rank alone; flags: H5F_ACC_RDONLY, H5F_ACC_RDWR, H5F_ACC_TRUNC (empty). */
 int mill_output_open(const char *path, unsigned flags, hid_t *file);
 
 /** Open an existing output read-only, by one process.  If path is missing, return MILL_OK with an

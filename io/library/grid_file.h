@@ -40,7 +40,7 @@ typedef struct mill_grid_file mill_grid_file;
 /** Open a grid file and read the description of its models.
  *
  *  path  borrowed until mill_grid_close
- *  info  out, zeroed before; borrowed until mill_grid_close; clear it also after a failure
+ *  info  out  zeroed by the caller; borrowed until mill_grid_close; clear it also after a failure
  *
  *  Not collective.  The file is not trusted: limits, shapes and numbers are checked, and links to
  *  other files refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).

@@ -380,7 +380,7 @@ typedef struct made_for {
   int length[1 - MODE_LENGTH]; /* values per row of columns of variable length, at index -n_value */
 } made_for;
 
-/* How often the lines of a scope are repeated; 0: left out. */
+/* Number of columns that a table line of this scope makes; 0: the run has no such columns. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {

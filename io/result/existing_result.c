@@ -104,8 +104,7 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
 
 /* ---- a result of any run ---- */
 
-/* Read the state of the result at path; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or not a
- * result. */
+/* Read the state of the result; *found 0: no file.  MILL_ERR_OUTPUT: a damaged or other file. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
@@ -242,6 +241,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   return MILL_OK;
 }
 
+/* Find what to do with the result at path (create, continue, replace, nothing); take its lock. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found)
 {

@@ -93,7 +93,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Make the group that begins with file `first`; read again the rows that were not kept. */
+/* Index the group of files from `first` on; read again the files whose rows were not kept. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

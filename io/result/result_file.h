@@ -82,8 +82,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 /** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
-/** Queue a finished row for the I/O thread; any thread, not collective.  Returns the failure of an
- *  earlier write. */
+/** Queue a finished row for the I/O thread; any thread.  Returns an earlier write's failure. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
 /** Queue rows epoch [n] of a star for /epochs, from row `first` on, before mill_result_put of the

@@ -16,7 +16,7 @@ typedef struct mill_recorded_inputs {
   char *text;                 /**< memory of the texts that file points to */
 } mill_recorded_inputs;
 
-/** Read the table of inputs.  The caller zeroes *out before, and clears it even after a failure.
+/** Read the table of inputs.  The caller zeroes *out first, and clears it even after a failure.
  *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
@@ -37,7 +37,7 @@ typedef struct mill_known_inputs {
   mill_known_input *input;
 } mill_known_inputs;
 
-/** Read the inputs of an open result; *out is zeroed before, and cleared also after a failure. */
+/** Read an open result's inputs.  The caller zeroes *out, and clears it even after a failure. */
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
 void mill_known_inputs_clear(mill_known_inputs *inputs);
 

@@ -148,8 +148,8 @@ static int mark_unmodelled(mill_result_file *file)
   return mill_result_layout_mark_unmodelled(file->file, file->path);
 }
 
-/* Send rows to their owner ranks, which write them.  n_message: as in prepare, summed over ranks.
- * Collective over the I/O threads. */
+/* Send rows of /fits (k = 0), then of /epochs, to their owner ranks, which write them.  n_message:
+ * as in prepare, summed over ranks.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);

@@ -16,7 +16,7 @@ typedef struct mill_stored_rows {
   mill_table *exposures; /**< each star's range of rows in /epochs */
 } mill_stored_rows;
 
-/** Open /fits of an open result.  The caller zeroes *rows before, and closes it also after a
+/** Open /fits of an open result.  The caller zeroes *rows first, and closes it also after a
  *  failure.  MILL_ERR_OUTPUT: damaged file; MILL_ERR_MEMORY. */
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
 void mill_stored_rows_close(mill_stored_rows *rows);

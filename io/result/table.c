@@ -333,6 +333,7 @@ int mill_table_write(const mill_table_part *part)
   return move_part(part, 1);
 }
 
+/* Write missing values to columns of part whose missing value is not 0 (a file begins as zeros). */
 int mill_table_fill(mill_table_part part)
 {
   char value[sizeof(double)];

@@ -356,8 +356,7 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
   return MILL_OK;
 }
 
-/* Join objects within radius_deg of each other into groups, each owned by its first object.
- * Collective. */
+/* Join objects within radius_deg into groups, each owned by its first object.  Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
   MILL_OWNED int *rank = NULL;

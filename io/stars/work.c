@@ -71,6 +71,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   return MILL_GIVE(&work, out);
 }
 
+/* Take the next rows of the chunks drawn so far; when these end, draw the numbers of new chunks. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
                    mill_schedule_rows *piece, int *there)
 {

@@ -178,7 +178,7 @@ static int replace_file(const char *path, const mill_status_text *what)
   return mill_whole_file_write(path, temporary, 0, text, n_byte);
 }
 
-/* On rank 0: write the states from the last meeting. */
+/* On rank 0: replace the status file by the ranks' states from their last meeting. */
 static void write_status(mill_board *board, const mill_board_end *end)
 {
   const sample now = {mill_wall_s(), count_done(board)};

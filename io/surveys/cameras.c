@@ -91,6 +91,7 @@ static void turn_round(double *x, int n)
   }
 }
 
+/* Read a camera's pixels of one kind (flux, ivar, mask, ...) from a column, else from an image. */
 int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
                       double *out)
 {
@@ -106,6 +107,7 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
   return MILL_OK;
 }
 
+/* Describe for messages where a camera's numbers are: column or row of an image. */
 static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
 {
   const char *name = plane->name ? plane->name : "wavelengths";
@@ -330,6 +332,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
   return MILL_OK;
 }
 
+/* Read a camera's wavelengths and, if wanted, pixels, and add them to the exposure as a channel. */
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;

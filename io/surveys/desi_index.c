@@ -83,8 +83,7 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Read values of the header that FIBERMAP may lack: healpix, tile, night, survey, program; they
- * hold for all rows. */
+/* Read header values for all rows, as FIBERMAP may lack healpix, tile, night, survey, program. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;

@@ -39,8 +39,8 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
     return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; choose one of %s", wanted, names);
   return MILL_ERROR(
       MILL_ERR_INPUT,
-      "%s: is of no known format (%s); give such a file, or name its format by --format", path,
-      names);
+      "%s: is of no known format (known: %s); give such a file, or name its format by --format",
+      path, names);
 }
 
 int mill_format_of(const char *path, const mill_config *config, const mill_format **out)

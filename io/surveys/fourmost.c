@@ -66,8 +66,7 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
-/* Find the columns of flux, errors (FLUX_IVAR, else ERR_FLUX), mask and, in a single spectrum,
- * WAVE. */
+/* Find the columns of flux, error (FLUX_IVAR, else ERR_FLUX), mask; WAVE in a single spectrum. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;

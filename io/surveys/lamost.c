@@ -228,8 +228,7 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Convert a fibre's target type to the selection's: upper case, and BAD for fibres without a
- * target. */
+/* Convert a fibre's target type to the selection's: upper case, BAD for fibres without a target. */
 static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};

@@ -70,8 +70,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- exposures -------------------------------------------------------- */
 
-/* Parse the name of an exposure's HDU: B1-00104927-00104934-00104935 is camera, exposure, flat,
- * arc. */
+/* Parse an exposure's HDU name: B1-00104927-00104934-00104935 is camera, exposure, flat, arc. */
 static int parse_exposure_name(const char *name, char *letter, int32_t *id)
 {
   char camera[2], unit[2], digits[9];

@@ -279,6 +279,7 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   return MILL_OK;
 }
 
+/* Find a column of one spectrum, with a pixel per row or all *n_pix in one row; 0: set *n_pix. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;
@@ -301,6 +302,7 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
                         column, (long long)n_row, (long long)c.repeat, *n_pix);
 }
 
+/* Find a column with a spectrum per row, of *n_pix pixels; 0: set *n_pix. */
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;

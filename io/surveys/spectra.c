@@ -380,8 +380,8 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
   for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
     if (need[i].asked && !(format->selects & need[i].bit))
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: rows of format %s cannot be selected by %s, which needs %s; leave it "
-                        "out for such files",
+                        "%s: rows of format %s cannot be selected by %s, which needs %s; leave "
+                        "this key out for such files",
                         spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
   return MILL_OK;
 }

@@ -205,6 +205,7 @@ int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_k
   return err;
 }
 
+/* The key lsf names the source; auto: matrix, else sigma, else the configured width. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const mill_arm_rule *rule = &spectra->arm[arm];

@@ -215,8 +215,8 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
   return MILL_ALLOC(output->n_pix, &output->wave);
 }
 
-/* Write a row of the models' file: the models of one arm and exposure, which are those of segments
- * i to *end - 1, one after another. */
+/* Write a row of the models' file: the models of segments i to *end - 1, which have one arm and
+ * exposure, one after another; the rest of the row is NaN. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

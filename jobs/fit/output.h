@@ -46,8 +46,7 @@ typedef struct mill_fit_output {
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out);
 
-/** For a run with rows to fit: open the models' file and the status file, and divide the work
- *  among the ranks. */
+/** If there are rows to fit: open models' file and status file, and divide work among the ranks. */
 int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, const mill_fit_device *device,
                        mill_fit_output *out);

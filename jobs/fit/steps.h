@@ -67,8 +67,7 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
 
 /* ---- with the list of inputs ---- */
 
-/** Resolve wave_mask: auto, and count the rows that have an entry in the tables of starts and
- *  priors. */
+/** Resolve wave_mask: auto, and count the rows with entries in the tables of starts and priors. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Trains the networks of `library train`, arm after arm; writes checkpoints, progress and the
- *  table of losses. */
+/** Trains the networks of `library train`, arm by arm; writes checkpoints, progress and losses. */
 #pragma once
 
 #include "io/library/grid_file.h"

@@ -171,7 +171,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
   }
 }
 
-/** Write the first layer's input rows: the labels, or the output of a front (mill_front_task). */
+/** Write the first layer's input rows: labels, or the output of a spline grid or of an RBF. */
 static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
                        const mill_rows *rows, mill_lane *lane)
 {
@@ -296,8 +296,8 @@ static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill
   return own->first <= arm->first && arm->first + arm->n_pix <= own->end;
 }
 
-/** Reserve the slot's guess template, which is about to be emulated, for stored_end.  If another
- *  slot has reserved it, set slot->stored to 0: this slot's template is not stored. */
+/** Let this slot store its guess template, which is about to be emulated (stored_end).  If another
+ *  slot already stores this template, set slot->stored to 0: then stored_end is not called. */
 static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
 {
   mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];

@@ -347,7 +347,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the terms of model error E (error) to slope, half the derivative of F by t, the template /
+/** Add the terms of model error E (error) to slope, half the derivative of F in t, the template /
  *  sigma, at len pixels.  The residuals r add (P a) E^T E r, the determinant adds weight times
  *  -p^T N^-1 U^T E.  P a is the continuum (poly), p a pixel's continuum functions, N the normal
  *  matrix, and U the products of E with P t. */
@@ -391,7 +391,7 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
  *
  *  row    rows of model error, and P_k t of the n functions in `which` (t: template / sigma)
  *  poly   the continuum P a
- *  slope  half the derivative of F by t: mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
+ *  slope  half the derivative of F in t: mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
  *         continuum functions, N: normal matrix, r: residual), plus the terms of model error */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
@@ -433,9 +433,9 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
 
 /** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
  *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
- *  (dT/dtheta_j / sigma) (P a), the model's derivative by parameter j.  Row n_error + nk + j, V_j,
+ *  (dT/dtheta_j / sigma) (P a), the model's derivative in parameter j.  Row n_error + nk + j, V_j,
  *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
- *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient by each parameter.
+ *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient in each parameter.
  *
  *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
  *  work->solve, work->normal    in   coefficients a; Cholesky factor of N

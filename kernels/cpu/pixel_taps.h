@@ -95,7 +95,7 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
 }
 
 /** Compute the taps' weights at MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
- *  the weights' derivatives by frac, the pixel's place in its interval. */
+ *  the weights' derivatives in frac, the pixel's place in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {
@@ -131,7 +131,7 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
 }
 
 /** Compute the template at pixels first to first + MILL_VEC_N_F32 - 1 into row 0 of `to`.  Unless
- *  slope_ln is 0, also write its derivative by velocity to row 1, by the labels to rows 3, 4, ...
+ *  slope_ln is 0, also write its derivative in velocity to row 1, in the labels to rows 3, 4, ...
  *  slope_ln: mill_doppler_ln_slope; e: arm->expm1_step. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
@@ -187,7 +187,7 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   const int n = s->n_pix;
   int low, high;
   float frac;
-  mill_taps taps, broad; /* of the kernel, and of its slope by v sin i */
+  mill_taps taps, broad; /* of the kernel, and of its slope in v sin i */
   if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n)
     return 0;
   /* not from work->index, which other threads may still be writing */

@@ -239,6 +239,7 @@ static int cuda_start(mill_device *d, const int *index, int n)
   return mill_cuda_start_stars(d, n);
 }
 
+/** mill_backend.advance: queue rounds and the download of their state, without waiting. */
 static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
 {
   CHECK_CUDA(cudaSetDevice(d->id));

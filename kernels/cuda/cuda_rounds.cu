@@ -129,8 +129,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
 }
 
-/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  One block per
- *  lane. */
+/** Apply SiLU to the value row; multiply tangent rows by the SiLU's slope.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {

@@ -26,7 +26,7 @@ enum {
   MILL_BY_ONE,
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
   MILL_BY_CONTINUUM, /**< for derivatives of the template: P a / sigma */
-  MILL_BY_SLOPE,     /**< half the derivative of F by the template */
+  MILL_BY_SLOPE,     /**< half the derivative of F in the template */
   MILL_N_BY
 };
 
@@ -222,8 +222,8 @@ typedef struct mill_product_row {
   const double *by; /**< the row's multipliers */
 } mill_product_row;
 
-/** Find row number `row`: model error first, then continuum functions, then the data (templ NULL)
- *  or the template's derivatives. */
+/** Return row number `row`.  Rows are, in this order: model error; continuum functions; the data
+ *  (templ NULL) or the template's derivatives. */
 static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segment *s, int row,
                                                                int n_row, const mill_real *templ,
                                                                int templ_pitch, const double *stage)
@@ -291,8 +291,8 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  x holds the pixels of the lane's rows r, other
- *  those of its row q.
+/** Add products of rows over a warp's 32 pixels.  x [n_own]: the pixels of the lane's rows r;
+ *  other: the pixels of the lane's row q.
  *
  *  own       in/out  products of the n_own row groups of r with each other
  *  across    in/out  if n_own is 1: products of the group of r with that of q
@@ -330,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to by[1] of mill_weights_of, half the derivative of F with respect
- *  to the template: those of mill_error_slopes (kernels/cpu/pixel_sums.h), divided by sigma. */
+/** Add the terms of model error to by[1], half the derivative of F with respect to the template
+ *  (mill_weights_of): the terms of mill_error_slopes (kernels/cpu/pixel_sums.h) over sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -358,7 +358,7 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 }
 
 /** Compute by [2][pitch] at the pixels of a segment; nk <= n_max.  by[0] is the continuum P a /
- *  sigma.  by[1] is half the derivative of F by the template: (mill_det_weight t p^T N^-1 p - (P a)
+ *  sigma.  by[1] is half the derivative of F in the template: (mill_det_weight t p^T N^-1 p - (P a)
  *  r) / sigma (t: template / sigma, p: continuum functions, N: normal matrix, r: residual). */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,

@@ -204,8 +204,8 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** Place a thread by the layout of mill_mma_f64: a warp computes every second group of eight rows,
- *  in sixteen columns. */
+/** Place a thread as mill_mma_f64 wants a warp's lanes: a warp computes sixteen columns of every
+ *  second group of eight rows. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;

@@ -347,8 +347,7 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/** Queue the outputs, losses and d loss / d output of models whose upload is under way; add the
- *  losses to *sum. */
+/** Queue outputs, losses and d loss / d output of the models being uploaded; add losses to *sum. */
 static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -391,7 +390,7 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-/** Compute the gradient by weights and biases of layer l from delta, d loss / d output. */
+/** Compute the gradient in weights and biases of layer l from delta, d loss / d output. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
   const mill_train_shape *s = &w->net.shape;

@@ -178,8 +178,8 @@ typedef struct mill_fit_result {
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
-  /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error; chisq_noise: the part
-   *  of chisq_data that is noise. */
+  /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: noise's
+   *  part of chisq_data, from differences of residuals three pixels apart. */
   double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
   /** By arm of the library, summed over exposures. */

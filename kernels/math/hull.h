@@ -11,7 +11,7 @@ MILL_HD static inline double mill_label_map(const mill_label *label, double valu
   return (x - label->mean) / label->std;
 }
 
-/** Derivative of the mapped value by the label. */
+/** Derivative d (mapped value) / d label. */
 MILL_HD static inline double mill_label_map_slope(const mill_label *label, double value)
 {
   const double s = label->mapping == MILL_MAP_LOG10 ? 1.0 / (value * 2.30258509299404568402) : 1.0;

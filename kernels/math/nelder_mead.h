@@ -74,8 +74,7 @@ MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const
       simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
 }
 
-/** Sort the vertices by f; vertices of equal f keep their order, as in NumPy's argsort of up to 16
- *  values. */
+/** Sort the vertices by f; equal f keep their order, as in NumPy's argsort of up to 16 values. */
 MILL_HD static inline void mill_nm_sort(mill_nm *nm)
 {
   const int n = nm->n;

@@ -32,7 +32,7 @@ MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
   exponent[at + 1] += carried + 1; /* at -1: the next degree begins */
 }
 
-/** Value of a monomial at u [n_axis], and its derivative by each variable, slope [n_axis]. */
+/** Value of a monomial at u [n_axis], and its derivative in each variable, slope [n_axis]. */
 MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, const double *u,
                                                double *slope)
 {
@@ -57,7 +57,7 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
  *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
  *                                  mapping of label l and zeros elsewhere
- *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
+ *  out [1 + n_tangent][n_out] out  h, and its derivative in each label
  *  in_pitch, out_pitch        in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order: centers, then monomials.  The caller must wait

@@ -91,7 +91,7 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
  *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
  *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
  *                                  mapping of label l and zeros elsewhere
- *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
+ *  out [1 + n_tangent][n_out] out  h, and its derivative in each label
  *  in_pitch, out_pitch        in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order.  The caller must wait at a barrier before it

@@ -45,8 +45,8 @@ typedef struct mill_segment {
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once fixed, its part without correlation
-   * between pixels is included in the arrays d and is */
+  /* model error (kernels/star/blocks/model_error.h): once it is fixed, sigma in d = flux / sigma
+   * and is = 1 / sigma includes the part without correlation between pixels */
   int error_fixed;       /**< 1: the model error is fixed */
   int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */

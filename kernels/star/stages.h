@@ -17,10 +17,10 @@ enum mill_request {
   MILL_REQ_MODELS    /**< F, chi-squares and the model of each segment at its velocity */
 };
 
-/** F of a star, the sum over its segments, and the derivatives by its parameters. */
+/** F of a star, the sum over its segments, and the derivatives in the star's parameters. */
 typedef struct mill_eval {
   double f;
-  double grad[MILL_MAX_PAR]; /**< for v sin i: by its inner parameter (rotation.h) */
+  double grad[MILL_MAX_PAR]; /**< for v sin i: in its inner parameter (rotation.h) */
   /** [n_par][n_par] F after a step d is about f + grad.d + d.hess.d. */
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
@@ -89,9 +89,9 @@ typedef struct mill_curve {
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 
-/** Indices of mill_epoch.moment: derivatives of an epoch's F by two stars' velocities. */
+/** Indices of mill_epoch.moment: derivatives of an epoch's F in two stars' velocities. */
 enum mill_moment {
-  MILL_MOMENT_SLOPE = 0, /**< two elements: gradient by each star's velocity */
+  MILL_MOMENT_SLOPE = 0, /**< two elements: gradient in each star's velocity */
   MILL_MOMENT_BEND = 2,  /**< two elements: curvature in each star's velocity */
   MILL_MOMENT_BOTH = 4,  /**< mixed curvature */
   MILL_MOMENT_F,         /**< F itself */

@@ -32,7 +32,7 @@ typedef struct mill_workspace {
   void *pixel, *smooth;
   int *index;  /**< [max_seg_pix] grid point to the left of each pixel */
   float *frac; /**< [max_seg_pix] position of each pixel in its grid interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its derivatives by labels.  A template is
+  /** Mean over the grid of the emulator's output, and of its derivatives in labels.  A template is
    *  exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux; rows hold t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */

@@ -206,7 +206,7 @@ static void backward(mill_train_work *w, int i, int n)
   }
 }
 
-/* Compute the gradient by weights and biases of neurons [first, first + n) of hidden layer l. */
+/* Compute the gradient in weights and biases of neurons [first, first + n) of hidden layer l. */
 static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row)
 {
   const mill_train_shape *s = &w->net.shape;

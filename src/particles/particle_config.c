@@ -37,7 +37,7 @@ static int read_one(const mill_option *row, const char *text, double *x)
          (row->min == 0 || (*x >= row->min && *x <= row->max && *x == floor(*x)));
 }
 
-/* Read up to most values, separated by commas, into x [*n]. */
+/* Read at most `most` values, separated by commas, into x [*n]. */
 static int read_list(const mill_option *row, const char *text, int most, double *x, int *n)
 {
   char part[64];

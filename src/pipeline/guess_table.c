@@ -152,7 +152,7 @@ static long floor_to(long x, long unit)
   return (x >= 0 ? x / unit : -((unit - 1 - x) / unit)) * unit;
 }
 
-/* The ends are multiples of the margin (in bins), so that similar wavelengths get one range. */
+/* A range's ends are multiples of the margin (in bins), so that similar wavelengths share it. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa)
 {

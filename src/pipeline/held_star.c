@@ -132,7 +132,7 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Evaluate n views, view i at its n_shared[i] points (rows of theta); download the answers. */
+/** Evaluate n slot copies (views), view i at the next n_shared[i] rows of theta; fetch answers. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;

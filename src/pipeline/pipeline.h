@@ -86,8 +86,8 @@ typedef struct mill_evaluation {
  *  request                 MILL_REQ_VALUES, _TANGENTS or _MODELS
  *  fix_error               1, with _TANGENTS: fix the model error at the first point
  *  theta [n_point][n_par]  in   parameters of a fit: VRAD, VSINI, labels, velocity offsets
- *  eval [n_point]          out  without hull penalty and priors
- *  penalty [n_point]       out  hull penalty and priors, to be added to f */
+ *  eval [n_point]          out  F, derivatives, chi-squares; without hull penalty and priors
+ *  penalty [n_point]       out  hull penalty and priors, to be added to eval.f */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 

@@ -209,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Pass each star in c->done to the next library of its contest; keep the others in c->done. */
+/** Pass each star in c->done to the next library that fits it; c->done keeps stars without one. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -380,6 +380,7 @@ static int work_apart(mill_pipeline *p)
   return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }
 
+/* Each thread fits in its own slots while stars are left to load; then all threads fit the rest. */
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
 {

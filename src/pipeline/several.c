@@ -26,7 +26,7 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "%s and %s have different arms, or only one is at the instrument's resolution: fit "
-        "with one of them, or name ranges of both under arms",
+        "with one of them, or give ranges that both cover under the key arms",
         first->path, other->path);
   return MILL_OK;
 }

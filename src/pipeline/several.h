@@ -27,8 +27,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< in a second choice of libraries: the tie up to which the
-                                   *  first choice has fitted; before: -INFINITY */
+  double fitted;                  /**< guess chi-square up to which libraries have fitted before
+                                   *  a second choice; during the first choice -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */

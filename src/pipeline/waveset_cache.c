@@ -373,8 +373,7 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
   }
 }
 
-/** Interpolate the components of the sky to row [n_component][mill_row_pitch(n_pix)]; 0 beyond the
- *  sky's wavelengths. */
+/** Interpolate the sky's components to row [n_component][mill_row_pitch]; 0 beyond their range. */
 static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, float *row)
 {
   const size_t pitch = (size_t)mill_row_pitch(n_pix);
@@ -534,7 +533,7 @@ done:
   return err;
 }
 
-/* A set has a list of solvers by n_diag and blur_ln; make the solvers if the list lacks them. */
+/* Find the solvers for n_diag and blur_ln in the set's list; make them if the list lacks them. */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {

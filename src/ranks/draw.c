@@ -96,7 +96,7 @@ static int start_thread(mill_draw *draw)
   return MILL_OK;
 }
 
-/* A rank's first numbers follow those of the ranks below it; the counter begins after all these. */
+/* First draws are fixed in rank order, n_at_once numbers a rank; the counter begins after them. */
 int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out)
 {
   mill_draw *draw = NULL;

@@ -9,7 +9,7 @@
 typedef struct mill_exchange {
   int n;        /**< records received */
   char *record; /**< [n] by sending rank, then in the order of the sender's list; owned */
-  /* Needed for the answers, owned.  For each rank: n_to records were sent to it, from index `to`
+  /* Owned arrays for the answers.  For each rank: n_to records were sent to it, from index `to`
    * on; n_from records came from it, from index `from` on.  The caller's record i was sent at
    * index place[i]. */
   int *n_to, *to, *n_from, *from, *place;

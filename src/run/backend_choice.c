@@ -154,6 +154,7 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
   return mill_mpi_agree(mpi, code);
 }
 
+/* If none was measured (*found 0), why says what is missing: file, GPU, or the GPU's line. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size)
 {

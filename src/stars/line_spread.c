@@ -109,8 +109,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Update an arm's blur_range by N_LOOK rows of a segment's matrix.  The
- *  segment's `least` is the second smallest value of the rows, so that no single row sets it. */
+/** Update an arm's blur_range by N_LOOK rows of a segment's resolution matrix.  The second smallest
+ *  value of these rows counts for `least`, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -217,7 +217,7 @@ int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 
 /* ---- resolution matrices less the templates' own resolution ---- */
 
-/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  Not by LAPACK:
+/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  LAPACK by
  *  OpenBLAS would allocate 128 MiB, and retry forever under a memory limit. */
 static int invert(int n, double *a, double *inverse)
 {

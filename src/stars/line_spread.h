@@ -19,10 +19,10 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                   const mill_raw_segment *segment);
 
 /** Return sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is
- *  applied on the templates' grid.  It makes templates broad enough for the pixels, and stays below
- *  the narrowest line-spread function; 0: templates are broad enough.  On a thinned grid it is at
- *  least what the splines need.  With a resolution matrix it is rounded down to steps, since each
- *  value needs its own solvers. */
+ *  applied on the templates' grid.  The blur makes templates broad enough for the pixels, but not
+ *  broader than the narrowest line-spread function; 0: templates are broad enough.  On a thinned
+ *  grid sigma is at least what the splines need.  With a resolution matrix sigma is rounded down to
+ *  steps, since each value needs its own solvers. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 

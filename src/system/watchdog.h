@@ -22,8 +22,8 @@ enum mill_watch_kind {
   MILL_WATCH_WORK,  /**< computes: no limit */
   MILL_WATCH_START, /**< before the first fit, when no work can be lost: 5 s after any request */
   MILL_WATCH_FILE,  /**< reads, writes or closes: 20 s after SIGTERM or SIGINT */
-  /** waits for other ranks: 25 s after SIGTERM or SIGINT, and no other bound, since the hanging
-   *  rank has announced its own call */
+  /** waits for other ranks: 25 s after SIGTERM or SIGINT; otherwise no limit, since the watchdog of
+   *  the rank that hangs limits the call there */
   MILL_WATCH_RANKS
 };
 

@@ -274,8 +274,7 @@ static int rows(void *context, int n, const int *model, const float **row)
 
 /* ---- last layer ---- */
 
-/* Convert a last layer that makes scores into one that makes pixels: weights [n_pix][width] and
- * biases [n_pix]. */
+/* Convert a last layer of scores to one of pixels: weights [n_pix][width] and biases [n_pix]. */
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
                      float *pixel_weight, float *pixel_bias)
 {
@@ -299,8 +298,8 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
   return MILL_OK;
 }
 
-/* Make the initial last layer: small random weights of scores, converted to pixels if the last
- * layer makes pixels. */
+/* Make the initial last layer: small random weights, whose outputs are scores; for a layer whose
+ * outputs are pixels, multiply them by the components. */
 static int begin_last(arm *a)
 {
   const mill_train_settings *net = &a->set->net;

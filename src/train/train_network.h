@@ -43,7 +43,7 @@ typedef struct mill_train_watch {
 } mill_train_watch;
 
 /** Train from the given state to the end.  Collective, with equal arguments.
- *  MILL_ERR_INPUT if the loss is not finite, or the code of `after`. */
+ *  MILL_ERR_INPUT if the loss is not finite; the code of watch->after if this ends the training. */
 int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_settings *settings, const mill_train_problem *problem,
                    const mill_train_watch *watch, mill_train_state *state);

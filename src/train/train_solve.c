@@ -104,8 +104,8 @@ static int solve(normal *q)
   return MILL_OK;
 }
 
-/* Solve with a ridge of `part` times the mean eigenvalue: new weight and bias of the last layer
- * from the old ones, weight0 and bias0. */
+/* Solve the normal equations with a ridge of `part` times their mean eigenvalue.  weight, bias: the
+ * last layer's old weight0 and bias0 plus the solution. */
 static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
                       float *weight, float *bias)
 {

@@ -144,6 +144,7 @@ int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
   return MILL_OK;
 }
 
+/* Compute the mean loss of the models left out; each rank takes a share of them. */
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
 {
   int err = MILL_OK;

@@ -56,7 +56,7 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
 
 /** Extend a star's rows in work->smooth to those of two stars.  Row 0 is the sum of both templates.
  *  Then follow the star's n_deriv derivatives, the companion's n_deriv derivatives, and the second
- *  star's template, which is the derivative by ln(second star's flux / first star's flux).
+ *  star's template, which is the derivative in ln(second star's flux / first star's flux).
  *
  *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,

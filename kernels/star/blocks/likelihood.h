@@ -62,14 +62,14 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
 
 /** Interpolate row r of a rotated template (mill_block_template_row) to the pixels that
  *  mill_block_locate has located.  The rows of mill_sharp_rows are the template, the template's
- *  derivative by velocity, then the other derivatives. */
+ *  derivative in velocity, then the other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
   mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
-  /* row 0 gives two: the template and its derivative by velocity */
+  /* row 0 gives two: the template and its derivative in velocity */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
                          r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
                          r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,

@@ -83,8 +83,8 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
   weight[4 * stride] = scale * w4;
 }
 
-/** Does mill_lsf_even suit pixel i, at least MILL_LSF_HALF pixels from the ends, for a sigma of
- *  s_pix pixels?  The function has no branches, so that loops over pixels vectorise. */
+/** May pixel i, at least MILL_LSF_HALF pixels from the ends, take its kernel of sigma s_pix pixels
+ *  from mill_lsf_even?  The function has no branches, so that loops over pixels vectorise. */
 MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
@@ -94,13 +94,13 @@ MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_p
          (fabs(wave[i] - wave[i - h] - h * pixel) <= most);
 }
 
-/** Does mill_lsf_even suit pixel i, which may be at an end? */
+/** As mill_lsf_is_even, for a pixel i that may be at an end. */
 MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
 {
   return i >= MILL_LSF_HALF && i < n - MILL_LSF_HALF && mill_lsf_is_even(wave, i, s_pix);
 }
 
-/** Does mill_lsf_even suit all len pixels from first on? */
+/** May all len pixels from first on take their kernels from mill_lsf_even? */
 MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first, int len,
                                             const double *s_pix)
 {

@@ -4,7 +4,7 @@
  *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
  *  model error (a fraction of its flux) squared, plus C C^T.  The first columns of C are
  *  components: patterns over pixels whose amplitudes have unit variance.  The next two are the
- *  template's derivative by ln(width of the line-spread function) times the relative error of the
+ *  template's derivative in ln(width of the line-spread function) times the relative error of the
  *  width.  The last columns are residuals of the sky.  The covariance is fixed at one template,
  *  velocity and continuum, so that F is a Gaussian likelihood of known covariance.  The weights
  *  s->is and s->d = flux is include the pixels' own model error.  With L L^T = 1 + C^T C and E =
@@ -49,7 +49,7 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 }
 
 /** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
- *  the next point.  One step of the templates' grid (index, frac) has error->finer points. */
+ *  the next point.  A step of the templates' grid (place: index, frac) has error->finer points. */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
- *  the resolution matrix (mill_find_narrow); 0: the sigma is too large or no row is whole. */
+/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of the
+ *  matrix's whole row nearest to row i; 0: the sigma is too large, or no row is whole. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;

@@ -56,7 +56,7 @@ MILL_HD_INLINE double mill_pixel_template(double level, double base, double t, f
   return (level * base + t) * (double)is;
 }
 
-/** Return half the derivative of the squared residual r^2 by the template t: -(P a) r, where P a
+/** Return half the derivative of the squared residual r^2 in the template t: -(P a) r, where P a
  *  (poly) is the continuum and r = d - P a t. */
 MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 {
@@ -84,8 +84,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** Number of blocks of pixels per continuum function.  STIFF is measured with a free factor in each
- *  block: the factors can follow waves half as long as the continuum functions can. */
+/** Number of blocks of pixels per continuum function.  mill_block_gain fits a factor to each block:
+ *  these factors can follow waves half as long as the continuum functions can. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
 /** Compute by how much the segment's chi-square would drop if each block of pixels had its own

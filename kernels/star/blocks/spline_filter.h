@@ -8,8 +8,8 @@
  *  the coefficients' response to a unit second difference, the response's decay from both ends,
  *  expm1_step and spline_scale_right.
  *
- *  k grid points to the right the response is c p^k, to the left c q^k, with c, p and q the variables
- *  centre, right and left below.  This is c (1 - p q) times the convolution of two one-sided exponentials.  Each exponential,
+ *  k grid points to the right the response is c p^k, to the left c q^k (c, p, q: variables centre,
+ *  right, left): c (1 - p q) times the convolution of two one-sided exponentials.  Each exponential,
  *  cut after 4 m points, is the convolution of two short filters; z^-k is a shift by k points:
  *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)

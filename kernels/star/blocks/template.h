@@ -116,7 +116,7 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   return end;
 }
 
-/** Write the rotation kernel of v sin i to work->kernel, and the kernel's derivative by the inner
+/** Write the rotation kernel of v sin i to work->kernel, and the kernel's derivative in the inner
  *  parameter of v sin i (mill_vsini_inner), per km/s, to work->kernel_slope.  Returns the half
  *  width; want_slope: the half width covers the derivative too.  blur: sigma, in grid points, of a
  *  Gaussian to convolve both with; 0: none. */
@@ -361,7 +361,7 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
 }
 
 /** Evaluate the spline of a row y at pixels from mill_block_locate.  Unless slope is NULL, write
- *  the derivative by velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
+ *  the derivative in velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,
@@ -407,9 +407,9 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
 }
 
 /** Compute row r of a rotated template and its spline coefficients: the template (r = 0), its
- *  derivative by v sin i (1), or by label r - 2.
+ *  derivative in v sin i (1), or in label r - 2.
  *
- *  In: work->grid has the template as flux, and the derivatives by labels as the emulator gives
+ *  In: work->grid has the template as flux, and the derivatives in labels as the emulator gives
  *  them; work->kernel has the half width `half`.  Converts a label's derivative to flux in place,
  *  so call once for each row. */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,

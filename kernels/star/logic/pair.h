@@ -36,8 +36,8 @@
 #define MILL_PAIR_RATIO 0.3
 /** A resolved v sin i above SPLIT, km/s, may come from two slow rotators: one star covers the lines
  *  of two by a v sin i of about their distance.  Two equally bright stars then begin
- *  SPLIT_PART v sin i to each side of the star.  They are kept only if the first star's v sin i
- *  ends below SLOWER v sin i; otherwise rotation alone explains the lines. */
+ *  SPLIT_PART times v sin i to each side of the star, and are kept only if the first star's v sin i
+ *  ends below SLOWER times v sin i; otherwise rotation alone explains the lines. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
@@ -45,9 +45,9 @@
  *  WIDE in the turns after SWAP, since the curvature of the last turns gives the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** The first turn is given up after JAC Jacobians unless F, less PROMISE times the next step's
- *  predicted decrease, is below the one-star fit's F by half of MILL_PAIR_GAIN.  If stars do not
- *  move, PROMISE is 1 after LATER_JAC Jacobians, and v sin i > BLUNT, km/s, also ends the turn. */
+/** After JAC Jacobians the first turn ends unless it promises to lower the one-star fit's F by half
+ *  of MILL_PAIR_GAIN: by the decrease so far plus PROMISE times that predicted for the next step.
+ *  From LATER_JAC on, if stars do not move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */

@@ -21,8 +21,8 @@
 /** If the stars move, the second star's velocity at each epoch is scanned before turns 0 and
  *  SCANNED, which fit this star: one scan for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more from exchanged
- *  velocities.  It precedes turn LATE; if the stars move, turns 0, SCANNED and LATE + SCANNED. */
+/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more with the stars'
+ *  velocities exchanged.  It precedes turn LATE; if stars move, 0, SCANNED and LATE + SCANNED. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging the velocities raises -2 ln L
  *  by more than this many reduced chi-squares (mill_pair_unit_at). */
@@ -271,8 +271,8 @@ typedef struct mill_pair_line {
   double v[2], slope, variance; /**< km/s; slope 0: the line is not known; variance of v2 */
 } mill_pair_line;
 
-/** Fit the line by total least squares to the epochs that determine both velocities from clear
- *  lines; slope 0: the velocities vary too little. */
+/** Fit v2 = v[1] + slope (v1 - v[0]) by total least squares to the epochs that determine both
+ *  velocities and have clear lines; slope 0: the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
@@ -374,7 +374,7 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 }
 
 /** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
- *  each epoch's velocities, the second from the exchanged velocities; keep the lower minimum. */
+ *  each epoch's velocities, the second from the stars' exchanged ones; keep the lower minimum. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

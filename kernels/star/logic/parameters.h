@@ -233,7 +233,7 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
 }
 
 /** Add a segment's gradient g and curvature H to the star's grad [n] and hess [n][n]: J^T g and
- *  J^T H J, where J = d(segment's parameters)/d(star's parameters), 1 where mill_map_of says so. */
+ *  J^T H J, where J = d(segment's parameters)/d(star's parameters) has elements 0 and 1. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

@@ -162,7 +162,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Move the mean v sin i, if it is near the lower limit, to the limit, where y is mirrored. */
+/** Move a mean v sin i near the lower limit to the limit, where the component is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -202,7 +202,7 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
 }
 
 /** Set a component to the Gaussian of the fit's curvature about the solution: mean, bend and
- *  covariance.  Without a minimum its widths are the typical uncertainties. */
+ *  covariance.  Without a minimum the Gaussian's widths are the typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

@@ -239,7 +239,7 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
 }
 
 /** Return the probability of larger differences between the arms' velocities if the star has one
- *  velocity; NaN: fewer than two arms have one.  An arm's error includes its offset's prior. */
+ *  velocity; NaN: fewer than two velocities.  An arm's error includes its offset's prior. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;

@@ -99,12 +99,12 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction belongs to another spectrum; processors
  *  differ by some 1e-6 (float32). */
 #define MILL_SAMPLE_SAME 1e-4
-/** An F this much above the row's belongs to another spectrum: a fit that begins at the row's
- *  solution ends about 0.05 above it. */
+/** A refit from the row's solution that ends this much above the row's F saw another spectrum; with
+ *  the row's own spectrum it ends about 0.05 above. */
 #define MILL_SAMPLE_RISE 5.0
 
-/** Does the sample's row belong to another spectrum?  The chi-square of the continuum without model
- *  error reveals other pixels, F also other wavelengths and line-spread functions. */
+/** Was the row to be sampled fitted to another spectrum?  The chi-square of the continuum without
+ *  model error reveals other pixels, F also other wavelengths and line-spread functions. */
 MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
 {
   const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;
@@ -165,8 +165,8 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** Sample the posterior of a fitted star until the weights suffice.  These evaluations are counted
- *  in the posterior, not in the row. */
+/** Sample the posterior of a fitted star until the weights suffice.  The evaluations of points are
+ *  counted in the posterior, not in the row. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;

@@ -29,7 +29,7 @@ enum { MILL_DOUBT_LOST = 5 };
 #define MILL_NEAR     0.6
 #define MILL_NEAR_SUM 0.5
 
-/** Are the points a and b near each other? */
+/** Are the points a and b near each other, in units of the polish's longest step? */
 MILL_HD static inline int mill_near(const mill_model *m, const double *a, const double *b)
 {
   double sum = 0.0;

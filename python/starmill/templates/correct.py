@@ -122,7 +122,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    An uncorrected pixel gets its residuals' rms; beyond the spectra, that of their end quarter."""
+    Uncorrected pixels get their residuals' rms, pixels beyond the ends that of the last quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -172,8 +172,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels of the spectra (how[0]) to the scale of the benchmark stars
-    among them.  Return the new Calibrators and lines of text.  kind, how: see take_out."""
+    """Shift published labels (spectra how[0] without label errors) to the scale of benchmark stars
+    (with label errors).  Return new Calibrators and lines of text.  kind, how: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)

@@ -278,9 +278,9 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function that gives for mapped
-    labels their offset from the stars' scale, constant beyond the stars, and lines of text.  Slopes
-    have priors of one error of the labels, as few stars tell cool dwarfs from cool giants."""
+    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels (their
+    offset from the stars' scale, constant beyond the stars), and lines of text.  Slopes have
+    priors of one error of the labels, as few stars tell cool dwarfs from cool giants."""
     mapped, n_label = stars.mapped[:, use], len(label)
     coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))

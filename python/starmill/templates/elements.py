@@ -115,8 +115,8 @@ class Process:
         return out
 
     def run(self):
-        """Set variance [k][n_pix] of the processes, coef [n][n_pix]: the models' coefficients in
-        predictions, and left [n][n_pix]: a model's change minus its prediction by the others."""
+        """Set variance [k][n_pix] of the processes; coef [n][n_pix], the models' coefficients in
+        predictions; left [n][n_pix], a model's change minus its prediction by the other models."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))

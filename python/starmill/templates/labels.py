@@ -93,7 +93,7 @@ def whole_hull(x):
         raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
                              "lie in a plane") from error
     need(len(facet) <= MAX_FACET, INPUT, f"the hull of {n_label} labels of {n} models has "
-         f"{len(facet)} facets, at most {MAX_FACET}: use hulls of pairs")
+         f"{len(facet)} facets, more than {MAX_FACET}: use hulls of pairs")
     return Hull(np.arange(n_label), facet)
 
 

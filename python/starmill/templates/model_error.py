@@ -19,8 +19,8 @@ BLOCK = 64  # spectra emulated at once
 
 
 def smoother(arm, kernel_aa):
-    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of its
-    pixels, which leaves out pixels where the kernel reaches beyond the arm's ends."""
+    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of the
+    arm's pixels that the ArmCut keeps: those where the kernel stays within the arm's ends."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
          f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A from its ends")

@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return factors [n_pix] to multiply residuals x by: level / rms, the rms being that of level *
-    x within a fortieth of the arm on each side, with SMALL_ERROR added in quadrature."""
+    """Return factors [n_pix] for residuals x: level / rms.  A pixel's rms is that of level * x over
+    a fortieth of the arm to each side, with SMALL_ERROR added in quadrature."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -103,7 +103,7 @@ def take_components(x, q, noise2, scale):
 
 def fill_fraction(fraction, error2, n_known):
     """Fill the array fraction at pixels unknown in all spectra, where components are 0: in gaps by
-    the rms error of the arm, beyond the known pixels by that of their nearest quarter."""
+    the rms error of all known pixels, beyond the ends by that of the nearest quarter of them."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -135,8 +135,8 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     weight [n]          0 or more
     noise               rms of a pixel of the spectra relative to their flux
     level  [n_pix]      template flux, any unit, above 0; None: continuum and components describe x.
-                        With a level they describe level * x / (its rms nearby): x itself is large
-                        in cores of strong lines, and all components would describe these.
+                        With a level both describe level * x / (rms of level * x nearby), since x is
+                        large in cores of strong lines, which would take up all components.
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)

@@ -358,8 +358,8 @@ def read_all(paths, is_many, request):
             if out is None:
                 n, n_pix, first = source.n, len(one.flux), one
                 if n > MAX_SPECTRUM or n * n_pix > MAX_NUMBER:
-                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels, at most {MAX_SPECTRUM} "
-                                         f"spectra and {MAX_NUMBER} numbers")
+                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels: give at most "
+                                         f"{MAX_SPECTRUM} spectra, {MAX_NUMBER} pixels in all")
                 out = np.full((n, n_pix), np.nan, "f4")
             out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:
