@@ -25,7 +25,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 from starmill.grids import plan  # noqa: E402
 from starmill.products import drawing  # noqa: E402
 from starmill.surveys import generic  # noqa: E402
-from starmill.templates import emulate, grid_models, library_file  # noqa: E402
+from starmill.templates import emulate, grid_file, library_file  # noqa: E402
 from survey_stats import half_width, table  # noqa: E402
 
 # first and last A, sigma and step (A); 4MOST is sharper than the library's 0.5 A
@@ -86,7 +86,7 @@ def precision(path):
 
 def pulls(path, starmill, folder, grid_path):
     """Fitted - true abundances of S/N 50 spectra: of the library itself, and of models."""
-    library, grid = library_file.read(path), grid_models.open_grid(grid_path)
+    library, grid = library_file.read(path), grid_file.open_grid(grid_path)
     rows = grid.good(True)
     true, random = grid.values[rows, :12], np.random.default_rng(1)
     wave, floor = library.arm[0].wave_aa, np.array([label.floor for label in library.label[4:]])

@@ -6,8 +6,7 @@ endif()
 # Man pages and bash completion are printed by the program itself, as Python.
 if(TARGET starmill AND NOT CMAKE_CROSSCOMPILING)
   set(pages "${PROJECT_BINARY_DIR}/help")
-  file(GLOB pages_python CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/starmill/cli/*"
-       "${PROJECT_SOURCE_DIR}/python/starmill/*/options.py")
+  file(GLOB pages_python CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/starmill/cli/*")
   add_custom_command(OUTPUT "${pages}/completions/starmill" VERBATIM
     COMMAND "${CMAKE_COMMAND}" "-DSTARMILL=$<TARGET_FILE:starmill>" "-DOUTPUT=${pages}"
             -P "${PROJECT_SOURCE_DIR}/cmake/help-pages.cmake"

@@ -2,7 +2,7 @@
 /** The grid file: spectra with labels, cut into arms of uniform ln wavelength, on which emulators
  *  are trained (HDF5; docs/use/formats.md, "Grid file").
  *
- *  starmill/templates/grid_write.py writes it, each model's spectra before its status. */
+ *  starmill/templates/grid_file.py writes it, each model's spectra before its status. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, need
 
 if TYPE_CHECKING:
     import astropy.table
@@ -192,8 +192,7 @@ class FromOthers:
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
         names = getattr(getattr(table, "dtype", None), "names", None)  # array, astropy table
         names = list(names or (table.keys() if hasattr(table, "keys") else ()))
-        if not names:
-            raise TypeError(f"from_table takes a table with columns, not {type(table).__name__}")
+        need(names, TypeError, f"from_table takes a table with columns, not {type(table).__name__}")
         by_name = {str(name).strip().lower(): name for name in reversed(names)}
         found = {}
         for argument, possible in NAMES.items():
@@ -213,7 +212,6 @@ class FromOthers:
         found.pop("variance", None)
         missing = [n for n in ("wave", "flux") if n not in found]
         missing += ["ivar or error"] * (not {"ivar", "error"} & found.keys())
-        if missing:
-            raise ValueError(f"the table has no {', '.join(missing)}: its columns are "
-                             f"{', '.join(map(str, names))}")
+        need(not missing, ValueError,
+             f"the table has no {', '.join(missing)}: its columns are {', '.join(map(str, names))}")
         return cls(**found)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
 from .cli import shipped_file
+from .cli.basics import need
 from .interchange import Columns, FromOthers, in_unit, symmetric
 
 if TYPE_CHECKING:
@@ -104,9 +105,8 @@ class Spectrum(FromOthers):
             self.mask = self._pixels(mask, np.int32, "mask", n_pix)
         if self.resolution is not None:
             self.resolution = np.ascontiguousarray(self.resolution, dtype=np.float32)
-            if self.resolution.ndim != 2 or self.resolution.shape[1] != n_pix:
-                raise ValueError(f"resolution has shape {self.resolution.shape}, not (n_diag, "
-                                 f"{n_pix})")
+            need(self.resolution.ndim == 2 and self.resolution.shape[1] == n_pix, ValueError,
+                 f"resolution has shape {self.resolution.shape}, not (n_diag, {n_pix})")
         for name in ("sigma", "systematic"):
             value = getattr(self, name)
             if value is not None:
@@ -120,8 +120,7 @@ class Spectrum(FromOthers):
         if hasattr(values, "filled"):  # NumPy's masked arrays, and Astropy's
             values = values.astype(np.float64).filled(np.nan)
         array = np.ascontiguousarray(values, dtype=dtype)
-        if array.shape != (n_pix,):
-            raise ValueError(f"{name} has shape {array.shape}, not ({n_pix},)")
+        need(array.shape == (n_pix,), ValueError, f"{name} has shape {array.shape}, not ({n_pix},)")
         return array
 
     def _fill(self, to) -> list:
@@ -133,8 +132,7 @@ class Spectrum(FromOthers):
         to.wave = _ffi.from_buffer("double[]", self.wave)
         for member in ("flux", "ivar", "resolution", "sigma", "systematic"):
             array = getattr(self, member)
-            setattr(to, member,
-                    _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
+            setattr(to, member, _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
         to.mask = _ffi.NULL if self.mask is None else _ffi.from_buffer("int32_t[]", self.mask)
         return [name]
 
@@ -226,8 +224,7 @@ class Library:
 
     @staticmethod
     def _index(names: Sequence[str], name: str) -> int:
-        if name not in names:
-            raise KeyError(f"no parameter {name}; the library has {', '.join(names)}")
+        need(name in names, KeyError, f"no parameter {name}; the library has {', '.join(names)}")
         return names.index(name)
 
     def constrain(self, fixed: Optional[Mapping[str, float]] = None,
@@ -404,8 +401,7 @@ def model(star: Star, theta: ArrayLike) -> Model:
     """Compute a star's model at theta [n_par], by arm and by piece."""
     library = star.library
     points, _ = _points(library, theta)
-    if len(points) != 1:
-        raise ValueError("one point is needed")
+    need(len(points) == 1, ValueError, "one point is needed")
     handle = _ffi.new("starmill_model **")
     _call(_lib.starmill_model_create, library._handle, star._handle,
           _ffi.from_buffer("double[]", points), handle)
@@ -509,8 +505,7 @@ class Table(Columns):
     def theta(self, row: int, library: Optional[Library] = None) -> Floats:
         """Return a row's parameters [n_par]; a table read from a file needs the library."""
         library = library or self._library
-        if library is None:
-            raise ValueError("the table comes from a file: give the library")
+        need(library is not None, ValueError, "the table comes from a file: give the library")
         theta = np.empty(_lib.starmill_library_n_par(library._handle))
         _call(_lib.starmill_table_theta, library._handle, self._handle, row,
               _ffi.from_buffer("double[]", theta))
@@ -537,8 +532,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     """
     if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
         raise TypeError("fit takes a list of stars, which library.star and library.open give")
-    if not stars:
-        raise ValueError("no stars")
+    need(stars, ValueError, "no stars")
     library = stars[0].library
     table = _ffi.new("starmill_table **")
     handles = _ffi.new("starmill_star *[]", [star._handle for star in stars])

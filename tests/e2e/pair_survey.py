@@ -11,8 +11,8 @@ from astropy.io import fits
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 
+from starmill.cli.command_lines import simulate  # noqa: E402
 from starmill.mocks import draw, files, observe  # noqa: E402
-from starmill.mocks.options import simulate  # noqa: E402
 from starmill.mocks.survey import Survey  # noqa: E402
 from starmill.templates.library_data import hull_distance  # noqa: E402
 

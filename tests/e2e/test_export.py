@@ -338,7 +338,7 @@ class Export(ProgramTest):
 
     def test_what_a_killed_job_left_goes(self):
         """A file, or the folder of a HATS catalogue."""
-        from starmill.cli.lock import OutputLock
+        from starmill.cli.running import OutputLock
         stale_lock(tmp("sky"))
         os.makedirs(tmp("sky.tmp-4194304-1/mapping"))
         put("other.tmp-4194304-1", "")

@@ -11,7 +11,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import cdist
 from starmill.cli.basics import Failure
 from starmill.templates import correction, emulate, library_file, measure, radial, residuals
-from starmill.templates.calibrators import Calibrators
+from starmill.templates.correction import Calibrators
 from starmill.templates.labels import make_hulls
 from starmill.templates.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
                                              wavelengths)

@@ -131,7 +131,7 @@ class Overwrite(ProgramTest):
                 self.assertTrue(content(self.out) == self.before[0])
                 self.assertEqual(starmill("status", self.out).returncode, 75)
                 done = self.fit(*args, ranks=2 if name == "old.h5" else 0)
-                self.assertIn("begun it: it is continued", done.stderr)
+                self.assertIn("continuing the result", done.stderr)
                 self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
                 self.assertEqual(differing(read(self.out), read(tmp("other.h5"))), [])
                 for arm in ("b", "r", "z"):

@@ -12,8 +12,8 @@ from scipy.interpolate import RegularGridInterpolator
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.templates import library_file  # noqa: E402
 from starmill.templates.emulate import flux  # noqa: E402
-from starmill.templates.functions import Lattice, choose_length  # noqa: E402
 from starmill.templates.library_data import Label  # noqa: E402
+from starmill.templates.train import Lattice, choose_length  # noqa: E402
 
 SEED = 23
 RNG = np.random.default_rng(SEED)

@@ -34,6 +34,22 @@ class Failure(Exception):
         return self.message
 
 
+def need(good, kind, message):
+    """Raise an error unless good.  kind: exit status of a Failure, or the class of an exception."""
+    if not good:
+        raise kind(message) if isinstance(kind, type) else Failure(kind, message)
+
+
+@contextlib.contextmanager
+def as_failure(status, what, *errors):
+    """Turn an error of these types into a Failure whose message is `what` and the reason."""
+    try:
+        yield
+    except errors as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Failure(status, f"{what}: {reason}" if what else str(reason)) from error
+
+
 def check_packages(*modules):
     """Import the modules.  If one is missing, rerun the job with /usr/bin/python3.  If that Python
     lacks it too, raise a Failure that names the missing modules and the Python in use."""
@@ -111,16 +127,11 @@ def refuse_input(path, reads, ends=("", ".lock")):
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
     for what, read in reads:
-        if not read:
-            continue
-        try:
-            about = os.stat(read)
-        except OSError:
-            about = None  # the code that opens it reports why
-        if os.path.realpath(read) in names or (
-                about and any(os.path.samestat(about, one) for one in there)):
-            raise Failure(USAGE, f"--output {path} and {what} {read} are one file, or would be: "
-                                 "give another name for the output")
+        about = os.stat(read) if read and os.path.exists(read) else None
+        is_same = read and os.path.realpath(read) in names or about and any(
+            os.path.samestat(about, one) for one in there)
+        need(not is_same, USAGE, f"--output {path} and {what} {read} are one file, or would be: "
+             "give another name for the output")
 
 
 def check_output(path, overwrite, reads):
@@ -132,8 +143,9 @@ def check_output(path, overwrite, reads):
         raise Failure(OUTPUT, f"{path} exists and is no regular file: give another name")
 
 
-def refuse_data(path):
-    """Refuse to replace a FITS, gzip or HDF5 file by a text or a picture."""
+def check_text(path, overwrite, reads):
+    """Check an output, a text or a picture, which replaces no FITS, gzip or HDF5 file."""
+    check_output(path, overwrite, reads)
     if os.path.isfile(path):
         with open(path, "rb") as file:
             if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):

@@ -7,13 +7,11 @@ import re
 import subprocess
 import types
 
-from starmill.cli import program
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, did_you_mean
+from starmill.cli import command_lines, program
+from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, did_you_mean
 
-# {job: folder whose options.py defines it}
-ROOMS = {"simulate": "mocks", "grid": "grids", "convert": "surveys", **dict.fromkeys(
-    ("status", "report", "plot", "show", "select", "compare", "export", "merge"),
-    "products")}
+JOBS = ("simulate", "grid", "convert", "status", "report", "plot", "show", "select", "compare",
+        "export", "merge")
 LIBRARY = ("build", "train", "import", "spectra", "correct", "model-error", "sky", "info")
 LIBRARY_HELP = f"""usage: starmill library {'|'.join(LIBRARY)} [options] FILE...
 
@@ -27,7 +25,7 @@ def refuse(what, word, known, more):
 
 
 def find_job(words):
-    """Return the Job (options.py) that a command line names, and the words after its name."""
+    """Return the Job that a command line names, and the words after its name."""
     name, *rest = words or [""]
     if words[:2] == ["library", "train"]:
         return types.SimpleNamespace(
@@ -38,13 +36,11 @@ def find_job(words):
         if sub not in LIBRARY:
             refuse("unknown sub-command " if sub else "library needs a sub-command", sub, LIBRARY,
                    f"; library has {', '.join(LIBRARY[:-1])} and {LIBRARY[-1]}")
-        room, name = "templates", {"import": "import_"}.get(sub, sub.replace("-", "_"))
-    elif name not in ROOMS:
-        refuse("no job in Python: " if name else "name a job", name, ROOMS,
-               f"; there are library, {', '.join(ROOMS)}")
-    else:
-        room = ROOMS[name]
-    return getattr(importlib.import_module(f"starmill.{room}.options"), name)(), rest
+        name = {"import": "import_"}.get(sub, sub.replace("-", "_"))
+    elif name not in JOBS:
+        refuse("no job in Python: " if name else "name a job", name, JOBS,
+               f"; there are library, {', '.join(JOBS)}")
+    return getattr(command_lines, name)(), rest
 
 
 def options_of_train(words):
@@ -99,10 +95,8 @@ def print_page(words):
             raise Failure(USAGE, f"no job '{words[1]}'; see starmill --help")
         text = page_of_job(words[1], jobs[words[1]]) if words[1:] else \
             page("starmill", "stellar parameters for whole spectroscopic surveys", said)
-    try:
+    with as_failure(OUTPUT, "cannot print the page", OSError):
         print(text, end="", flush=True)
-    except OSError as error:
-        raise Failure(OUTPUT, f"cannot print the page: {error.strerror}") from error
 
 
 def run(words):

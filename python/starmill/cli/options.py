@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 
-from starmill.cli.basics import PACKAGES, USAGE, Failure, did_you_mean
+from starmill.cli.basics import PACKAGES, USAGE, Failure, did_you_mean, need
 
 
 def with_facts(text, *facts):
@@ -76,9 +76,8 @@ class Job(argparse.ArgumentParser):
         self.needed += [(name, metavar)] * needed
 
         def value(text):
-            if not text:
-                raise Failure(USAGE, f"option --{name} needs a value, not an empty text; see "
-                                     f"{self.prog} --help")
+            need(text, USAGE,
+                 f"option --{name} needs a value, not an empty text; see {self.prog} --help")
             try:
                 return check(text)
             except ValueError as error:
@@ -95,8 +94,7 @@ class Job(argparse.ArgumentParser):
 
     def choice(self, name, words, default, says, metavar="NAME"):
         def check(text):
-            if text not in words:
-                raise ValueError(either(words))
+            need(text in words, ValueError, either(words))
             return text
         self.add(name, with_facts(says, either(words)), metavar, check, default=default)
 
@@ -170,9 +168,8 @@ class Job(argparse.ArgumentParser):
         options.arguments = rest + words[end + 1:]
         least, most, what = self.takes
         n = len(options.arguments)
-        if not least <= n <= most:
-            raise Failure(USAGE, f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} "
-                                 "--help")
+        need(least <= n <= most, USAGE,
+             f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} --help")
         for names in self.exclusive:
             values = [getattr(options, name.replace("-", "_")) for name in names]
             if sum(value is not None and value is not False for value in values) > 1:
@@ -181,6 +178,5 @@ class Job(argparse.ArgumentParser):
                                      f"{self.prog} --help")
         missing = [f"--{name} {metavar}" for name, metavar in self.needed
                    if getattr(options, name) is None]
-        if missing:
-            raise Failure(USAGE, f"give {' and '.join(missing)}; see {self.prog} --help")
+        need(not missing, USAGE, f"give {' and '.join(missing)}; see {self.prog} --help")
         return options

@@ -157,15 +157,10 @@ class Atmospheres:
         return self.columns(teff, logg, total)
 
 
-def radius_cm(logg):
-    """Return the radius of a star of one solar mass, the mass of the spherical atmospheres."""
-    return math.sqrt(G_CGS * M_SUN / 10.0**logg)
-
-
 def write_model(path, columns, logg, vmicro):
     """Write a MARCS atmosphere for Turbospectrum: lg tau, T, lg Pe, lg Pg, xi (km/s), radius
     (cm)."""
-    radius = radius_cm(logg)
+    radius = math.sqrt(G_CGS * M_SUN / 10.0**logg)  # cm; spherical models have one solar mass
     with open(path, "w") as f:
         f.write("'sphINTERPOL' %d 5000. %.3f 0 0.\n" % (N_DEPTH, logg))
         for t, pe, pg, tau, depth in columns:

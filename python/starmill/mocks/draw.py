@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, need
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
 
@@ -67,10 +67,8 @@ class Stars:
 def check_library(library):
     """Check that labels can be drawn inside the library's hulls."""
     n_inside = inside_hulls(library, _points(library, generator(1, STAR, 0), 20000)).sum()
-    if n_inside < 20:
-        raise Failure(USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
-                             "limits lie inside the hulls, too few to draw stars from; check hulls "
-                             "and limits")
+    need(n_inside >= 20, USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
+         "limits lie inside the hulls, too few to draw stars from; check hulls and limits")
 
 
 def _points(library, random, n):
@@ -97,18 +95,6 @@ def _log_uniform(u, low, high):
     return low * np.exp(u * np.log(high / low))
 
 
-def _velocities(u, sigma_km_s):
-    """Return velocities (km/s) from uniform u: normal around 0, truncated at VEL_CUT_KM_S."""
-    beyond = ndtr(-VEL_CUT_KM_S / max(sigma_km_s, 1e-9))
-    return sigma_km_s * np.clip(ndtri(beyond + u * (1.0 - 2.0 * beyond)), -40, 40)
-
-
-def _rotations(u, v, limits):
-    if limits:
-        return _log_uniform(u, *limits)
-    return np.where(v < 0.8, _log_uniform(u, 1.0, 10.0), _log_uniform(u, 10.0, 150.0))
-
-
 def _places(seed, index, u, v):
     """Return right ascensions and declinations [n], degrees, from uniform u, v.  N_TILE_STAR stars
     fill a disc of radius 1.6 degrees evenly; discs lie anywhere in declinations -20 to 80."""
@@ -122,11 +108,6 @@ def _places(seed, index, u, v):
     return ra % 360.0, dec
 
 
-def _ln_planck(wave_aa, temperature_k):
-    """Return ln of a black body's flux per unit frequency, up to a constant."""
-    return -3.0 * np.log(wave_aa) - np.log(np.expm1(1.438776877e8 / (wave_aa * temperature_k)))
-
-
 def _magnitudes(arm_r, teff_k, group, sn):
     """Return AB magnitudes g, r, z [n][3].  The flux in r is the one with S/N sn in a pixel of
     median noise; g and z follow from r by the colours of a black body."""
@@ -136,7 +117,9 @@ def _magnitudes(arm_r, teff_k, group, sn):
     wave_aa = np.array([4730.0, 6420.0, 9260.0])  # g, r, z of DECam
     # erg / (s cm2 A) to erg / (s cm2 Hz): lambda^2 / c; 48.6 is AB's zero
     r = -2.5 * np.log10(flux * 1e-17 * wave_aa[1] ** 2 / (C_KM_S * 1e13)) - 48.6
-    colour = np.stack([_ln_planck(wave, teff_k) for wave in wave_aa], axis=-1)
+    # ln of a black body's flux per unit frequency, up to a constant
+    colour = -3.0 * np.log(wave_aa) - np.log(np.expm1(
+        1.438776877e8 / (wave_aa * teff_k[:, np.newaxis])))
     return r[:, np.newaxis] - 2.5 / np.log(10.0) * (colour - colour[:, 1:2])
 
 
@@ -165,8 +148,13 @@ def draw(survey, first, n):
     share = [np.stack([random.standard_normal(n_share) for random in randoms])
              for n_share in survey.n_share]
     kind, group = kinds(set_.pathological, index), index % 5
-    vsini = np.where(kind == "fast_rotator", 300.0, _rotations(u[0], u[1], set_.vsini))
-    vrad = np.where(kind == "high_velocity", VEL_CUT_KM_S, _velocities(u[2], set_.vel_sigma))
+    vsini = _log_uniform(u[0], *set_.vsini) if set_.vsini else np.where(
+        u[1] < 0.8, _log_uniform(u[0], 1.0, 10.0), _log_uniform(u[0], 10.0, 150.0))
+    vsini = np.where(kind == "fast_rotator", 300.0, vsini)
+    # velocities are normal around 0, truncated at VEL_CUT_KM_S
+    beyond = ndtr(-VEL_CUT_KM_S / max(set_.vel_sigma, 1e-9))
+    vrad = set_.vel_sigma * np.clip(ndtri(beyond + u[2] * (1.0 - 2.0 * beyond)), -40, 40)
+    vrad = np.where(kind == "high_velocity", VEL_CUT_KM_S, vrad)
     sn = _log_uniform(u[3], *set_.sn)
     ra, dec = _places(set_.seed, index, u[4], u[5])
     teff = next((label[:, i] for i, one in enumerate(library.label) if one.name == "teff"),

@@ -49,22 +49,18 @@ class FitsOutput:
         for line in origin[1]:
             primary["HISTORY"] = line
         primary.update(cards)
-        try:
-            self._begin(primary, hdus)
+        try:  # write all headers and leave room for the data
+            with writing(self.path), open(self.temporary, "r+b") as file:
+                end = file.write(primary.tostring().encode())
+                for header, n_byte in hdus:
+                    file.seek(end)
+                    end += file.write(header.tostring().encode())
+                    self.start[header["EXTNAME"]] = end
+                    end += -(-n_byte // 2880) * 2880
+                file.truncate(end)
         except Failure:
             self.drop()
             raise
-
-    def _begin(self, primary, hdus):
-        """Write all headers and leave room for the data; hdus: [(header, bytes of data)]."""
-        with writing(self.path), open(self.temporary, "r+b") as file:
-            end = file.write(primary.tostring().encode())
-            for header, n_byte in hdus:
-                file.seek(end)
-                end += file.write(header.tostring().encode())
-                self.start[header["EXTNAME"]] = end
-                end += -(-n_byte // 2880) * 2880
-            file.truncate(end)
 
     def put(self, name, row, values):
         """Write values [n]... to n rows of an HDU, from row on."""
@@ -112,9 +108,8 @@ def _image(name, dtype, shape, unit):
 def _fill(columns, n, values):
     """Return n rows of a table from {column: values}; other columns are 0."""
     rows = np.zeros(n, np.dtype([column[:2] for column in columns]))
-    for name in rows.dtype.names:
-        if name in values:
-            rows[name] = values[name]
+    for name in values.keys() & set(rows.dtype.names):
+        rows[name] = values[name]
     return rows
 
 
@@ -221,8 +216,7 @@ def put_truth(file, row, survey, stars):
     values = {"TARGETID": stars.target_id, "VRAD": stars.vrad_km_s, "VSINI": stars.vsini_km_s,
               "SN": stars.sn, "LSF_GROUP": stars.group, "KIND": stars.kind.astype("S24")}
     values["FILE"], values["FITS_ROW"] = np.divmod(stars.index, survey.settings.per_file)
-    values.update({label.column: stars.label[:, i]
-                   for i, label in enumerate(survey.library.label)})
+    values.update({label.column: stars.label[:, i] for i, label in enumerate(survey.library.label)})
     values.update({f"ERROR_SHARE_{arm.name.upper()}": share
                    for arm, share in zip(survey.arms, stars.share)})
     file.put("TRUTH", row, _fill(_truth_columns(survey), len(stars.index), values))

@@ -11,7 +11,7 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_banded
 from scipy.ndimage import correlate1d
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, need
 from starmill.mocks.draw import FLOOR, REST, generator
 from starmill.mocks.instrument import HALF, N_DIAG, N_GROUP
 from starmill.wavelength import C_KM_S, doppler
@@ -67,20 +67,18 @@ class Template:
 
     def __init__(self, library, instrument):
         names = [arm.name for arm in library.arm]
-        if instrument.name not in names:
-            raise Failure(USAGE, f"{library.path} has no arm {instrument.name}; simulated stars "
-                                 "need the arms b, r and z, or one arm over all of them")
+        need(instrument.name in names, USAGE, f"{library.path} has no arm {instrument.name}; "
+             "simulated stars need the arms b, r and z, or one arm over all of them")
         self.i_arm = names.index(instrument.name)
         self.arm, self.instrument = library.arm[self.i_arm], instrument
         wave_aa, reach = instrument.wave_aa, np.exp(np.arctanh(MAX_VEL_KM_S / C_KM_S))
         first_aa, last_aa = self.arm.wave_aa[[0, -1]]
         # [n_pix] pixels inside the template at every velocity up to MAX_VEL_KM_S
         self.is_reached = (wave_aa >= first_aa * reach) & (wave_aa <= last_aa / reach)
-        if self.is_reached.sum() < len(wave_aa) // 2:
-            raise Failure(USAGE, f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to "
-                                 f"{last_aa:.1f} A, less than half of the instrument's "
-                                 f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all velocities up to "
-                                 f"{MAX_VEL_KM_S:g} km/s")
+        need(self.is_reached.sum() >= len(wave_aa) // 2, USAGE,
+             f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to {last_aa:.1f} A, "
+             f"less than half of the instrument's {wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all "
+             f"velocities up to {MAX_VEL_KM_S:g} km/s")
         self.rows = None  # None: templates at the instrument's resolution
         if self.arm.template_sigma_aa >= 0:
             self.rows = [resolution_rows(instrument.resolution[group].astype(float),

@@ -85,8 +85,7 @@ def _arm(name, wave0_aa, step_aa, n_pix, peak, blue, red):
     throughput = (peak * _logistic((wave_aa - blue[0]) / blue[1])
                   * _logistic((red[0] - wave_aa) / red[1]))
     # electrons per unit of flux; the variance of N electrons is N
-    electrons = (FLUX_UNIT * AREA_CM2 * EXPOSURE_S * step_aa * wave_aa / PHOTON_ERG_AA
-                 * throughput)
+    electrons = FLUX_UNIT * AREA_CM2 * EXPOSURE_S * step_aa * wave_aa / PHOTON_ERG_AA * throughput
     sky = np.stack([_sky(group, wave_aa) for group in range(N_GROUP)])
     background = sky / electrons + (SKY_RESIDUAL * sky) ** 2 + READ_VARIANCE / electrons ** 2
     resolution = np.stack([_resolution(group, wave_aa, step_aa) for group in range(N_GROUP)])

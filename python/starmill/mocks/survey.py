@@ -10,10 +10,7 @@ import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, Failure, make_folder, version,
-                                 write_whole)
-from starmill.cli.lock import OutputLock
-from starmill.cli.progress import Progress
+from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
@@ -27,23 +24,21 @@ OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt
 
 
 class Survey:
-    """The settings (options.py), library, instrument and files of a survey."""
+    """The settings (cli/command_lines.py), library, instrument and files of a survey."""
 
     def __init__(self, options):
         self.settings = settings = options
         self.folder, self.overwrite = options.output, options.overwrite
         self.n_process = running.n_workers(options.threads)
         self.n_file = -(-settings.stars // settings.per_file)
-        if self.n_file > MAX_FILE:
-            raise Failure(USAGE, f"--stars {settings.stars} in files of --per-file "
-                                 f"{settings.per_file} are {self.n_file} files, more than "
-                                 f"{MAX_FILE}: give a higher --per-file")
+        need(self.n_file <= MAX_FILE, USAGE,
+             f"--stars {settings.stars} in files of --per-file {settings.per_file} are "
+             f"{self.n_file} files, more than {MAX_FILE}: give a higher --per-file")
         self.arms = instrument.arms()
         shipped = shipped_file("libraries/fgk.h5")
-        if not options.library and not os.path.exists(shipped):
-            raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
-                                 "shipped with this program: there is no share/starmill/libraries/"
-                                 "fgk.h5 next to its bin)")
+        need(options.library or os.path.exists(shipped), USAGE,
+             "no library to draw stars from: give --library LIB.h5 (none was shipped with this "
+             "program: there is no share/starmill/libraries/fgk.h5 next to its bin)")
         whole = library_file.read(options.library or shipped)
         self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
                                                 for arm in self.arms})
@@ -81,8 +76,7 @@ class Survey:
         return f"{what}-mock-{i_file:05d}.fits"
 
     def n_row(self, i_file):
-        return min(self.settings.per_file,
-                   self.settings.stars - i_file * self.settings.per_file)
+        return min(self.settings.per_file, self.settings.stars - i_file * self.settings.per_file)
 
 
 def is_same(survey, path):
@@ -91,9 +85,8 @@ def is_same(survey, path):
     if os.path.isfile(path):
         with open(path, "rb") as file:  # as a card, or in the catalog's first line
             found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
-    if not found:
-        raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
-                              "another folder, or move it away")
+    need(found, OUTPUT, f"{path} exists and was not made by starmill simulate: choose another "
+         "folder, or move it away")
     return found[1].decode("ascii", "replace") == survey.origin[0]
 
 
@@ -105,10 +98,9 @@ def is_complete(survey):
         if not OURS.fullmatch(name):
             continue
         same = is_same(survey, survey.path(name))
-        if not same and not survey.overwrite:
-            raise Failure(OUTPUT, f"{survey.path(name)} belongs to a survey with other settings: "
-                                  "give its settings to continue it, another folder, or "
-                                  "--overwrite to remove it")
+        need(same or survey.overwrite, OUTPUT,
+             f"{survey.path(name)} belongs to a survey with other settings: give its settings to "
+             "continue it, another folder, or --overwrite to remove it")
         n_file += same
     return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
 
@@ -127,7 +119,7 @@ def claimed(survey):
     """Make the folder and lock it.  Yield the lock, or None if the survey is complete; another job
     may have completed it meanwhile."""
     make_folder(survey.folder)
-    with OutputLock(survey.path(TRUTH)) as lock:
+    with running.OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)
         if not complete:
             clear(survey)
@@ -143,11 +135,6 @@ class Batch:
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
         self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}
-
-    def blocks(self):
-        """Yield (self, first row, number of rows) of each block."""
-        for row in range(0, self.n_row, self.n_block):
-            yield self, row, min(self.n_block, self.n_row - row)
 
 
 def make_block(survey, block):
@@ -165,9 +152,9 @@ def make_batches(survey, batches, lock, tell):
     def blocks():
         for batch in batches:
             under_way.append(batch)
-            for block in batch.blocks():
-                order.append(block)
-                yield block
+            for row in range(0, batch.n_row, batch.n_block):
+                order.append((batch, row, min(batch.n_block, batch.n_row - row)))
+                yield order[-1]
 
     made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:
@@ -192,8 +179,7 @@ def missing(survey):
     whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
     for i in range(survey.n_file):
         names = {what: survey.name(i, what) for what in whats}
-        yield {what: name for what, name in names.items()
-               if not os.path.exists(survey.path(name))}
+        yield {what: name for what, name in names.items() if not os.path.exists(survey.path(name))}
 
 
 def make(survey, lock, stop):
@@ -201,11 +187,10 @@ def make(survey, lock, stop):
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
-    n_made, progress = 0, None if survey.settings.quiet else Progress(n_row, "stars")
+    n_made, progress = 0, None if survey.settings.quiet else running.Progress(n_row, "stars")
 
     def check(message):
-        if stop.asked():
-            raise Failure(STOPPED, f"{message}; give the same command again to continue")
+        need(not stop.asked(), STOPPED, f"{message}; give the same command again to continue")
 
     def tell(batch, n):
         nonlocal n_file, n_made

@@ -6,9 +6,8 @@ import numpy as np
 from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_packages, writing
-from starmill.products.layout import text
-from starmill.products.result import Result
+from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, need, writing
+from starmill.products.result import Result, text
 from starmill.products.survey import half_width
 
 # column, unit, digits
@@ -35,7 +34,7 @@ def native(values):
 
 def read_one(path):
     """Return the columns of a result, or of a FITS table RVTAB or STARMILL."""
-    try:
+    with as_failure(OUTPUT, f"{path} cannot be read", OSError):
         with open(path, "rb") as file:
             is_hdf5 = file.read(4) == b"\x89HDF"
         if is_hdf5:
@@ -46,20 +45,16 @@ def read_one(path):
                 if name in hdus:
                     table = hdus[name].data
                     return {n: native(table[n]) for n in table.dtype.names or ()}
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
     raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 
 def read(paths):
     """Return the rows of all files with the columns common to all; paths: joined by commas."""
     parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
-    if not parts:
-        raise Failure(OUTPUT, f"{paths}: has no row")
+    need(parts, OUTPUT, f"{paths}: has no row")
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
-        if name not in table.colnames:
-            raise Failure(OUTPUT, f"{paths}: has no column {name}")
+        need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.nan
     return table[[n for n in (*IDS, *(q[0] for q in QUANTITIES), "RVS_WARN", "NPIX_TOT")
@@ -81,8 +76,7 @@ def match(a, b):
     once = [unique(t, by, keep="none") for t in (a, b)]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
-    if not both:
-        raise Failure(USAGE, f"no star is in both files ({'+'.join(by)})")
+    need(both, USAGE, f"no star is in both files ({'+'.join(by)})")
     print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
           f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
           f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")
@@ -189,8 +183,7 @@ def draw(a, b, keep, names, path):
             e = error[good]
             with np.errstate(all="ignore"):
                 pull = d / e
-            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2),
-                       color="0.6")
+            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
             right.axvline(0, color="black", linewidth=0.8)
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)

@@ -13,17 +13,16 @@ import astropy
 import h5py
 
 from starmill.cli import running
-from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_output,
-                                 check_packages, make_folder, printable, refuse_data, refuse_input)
-from starmill.cli.progress import Progress
-from starmill.products import formats, rvtab, table
+from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
+                                 check_text, make_folder, need, printable, refuse_input)
+from starmill.products import rvtab, table
 from starmill.products.models import Models
-from starmill.products.product import head, is_done, words, writing_product
 from starmill.products.result import Result
+from starmill.products.table import head, is_done, words, writing_product
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 FITS = ("fits", "epochs")  # kinds with one FITS file of the whole result; TABLES: one file
-TABLES = (*FITS, *formats.WRITE, "hats")
+TABLES = (*FITS, *table.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -37,16 +36,13 @@ def check(options):
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
                      ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", *TABLES])):
-        if getattr(options, name) and kind not in of:
-            raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
-                                 "starmill export --help")
-    check_packages(*formats.NEEDS.get(kind, ()))
-    if kind == "rvmod" and not options.models:
-        raise Failure(USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, the file "
-                             "written by fit --models")
-    if options.prefix and "/" in options.prefix:
-        raise Failure(USAGE, f"--prefix {options.prefix}: a file's prefix has no '/'; give folders "
-                             "with --output")
+        need(not getattr(options, name) or kind in of, USAGE, f"--{name.replace('_', '-')} does "
+             f"not apply to --to {kind}; see starmill export --help")
+    check_packages(*table.NEEDS.get(kind, ()))
+    need(kind != "rvmod" or options.models, USAGE, "rvmod needs the best-fit models: give --models "
+         "MODELS.h5, the file written by fit --models")
+    need(not options.prefix or "/" not in options.prefix, USAGE,
+         f"--prefix {options.prefix}: a file's prefix has no '/'; give folders with --output")
     if options.prefix is None and kind not in TABLES:
         options.prefix = kind + "-"
 
@@ -55,9 +51,8 @@ def name_of(path, subdirs, prefix):
     """Return the path of an input's product below the output folder, without .gz."""
     *folders, name = path.split("/")
     below = [f for f in folders if f not in ("", ".")][-2:] if subdirs else []
-    if ".." in below:
-        raise Failure(USAGE, f"--subdirs: the product of {path} would lie outside the output "
-                             "folder: fit with paths without '..', or export without --subdirs")
+    need(".." not in below, USAGE, f"--subdirs: the product of {path} would lie outside the output "
+         "folder: fit with paths without '..', or export without --subdirs")
     return os.path.join(*below, prefix + (name[:-3] if name.endswith(".gz") else name))
 
 
@@ -115,9 +110,8 @@ class Export:
             self.result.calibrate()
         self.names = names_of(self.result, options.subdirs, options.prefix) \
             if options.to not in TABLES else []
-        if options.to == "epochs" and self.result.epochs is None:
-            raise Failure(USAGE, f"{self.result.path} has no epochs: fit with --epochs exposure, "
-                                 "or night")
+        need(options.to != "epochs" or self.result.epochs is not None, USAGE,
+             f"{self.result.path} has no epochs: fit with --epochs exposure, or night")
 
     def product(self, i):
         """Make the product of input i; return a Done."""
@@ -157,7 +151,9 @@ class Export:
                 if self.models:
                     rvtab.write_models(product, self.models, file, spectra)
                 else:
-                    rvtab.write(product, result, start, whole, file, spectra)
+                    table.write(product, rvtab.columns(result), "RVTAB", result, start, whole)
+                    if file is not None:
+                        rvtab.copy_tables(product, file, spectra)
         return n_left_out
 
     def table(self):
@@ -170,12 +166,12 @@ class Export:
         n_left_out = int((~whole).sum())
         first = primary(result, self.kind, n_left_out)
         if to == "hats":
-            self.n_without = formats.hats(path, *self.parts(first, whole))
+            self.n_without = table.hats(path, *self.parts(first, whole))
             return True, n_left_out
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
-            if to in formats.WRITE:
-                formats.WRITE[to](product, *self.parts(first, whole))
+            if to in table.WRITE:
+                table.WRITE[to](product, *self.parts(first, whole))
                 return True, n_left_out
             product.append(first)
             if to == "epochs":
@@ -200,8 +196,7 @@ class Export:
             return is_done(path, self.kind, self.result, self.options.overwrite)
         if self.options.to == "hats" and os.path.lexists(path):
             raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
-        check_output(path, self.options.overwrite, ())
-        refuse_data(path)
+        check_text(path, self.options.overwrite, ())
         return None
 
 
@@ -223,7 +218,7 @@ def main(options):
     warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
-    result, n, refused, n_damaged = export.result, {}, [], 0
+    result, n, refused, n_damaged = export.result, collections.Counter(), [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
     n_file, products = len(export.names), ()
@@ -234,11 +229,11 @@ def main(options):
         make_folder(options.output)
         products = running.each(functools.partial(product, options), range(n_file),
                                 min(running.n_workers(options.workers), max(1, n_file)))
-    progress = Progress(n_file, "inputs")
+    progress = running.Progress(n_file, "inputs")
     for done in products:
-        n[done.what] = n.get(done.what, 0) + 1
+        n[done.what] += 1
         if not options.quiet:
-            progress.update(sum(n.values()), n.get("left out", 0))
+            progress.update(sum(n.values()), n["left out"])
         n_damaged += done.n_damaged
         if done.says:
             print(printable(f"starmill export: {done.says}"), file=sys.stderr)
@@ -247,18 +242,15 @@ def main(options):
     if n_damaged:
         print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
               "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
-    if refused:
-        raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
-                              "or --overwrite")
+    need(not refused, OUTPUT,
+         f"{len(refused)} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
         n_row = result.n_row - n_damaged - export.n_without
-        said = f"rows         {n_row}" if options.to in TABLES else \
-            f"written      {n.get('written', 0)}"
-        print(said)
+        print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
                            ("left out", "inputs, whose files are gone or have changed"),
                            ("unreadable", "inputs, when they were fitted")):
-            if n.get(what):
+            if n[what]:
                 print(f"{what:12} {n[what]} {says}")
         print(f"time         {time.monotonic() - start:.2f} s\noutput       {options.output}")
-    return INCOMPLETE if n_damaged or n.get("left out") or n.get("unreadable") else 0
+    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] else 0

@@ -12,11 +12,9 @@ import h5py
 import numpy as np
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                                 refuse_foreign, replacing, warn, writing)
-from starmill.cli.lock import OutputLock
-from starmill.cli.progress import Progress
-from starmill.products.layout import EXPOSURES, FILES, GROUPS, ROWS
-from starmill.products.result import FITTED, NOT_DONE, Result
+                                 need, refuse_foreign, replacing, warn, writing)
+from starmill.cli.running import OutputLock, Progress
+from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result)
 from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
@@ -27,10 +25,6 @@ PRIMARY = "catalog/PRIMARY"
 MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
     "of all arms together"
 FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
-
-
-def refuse(message):
-    raise Failure(USAGE, message)
 
 
 class Column:
@@ -45,12 +39,13 @@ class Column:
 
     def take(self, other, first, path):
         """Check the same column of another part; columns of file names widen to the longest."""
-        if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
-            refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
+        need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
+             f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
             self.type = max(self.type, other.type, key=lambda t: t.get_size())
-        elif other.type != self.type:
-            refuse(f"column {self.name} of {path} differs from that of {first} in type")
+            return
+        need(other.type == self.type, USAGE,
+             f"column {self.name} of {path} differs from that of {first} in type")
 
 
 class Part:
@@ -62,12 +57,11 @@ class Part:
         result = Result(path)
         with result.file:
             said = self.said = result.provenance
-            if not result.finished:
-                refuse(f"{path} is not finished: give its command again (starmill status {path} "
-                       "says how far it is)")
-            if n_part > 1 and "join_by_name: true" in said["IDENTITY"]:
-                refuse(f"{path} was made with join_by_name: an object with spectra in several "
-                       "parts would have several rows; fit all inputs in one run")
+            need(result.finished, USAGE, f"{path} is not finished: give its command again "
+                 f"(starmill status {path} says how far it is)")
+            need(n_part == 1 or "join_by_name: true" not in said["IDENTITY"], USAGE,
+                 f"{path} was made with join_by_name: an object with spectra in several parts "
+                 "would have several rows; fit all inputs in one run")
             self.columns = {}
             for group, unit in GROUPS.items():
                 for name, dataset in result.file.get(group, {}).items():
@@ -108,20 +102,18 @@ def difference(a, b):
 def compare(first, part):
     """Require the same settings, library, kind of device and columns."""
     names = f"{first.path} and {part.path} were made"
-    if part.said["IDENTITY"] != first.said["IDENTITY"]:
-        refuse(f"{names} with different settings "
-               f"({difference(first.said['IDENTITY'], part.said['IDENTITY'])})")
-    hashes = first.said["LIBRARY_HASH"], part.said["LIBRARY_HASH"]
-    if hashes[0] != hashes[1]:
-        refuse(f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
-    if part.said["DEVICE"] != first.said["DEVICE"]:
-        refuse(f"{names} on different devices ({first.said['DEVICE']} and {part.said['DEVICE']}), "
-               "whose results differ in the last digits")
+    settings, hashes, devices = ([one.said[key] for one in (first, part)]
+                                 for key in ("IDENTITY", "LIBRARY_HASH", "DEVICE"))
+    need(settings[0] == settings[1], USAGE,
+         f"{names} with different settings ({difference(*settings)})")
+    need(hashes[0] == hashes[1], USAGE,
+         f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
+    need(devices[0] == devices[1], USAGE, f"{names} on different devices ({' and '.join(devices)}), "
+         "whose results differ in the last digits")
     for a, b in ((first, part), (part, first)):
         for name in a.columns:
-            if name not in b.columns:
-                refuse(f"{a.path} has {len(a.columns)} columns, among them {name}, which {b.path} "
-                       "lacks: they were made by different versions")
+            need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
+                 f"{name}, which {b.path} lacks: they were made by different versions")
     for name, column in first.columns.items():
         column.take(part.columns[name], first.path, part.path)
 
@@ -134,9 +126,8 @@ def refuse_duplicates(parts):
         for path, keys in part.inputs:
             for key in keys:
                 other = known.setdefault(key, path)
-                if other is not path:
-                    refuse(f"{other} and {path}, inputs of two of the parts, are the same, or a "
-                           "part is named twice")
+                need(other is path, USAGE, f"{other} and {path}, inputs of two of the parts, are "
+                     "the same, or a part is named twice")
 
 
 def copy_attributes(model, made):
@@ -196,8 +187,8 @@ def copy_part(part, start, columns, file, lock):
                 to = start[column.unit] + at
                 file[name][to:to + len(values)] = values
         # a later run that refits failed rows removes the mark first
-        if not int(source["provenance/FINISHED"][0]):
-            refuse(f"{part.path} is not finished any more: a run fits it again")
+        need(int(source["provenance/FINISHED"][0]), USAGE,
+             f"{part.path} is not finished any more: a run fits it again")
 
 
 def by_place(star, ra, dec):
@@ -255,8 +246,7 @@ def write_whole(path, parts, options, lock):
         starts.append(dict(n))
         for unit in n:
             n[unit] += part.n[unit]
-    if n[FILES] > 2**31 - 1:
-        refuse("more than 2147483647 inputs")
+    need(n[FILES] <= 2**31 - 1, USAGE, "more than 2147483647 inputs")
     n_byte = sum(os.path.getsize(part.path) for part in parts)
     with open(path, "r+b") as file:  # HDF5 cannot close a file that does not fit
         file.truncate(n_byte)
@@ -354,8 +344,8 @@ def main(options):
             compare(parts[0], parts[-1])
             parts[-1].columns = None
     refuse_duplicates(parts)
-    if os.path.exists(output) and not any(part.n_fitted for part in parts) and not may_be:
-        refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
+    need(may_be or not os.path.exists(output) or any(part.n_fitted for part in parts), USAGE,
+         f"{output} stays as it is: the parts have no fitted row; give another --output")
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile

@@ -8,7 +8,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need, warn
 from starmill.products.result import FITTED, Result, star_names, text
 
 
@@ -18,10 +18,10 @@ class Models:
 
     def __init__(self, path, result):
         self.result = result
-        try:
+        with as_failure(OUTPUT, f"{path} cannot be read as a models file", OSError, KeyError,
+                        ValueError, TypeError, AttributeError):
             self.file = h5py.File(path, "r")
-            if "models" not in self.file:
-                raise Failure(USAGE, f"{path} holds no models of starmill fit")
+            need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
             if run_id != result.provenance["RUN_ID"]:
                 raise Failure(USAGE, f"{path} has the models of a result other than {result.path}")
@@ -34,8 +34,6 @@ class Models:
                 if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
                         len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
                     raise ValueError(f"wrong types or sizes in models/{name}")
-        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-            raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""
@@ -54,9 +52,8 @@ class Refitted:
 
     def __init__(self, result, rows, options):
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
-        if rows and not options.program:
-            raise Failure(USAGE, "without a models file the stars must be fitted again, but PATH "
-                                 "has no program starmill: give that file, or put it in PATH")
+        need(not rows or options.program, USAGE, "without a models file the stars must be fitted "
+             "again, but PATH has no program starmill: give that file, or put it in PATH")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
         self.row_of = {}

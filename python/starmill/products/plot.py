@@ -8,10 +8,8 @@ import numpy as np
 from astropy import units
 from matplotlib.backends.backend_pdf import PdfPages
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
-                                 write_whole)
-from starmill.interchange import errors
-from starmill.products.corner import draw_corner
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, need, printable, write_whole
+from starmill.interchange import errors, symmetric
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
                                        literal, plt, png)
 from starmill.products.models import open_models
@@ -21,6 +19,8 @@ from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
 A_LINE, LINE_HEIGHT = 7, 0.46  # parameters above the panels: most side by side; inches
+PANEL = 1.6  # inches
+REACH = 4  # standard deviations shown on each side
 # lines to zoom in on, vacuum A at rest, the most informative first
 LINES = (
     ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
@@ -119,9 +119,8 @@ def within(arms, limits):
                              if isinstance(values, np.ndarray)})
              for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
              if at.sum() > 1]
-    if not found:
-        raise Failure(USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it "
-                             f"has {arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
+    need(found, USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it has "
+         f"{arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
     return found
 
 
@@ -171,6 +170,85 @@ def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
     return figure
 
 
+def draw_ellipses(axes, x, y, covariance, colour):
+    """Draw the ellipses of one and two standard deviations about (x, y)."""
+    value, vector = np.linalg.eigh(covariance)
+    angle = np.linspace(0, 2 * np.pi, 100)
+    dx, dy = vector * np.sqrt(np.maximum(value, 0)) @ np.array([np.cos(angle), np.sin(angle)])
+    for n_sigma in (1, 2):
+        axes.plot(x + n_sigma * dx, y + n_sigma * dy, color=colour, lw=1)
+
+
+def corner(result, row):
+    """Draw a corner plot: marginal densities on the diagonal; below it samples, or ellipses of the
+    covariance if --draws kept no samples.  Return None if the star was not sampled."""
+    values, n_all = result.row(row), len(result.parameters)
+    density = np.reshape(values["POST_DENSITY"], (n_all, -1))
+    free = [j for j in range(n_all) if np.isfinite(density[j]).all()]
+    if not free:
+        return None
+    draws = np.reshape(values["POST_DRAWS"], (-1, n_all)) if "POST_DRAWS" in values else None
+    at = np.array([values[p] for p in result.parameters])
+    fitted = symmetric(values["COVAR"], n_all)
+    mean, sampled = values["POST_MEAN"], symmetric(values["POST_COVAR"], n_all)
+    reach = REACH * np.sqrt(np.diag(sampled))
+    low = np.maximum(values["POST_DENSITY_LOW"], mean - reach)
+    high = np.minimum(values["POST_DENSITY_HIGH"], mean + reach)
+    n = len(free)
+    figure, grid = plt.subplots(n, n, squeeze=False, layout="none",
+                                figsize=(PANEL * n + 1.2, PANEL * n + 1.4))
+    for i, p in enumerate(free):
+        for k, q in enumerate(free):
+            axes = grid[i, k]
+            axes.set_visible(k <= i)
+            axes.set_xlim(low[q], high[q])
+            axes.locator_params(nbins=3)
+            axes.tick_params(labelsize=8, labelleft=k == 0 and i > 0, labelbottom=i == n - 1)
+            if k < i:
+                axes.set_ylim(low[p], high[p])
+                pair = np.ix_([q, p], [q, p])
+                if draws is not None:
+                    axes.plot(draws[:, q], draws[:, p], ".", color=DATA, ms=2, rasterized=True)
+                else:
+                    draw_ellipses(axes, mean[q], mean[p], sampled[pair], DATA)
+                draw_ellipses(axes, at[q], at[p], fitted[pair], MODEL)
+            if i == n - 1:
+                unit = result.unit(result.parameters[q])
+                unit = f" ({unit})" if unit and not unit.startswith("log(") else ""
+                axes.set_xlabel(symbol(result.parameters[q]) + unit)
+            if k == 0 and i > 0:
+                axes.set_ylabel(symbol(result.parameters[p]))
+        x = np.linspace(values["POST_DENSITY_LOW"][p], values["POST_DENSITY_HIGH"][p],
+                        density.shape[1])
+        grid[i, i].fill_between(x, density[p], color=DATA, lw=0)
+        error = np.sqrt(fitted[p, p])
+        if error > 0:
+            grid[i, i].plot(x, np.exp(-0.5 * ((x - at[p]) / error) ** 2)
+                            / (error * np.sqrt(2 * np.pi)), color=MODEL, lw=1)
+        grid[i, i].set_ylim(0)
+        grid[i, i].set_yticks([])
+        below, middle, above = (values[f"POST_P{c}"][p] for c in (16, 50, 84))
+        digits = int(np.clip(1 - np.floor(np.log10(max(above - below, 1e-9) / 2)), 0, 4))
+        grid[i, i].set_title(f"{number(middle, digits)} +{number(above - middle, digits)} "
+                             f"−{number(middle - below, digits)}", color=INK, fontsize=9)
+    return figure
+
+
+def draw_corner(result, row):
+    """Draw the corner plot of a row, with a title."""
+    if "POST_DENSITY" not in result.fits:
+        raise Failure(USAGE, f"{result.path}: --corner needs a result of starmill sample")
+    figure = corner(result, row)
+    need(figure, USAGE, f"{result.path}: row {row} was not sampled")
+    values = result.row(row)
+    flags = ", ".join(result.words(values["POST_FLAG"], result.posteriors)) or "none"
+    name = values["OBJECT"] or values["IDENTIFIER"]
+    figure.suptitle(f"{literal(name)},  row {row} of {literal(os.path.basename(result.path))}\n"
+                    f"POST_FLAG: {flags}\ngrey: posterior, orange: the fit's Gaussian",
+                    x=0.98, ha="right", fontsize=10, color=INK)
+    return figure
+
+
 def draw_star(result, row, inputs, models, limits=None):
     """Draw the whole page of one row."""
     arms, note = inputs.star(row, models.of(row))
@@ -198,8 +276,7 @@ def draw_row(result, row, options, limits):
 
 def draw_pieces(library, theta, pieces, limits):
     """Draw the starmill.Pieces of a star's exposure with the highest S/N, with parameters theta."""
-    if not any(piece.ivar.any() for piece in pieces):
-        raise ValueError("the star has no usable pixel")
+    need(any(piece.ivar.any() for piece in pieces), ValueError, "the star has no usable pixel")
     strength = {piece.exposure: 0.0 for piece in pieces}
     for piece in pieces:
         strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
@@ -229,27 +306,23 @@ def main(options):
         else:
             rows.append(row)
     result.warn_damaged()
-    if not rows:
-        raise Failure(OUTPUT, f"{path}: all rows of these stars are damaged")
+    need(rows, OUTPUT, f"{path}: all rows of these stars are damaged")
     if options.corner and options.range:
         raise Failure(USAGE, "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
     kind = os.path.splitext(output)[1].lower()
     if kind not in (".png", ".pdf"):
         raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
-    if kind == ".png" and len(rows) > 1:
-        raise Failure(USAGE, f"these stars have {len(rows)} rows: give --output FILE.pdf, which has"
-                             " a page for each")
-    check_output(output, options.overwrite, result.reads(options))
-    refuse_data(output)
+    need(kind != ".png" or len(rows) <= 1, USAGE,
+         f"these stars have {len(rows)} rows: give --output FILE.pdf, which has a page for each")
+    check_text(output, options.overwrite, result.reads(options))
     if not options.corner:
         models = open_models(result, rows, options)
         inputs = Inputs(result, options.library)
 
     def draw(row):
-        if options.corner:
-            return draw_corner(result, row)
-        return draw_star(result, row, inputs, models, options.range)
+        return draw_corner(result, row) if options.corner else \
+            draw_star(result, row, inputs, models, options.range)
 
     memory = io.BytesIO()
     with plt.rc_context(STYLE):

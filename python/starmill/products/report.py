@@ -9,12 +9,11 @@ import string
 
 import numpy as np
 
-from starmill.cli.basics import Failure, check_output, printable, refuse_data, write_whole
+from starmill.cli.basics import USAGE, Failure, check_text, need, printable, write_whole
 from starmill.products import charts
-from starmill.products.corner import corner
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
-from starmill.products.plot import draw_range
+from starmill.products.plot import corner, draw_range
 from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result
 from starmill.products.result import number as fixed
 from starmill.products.result import plain, text
@@ -377,10 +376,8 @@ def main(options):
     path, = options.arguments
     output = options.output or path + ".html"
     result = Result(path)
-    check_output(output, options.overwrite, result.reads(options))
-    refuse_data(output)
-    if result.n_row == 0:
-        raise Failure(2, f"{path} has no rows: there is nothing to report")
+    check_text(output, options.overwrite, result.reads(options))
+    need(result.n_row, USAGE, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
     result.warn_damaged()
     examples = sorted({r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads results of `starmill fit` or `sample` (docs/use/formats.md)."""
+"""Reads results of `starmill fit` or `sample` (docs/use/formats.md).  When a result is opened, its
+layout is checked: all groups, columns and texts exist and have the right type.  The CRC of a row
+checks its values."""
 
 import ast
 import os
@@ -11,9 +13,7 @@ import zlib
 import h5py
 import numpy as np
 
-from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, warn
-from starmill.products import layout
-from starmill.products.layout import text
+from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need, warn
 
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
@@ -24,6 +24,27 @@ EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG"
 NO_SN = -1e9  # S/N of an arm without a good pixel
 N_NAMED = 10  # most damaged rows that a warning names
 
+ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
+GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
+          "epochs": EXPOSURES}  # epochs is optional
+NEEDED = {
+    "fits": "TARGETID VRAD VRAD_ERR VSINI COVAR RVS_WARN FIT_INFO SUCCESS VRAD_GOOD CHISQ_TOT "
+            "NPIX_TOT STATUS CRC",
+    "catalog": "FILE FITS_ROW FIRST_EXPOSURE N_EXPOSURE TARGETID TARGET_RA TARGET_DEC OBJECT "
+               "IDENTIFIER CATALOG_CRC",
+    "catalog/exposures": "FILE FITS_ROW EXPID MJD",
+    "catalog/files": "PATH SIZE MTIME FORMAT FRAME ERROR N_ROW ROW_START ROWS_HASH REDROCK",
+    "epochs": "VRAD VRAD_ERR VRAD_2 VRAD_2_ERR SN EPOCH EPOCH_FLAG"}
+TEXTS = set("REF_CAT SPECTYPE SUBTYPE SURVEY PROGRAM OBJECT IDENTIFIER PATH FORMAT FRAME ERROR "
+            "REDROCK".split())
+INTEGERS = set("FLAG STATUS RVS_WARN FIT_INFO SB2 TARGETID FILE FITS_ROW "
+               "FIRST_EXPOSURE N_EXPOSURE N_ROW ROW_START SIZE ROWS_HASH EPOCH LIBRARY CRC "
+               "CATALOG_CRC EPOCH_CRC BACKEND".split())
+LISTS = {"STATUS": "CODES", "LIBRARY": "CODES", "RVS_WARN": "BITS", "FIT_INFO": "BITS",
+         "FLAG": "BITS"}  # attributes with NAMES and MEANINGS; FLAG: of all columns NAME_FLAG
+SAID = ("RUN_ID VERSION REVISION HOST FOLDER DEVICE LIBRARY_NAME LIBRARY_PATH LIBRARY_HASH COMMAND "
+        "CONFIG IDENTITY FRAMES START_TIME END_TIME").split()
+COUNTED = "N_RANK N_THREAD N_RUN WALL_S FINISHED UNMODELLED".split()
 # {column: (symbol in a picture, decimals)}
 SYMBOL = {"VRAD": ("velocity", 2), "VSINI": ("$v\\,\\sin i$", 1), "TEFF": ("$T_{\\rm eff}$", 0),
           "LOGG": ("$\\log g$", 2), "FEH": ("[Fe/H]", 2), "ALPHAFE": ("[$\\alpha$/Fe]", 2)}
@@ -53,10 +74,115 @@ def star_names(targets, objects, identifiers):
             for target, name, own in zip(targets, objects, identifiers)]
 
 
+class Wrong(ValueError):
+    """A damaged layout; the text follows "is damaged: "."""
+
+
+def check_object(item):
+    """Read attributes, type and fill value: HDF5 may crash, or h5py not know the type."""
+    dict(item.attrs)
+    if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
+        raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
+    if not isinstance(item, h5py.Dataset):
+        return
+    kind, plist = item.id.get_type(), item.id.get_create_plist()
+    is_text = isinstance(kind, h5py.h5t.TypeStringID)
+    n_byte = kind.get_size() * item.size
+    if item.dtype.kind not in "fiuS" or (is_text and kind.is_variable_str()) or \
+            (not is_text and kind != h5py.h5t.py_create(item.dtype)) or \
+            (not item.chunks and item.id.get_storage_size() not in (0, n_byte)):
+        raise Wrong(f"the type of {item.name[1:]}")
+    plist.get_fill_value(np.empty(1, item.dtype))
+
+
+def check_columns(file, name, n):
+    """Check the columns of a group and return their length; n: expected rows, None: any."""
+    group = file.get(name)
+    need(isinstance(group, h5py.Group), Wrong, f"it has no group {name}")
+    for column in NEEDED[name].split():
+        if not isinstance(group.get(column), h5py.Dataset):
+            raise Wrong(f"it has no column {column} in {name}")
+    for key, column in group.items():
+        if not isinstance(column, h5py.Dataset):
+            continue
+        kind = "FLAG" if key.endswith("_FLAG") else key
+        kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
+        is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
+        if column.dtype.kind not in kinds or column.ndim != 1 + is_vector:
+            raise Wrong(f"{name}/{key} is no such column of a result")
+        n = len(column) if n is None else n
+        need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
+        if name in ("fits", "epochs") and kind in LISTS:
+            check_list(column, LISTS[kind])
+    return n
+
+
+def check_list(column, key):
+    code, names, meanings = (np.asarray(column.attrs.get(a, 0)) for a in (key, "NAMES", "MEANINGS"))
+    if code.dtype.kind not in "iu" or code.ndim != 1 or not len(code) or \
+            {names.shape, meanings.shape} != {code.shape}:
+        raise Wrong(f"{key}, NAMES and MEANINGS of {column.name[1:]}")
+
+
+def check_vectors(fits):
+    """Check ORDER (parameters of COVAR), and that vectors have one or more values per parameter."""
+    order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
+    names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
+    need(names and all(name in fits for name in names), Wrong, "ORDER of fits/COVAR")
+    n = len(names)
+    for key, column in fits.items():
+        width = column.shape[1] if isinstance(column, h5py.Dataset) and column.ndim == 2 else n
+        if key.endswith("COVAR"):
+            width = n if width == n * (n + 1) // 2 else 0
+        if key != "POST_MODE_WEIGHT" and (width < n or width % n):
+            raise Wrong(f"fits/{key} has vectors of {width} numbers")
+
+
+def text(value):
+    """Return HDF5's bytes as str; bytes that are not UTF-8 become surrogates."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def provenance(file):
+    """Return {name: text or number} of /provenance."""
+    group = file.get("provenance")
+    need(isinstance(group, h5py.Group), Wrong, "it has no group provenance")
+    said = {key: text(value) if isinstance(value, bytes) else value
+            for key, value in group.attrs.items()}
+    for key, item in group.items():
+        value = np.ravel(item[()])[:1].tolist() if isinstance(item, h5py.Dataset) else []
+        first = value[0] if value else None
+        said[key] = text(first) if isinstance(first, bytes) else first
+    for key in SAID:
+        need(isinstance(said.get(key), str), Wrong, f"provenance/{key} is no text")
+    for key in COUNTED:
+        try:
+            float(said[key])
+            int(said["N_RANK"]), int(said["N_THREAD"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Wrong(f"provenance/{key} is no number") from error
+    return said
+
+
+def check_layout(file):
+    """Return the number of rows; raise Wrong where the file lacks what every result has."""
+    count = {}
+    for name, unit in GROUPS.items():
+        if name != "epochs" or name in file:
+            count[unit] = check_columns(file, name, count.get(unit))
+    for table, key in (("fits", "CRC"), ("catalog", "CATALOG_CRC")):
+        names = file[table][key].attrs.get("COLUMNS")
+        for name in names.decode("utf-8", "replace").split() if isinstance(names, bytes) else [""]:
+            if not name or not isinstance(file[table].get(name), h5py.Dataset):
+                raise Wrong(f"it has no column {name}" if name else f"COLUMNS of {table}/{key}")
+    check_vectors(file["fits"])
+    return count[ROWS]
+
+
 def walk(file):
     """Look at all objects of a file, not at their data; an error means that one is damaged."""
-    layout.check_object(file)
-    file.visititems(lambda _, item: layout.check_object(item))
+    check_object(file)
+    file.visititems(lambda _, item: check_object(item))
 
 
 def works(path, function):
@@ -71,8 +197,7 @@ def works(path, function):
         finally:
             os._exit(status)
     status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        raise Failure(OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
     return status == 0
 
 
@@ -124,7 +249,7 @@ class Result:
                 raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
             if not is_sound:
                 walk(self.file)
-            self.n_row, self.provenance = layout.check(self.file), layout.provenance(self.file)
+            self.n_row, self.provenance = check_layout(self.file), provenance(self.file)
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.epochs = self.file.get("epochs")
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
@@ -143,7 +268,7 @@ class Result:
                 for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
             row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
                             for c in self.fits.values() if isinstance(c, h5py.Dataset))
-        except layout.Wrong as wrong:
+        except Wrong as wrong:
             raise Failure(OUTPUT, f"{path} is damaged: {wrong}: restore a copy, or fit again"
                           ) from wrong
         except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
@@ -160,8 +285,7 @@ class Result:
         return all(name in self.fits or name in self.catalog for name in names)
 
     def column(self, name):
-        if not self.has(name):
-            raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {name}")
+        need(self.has(name), OUTPUT, f"{self.path} is damaged: it has no column {name}")
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
@@ -178,9 +302,8 @@ class Result:
     def calibrate(self):
         """Scale errors from now on as the calibration by repeats says, where there is one."""
         attrs = self.fits.attrs
-        if "CAL_FACTOR" not in attrs:
-            raise Failure(USAGE, f"{self.path} has no calibration of its errors: make a result "
-                                 "with one by starmill merge --calibrate")
+        need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
+             "result with one by starmill merge --calibrate")
         names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
         if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):
@@ -260,8 +383,7 @@ class Result:
     def note(self, rows):
         """Count damaged rows and keep the first N_NAMED, for warn_damaged."""
         self.n_damaged += len(rows)
-        self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
-            if len(self._damaged) < N_NAMED else []
+        self._damaged = [*self._damaged, *map(int, rows[:N_NAMED])][:N_NAMED]
 
     def damaged_rows(self):
         """Return a text about the damaged rows noted so far."""
@@ -295,10 +417,7 @@ class Result:
 
     def find(self, stars):
         """Return the rows of stars, once each: of this TARGETID, else IDENTIFIER, else OBJECT."""
-        found = []
-        for star in stars:
-            found += self._find(star)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(row for star in stars for row in self._find(star)))
 
     def _find(self, star):
         keys = [(name, os.fsencode(star)) for name in ("IDENTIFIER", "OBJECT")] if star else []
@@ -320,10 +439,7 @@ class Result:
 
     def sn(self, values):
         """Return the S/N of a star's best arm; values by column name, numbers or arrays."""
-        best = values[f"SN_{self.arms[0]}"]
-        for arm in self.arms[1:]:
-            best = np.maximum(best, values[f"SN_{arm}"])
-        return best
+        return np.maximum.reduce([values[f"SN_{arm}"] for arm in self.arms])
 
     def chisq_of_data(self, values):
         """Return chi-square per pixel without model error: how well the model fits."""
@@ -344,10 +460,8 @@ class Result:
     def unchanged_input(self, i):
         """Return the path of input i; Failure if its size or time is not that at the fit."""
         path, files = self.input_path(i), self.catalog["files"]
-        try:
+        with as_failure(INPUT, f"{path} cannot be read", OSError):
             status = os.stat(path)
-        except OSError as error:
-            raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
         then = int(files["SIZE"][i]), float(files["MTIME"][i])
         seconds, rest = divmod(status.st_mtime_ns, 10**9)
         now = status.st_size, seconds + 1e-9 * rest  # computed as the program does, bit for bit
@@ -384,11 +498,7 @@ class Result:
 
     def models_path(self):
         """Return the models file that the command named; None: none named, or it does not exist."""
-        words = shlex.split(self.provenance["COMMAND"])
-        for i, word in enumerate(words):
-            path = word[9:] if word.startswith("--models=") else \
-                words[i + 1] if word == "--models" and i + 1 < len(words) else None
-            if path:
-                path = os.path.join(self.provenance["FOLDER"], path)
-                return path if os.path.exists(path) else None
-        return None
+        words = "\0".join(shlex.split(self.provenance["COMMAND"]))
+        named = re.search("\0--models[=\0]([^\0]+)", words)
+        path = os.path.join(self.provenance["FOLDER"], named[1]) if named else ""
+        return path if os.path.exists(path) else None

@@ -9,10 +9,10 @@ import contextlib
 import numpy as np
 from astropy.io import fits as pyfits
 
-from starmill.cli.basics import INPUT, OUTPUT, Failure
+from starmill.cli.basics import INPUT, OUTPUT, Failure, as_failure, need
 from starmill.products import table
-from starmill.products.product import head, words
 from starmill.products.result import text
+from starmill.products.table import head, words
 
 # columns that EPOCHS lacks: they describe the star's one velocity
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
@@ -82,9 +82,8 @@ def carried(result, i, whole, by_exposure):
     first, number, target = (result.catalog[name][start:stop][whole] for name in (
         "FIRST_EXPOSURE", "FITS_ROW", "TARGETID"))
     exposure, place = result.exposures_of(row)
-    if (np.diff(exposure) <= 0).any():
-        raise Failure(OUTPUT, f"{result.path} is damaged: a wrong FIRST_EXPOSURE in a row of "
-                              f"{result.files[i]}")
+    need(not (np.diff(exposure) <= 0).any(), OUTPUT,
+         f"{result.path} is damaged: a wrong FIRST_EXPOSURE in a row of {result.files[i]}")
     if not by_exposure:
         return Carried(row, number, target, first)
     at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))
@@ -92,14 +91,10 @@ def carried(result, i, whole, by_exposure):
     return Carried(row[place], number, target[place], exposure)
 
 
-@contextlib.contextmanager
 def reading(path):
     """Turn an error in an input into a Failure of INPUT, which costs that input's product only."""
-    try:
-        yield
-    except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError,
-            pyfits.VerifyError) as error:
-        raise Failure(INPUT, f"{path} cannot be read: {error}") from error
+    return as_failure(INPUT, f"{path} cannot be read", OSError, KeyError, ValueError, IndexError,
+                      TypeError, AttributeError, pyfits.VerifyError)
 
 
 @contextlib.contextmanager
@@ -112,9 +107,8 @@ def opened(result, i, spectra):
         path = result.unchanged_input(i)
     except Failure as failure:
         raise Failure(INPUT, f"{failure}, or {ALONE}") from failure
-    if spectra.input is None:
-        raise Failure(INPUT, f"{path}: some of its rows have exposures of other inputs "
-                             f"(join_by_name), and FIBERMAPs are not joined: {ALONE}")
+    need(spectra.input is not None, INPUT, f"{path}: some of its rows have exposures of other "
+         f"inputs (join_by_name), and FIBERMAPs are not joined: {ALONE}")
     with reading(path):
         file = pyfits.open(path)
     with file:
@@ -167,24 +161,16 @@ def copy_tables(product, file, spectra):
         if tables.get(name) == tables["FIBERMAP"]:
             copy_rows(product, file, name, spectra.input)
     if exposures is not None:
-        copy_rows(product, file, "EXP_FIBERMAP",
-                  np.flatnonzero(np.isin(exposures, spectra.target)))
-
-
-def write(product, result, start, whole, file, spectra):
-    table.write(product, columns(result), "RVTAB", result, start, whole)
-    if file is not None:
-        copy_tables(product, file, spectra)
+        copy_rows(product, file, "EXP_FIBERMAP", np.flatnonzero(np.isin(exposures, spectra.target)))
 
 
 def write_epochs(product, result, whole):
     """Write all exposures: one row of RVTAB each, with the velocity of its epoch."""
     exposures = result.catalog["exposures"]
-    own = [table.column(name, result.epochs.get(name, exposures.get(name)))
-           for name in OF_EXPOSURE]
+    own = [table.column(name, result.epochs.get(name, exposures.get(name))) for name in OF_EXPOSURE]
     found = own + [c for c in columns(result) if c.name not in OF_STAR + OF_EXPOSURE]
-    for name in ("N_EPOCH", "VRAD_CHI2", "VRAD_PVAL", "VRAD_RANGE"):
-        found.append(table.column(name, result.fits[name]))
+    found += [table.column(name, result.fits[name])
+              for name in ("N_EPOCH", "VRAD_CHI2", "VRAD_PVAL", "VRAD_RANGE")]
     n = len(result.exposures_of(np.flatnonzero(whole))[0])
 
     def rows():

@@ -13,8 +13,7 @@ import sys
 
 import numpy as np
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, printable, refuse_data,
-                                 write_whole)
+from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, printable, write_whole
 from starmill.products.result import Result, star_names, text
 
 TRUTHS = ("SUCCESS", "VRAD_GOOD")  # columns of 0 and 1
@@ -221,8 +220,7 @@ def main(options):
     path, words = options.arguments
     result = Result(path)
     if options.output:
-        check_output(options.output, options.overwrite, result.reads(options))
-        refuse_data(options.output)
+        check_text(options.output, options.overwrite, result.reads(options))
     selection = Selection(result, Expression(words, result), options.print)
     if options.output:
         write_whole(options.output, selection.lines(), options.overwrite)

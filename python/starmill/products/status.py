@@ -10,9 +10,8 @@ import os
 import socket
 import time
 
-from starmill.cli.basics import OUTPUT, Failure, check_packages
-from starmill.cli.lock import Holder, is_alive
-from starmill.cli.progress import left
+from starmill.cli.basics import OUTPUT, Failure, as_failure, check_packages, need
+from starmill.cli.running import Holder, is_alive, left
 
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8
@@ -49,16 +48,12 @@ def read_status(path):
     """Return the status file's contents, or None if there is none."""
     if not os.path.exists(path):
         return None
-    try:
-        if not os.path.isfile(path):
-            raise Failure(OUTPUT, f"{path} is not a status file of starmill")
+    with as_failure(OUTPUT, f"{path} is damaged", ValueError):
+        need(os.path.isfile(path), OUTPUT, f"{path} is not a status file of starmill")
         with open(path, "rb") as file:
             words = file.read()
-        if not words.startswith(SIGNATURE):
-            raise Failure(OUTPUT, f"{path} is not a status file of starmill")
+        need(words.startswith(SIGNATURE), OUTPUT, f"{path} is not a status file of starmill")
         return json.loads(words)
-    except ValueError as error:
-        raise Failure(OUTPUT, f"{path} is damaged: {error}") from error
 
 
 class Job:

@@ -1,17 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Turns rows of a result into a table: columns, units, UCDs, meanings of flags."""
+"""Turns rows of a result into a table: columns, units, UCDs, meanings of flags.  Writes it as FITS,
+VOTable, CSV, Parquet or a HATS catalogue in pieces, so that memory does not grow with the survey.
+A file has a temporary name until it is complete."""
 
+import base64
 import collections
+import contextlib
+import csv
 import importlib.resources
+import os
 import re
+import shutil
+import tempfile
+import types
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from astropy.io import fits as pyfits
 
-from starmill.cli.basics import OUTPUT, Failure
+from starmill.cli.basics import (INTERNAL, OUTPUT, USAGE, Failure, as_failure, need, replacing,
+                                 temporary_name, warn, writing)
+from starmill.cli.running import OutputLock
 from starmill.interchange import known_unit
-from starmill.products.product import head, printable, words
 from starmill.products.result import NO_SN, text
+from starmill.products.sky import has_place, healpix
 
+BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
 # source: dataset of the result; None: all values are missing
 Column = collections.namedtuple("Column", "name form n unit words ucd source")
 
@@ -22,6 +36,134 @@ TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # 1 or 0
 # [(pattern of column names, UCD1+)], the first that matches counts
 UCDS = [(re.compile(line.split()[0]), line.split()[1]) for line in importlib.resources.files(
     __package__).joinpath("ucds.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+VOTABLE = {"D": "double", "K": "long", "J": "int", "I": "short", "L": "boolean", "A": "char"}
+GROUP_BYTES = 64 << 20  # bytes of a row group of Parquet
+PIXEL = Column("_healpix_29", "K", 1, "", "nested HEALPix pixel of TARGET_RA and TARGET_DEC, order "
+               "29; -1 without a position", "pos.healpix", None)
+END = "</TABLE></RESOURCE></VOTABLE>\n"
+
+
+def printable(values):
+    """Return bytes [n] as FITS texts: '?' for characters FITS forbids, blanks as padding."""
+    values = np.ascontiguousarray(values)
+    codes = values.view(np.uint8).reshape(len(values), -1)
+    used = np.logical_and.accumulate(codes != 0, axis=1)
+    codes = np.where((codes < 32) | (codes > 126), ord("?"), codes)
+    return np.where(used, codes, ord(" ")).astype(np.uint8).view(f"S{codes.shape[1]}")[:, 0]
+
+
+def words(text):
+    """Return a text as the value of a keyword."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    text = printable(np.array([raw or b" "]))[0].decode()
+    if len(text) > LONGEST:
+        text = text[:LONGEST - 3] + "..."
+    return text.replace("'", '"')  # astropy ends a value at a quote before a blank
+
+
+def ones_sum(total, piece, at=0):
+    """Add a piece, which begins at byte `at`, to a ones' complement sum as in DATASUM."""
+    padded = bytes(at % 4) + piece + bytes(-(at + len(piece)) % 4)
+    total += int(np.frombuffer(padded, ">u4").sum(dtype=np.uint64))
+    return (total - 1) % 0xffffffff + 1 if total else 0
+
+
+def encoded(value):
+    """Return 32 bits as the 16 letters and digits of CHECKSUM (FITS standard, appendix J)."""
+    columns = []
+    for byte in value.to_bytes(4, "big"):
+        codes = [48 + byte // 4 + (byte % 4 if i == 0 else 0) for i in range(4)]
+        for i in (0, 2):
+            while any(57 < c < 65 or 90 < c < 97 for c in codes[i:i + 2]):
+                codes[i] += 1
+                codes[i + 1] -= 1
+        columns.append(codes)
+    text = "".join(chr(columns[byte][i]) for i in range(4) for byte in range(4))
+    return text[-1] + text[:-1]
+
+
+def head(kind, *axes, bitpix=8):
+    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", "" for the first; axes: fastest first."""
+    header = pyfits.Header()
+    header["XTENSION" if kind else "SIMPLE"] = kind or True
+    header["BITPIX"], header["NAXIS"] = bitpix, len(axes)
+    for i, axis in enumerate(axes):
+        header[f"NAXIS{i + 1}"] = axis
+    if kind:
+        header["PCOUNT"], header["GCOUNT"] = 0, 1
+    else:
+        header["EXTEND"] = True
+    return header
+
+
+@contextlib.contextmanager
+def writing_product(path):
+    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Raise a Failure if
+    path cannot be written, or another export is writing it."""
+    path = os.path.realpath(path)
+    with OutputLock(path) as lock, replacing(path) as temporary:
+        product = Product(path, open(temporary, "r+b"), lock)
+        try:
+            yield product
+            with writing(path):
+                product.file.flush()
+                os.fsync(product.file.fileno())
+        finally:
+            with contextlib.suppress(OSError):  # a full disk, already reported
+                product.file.close()
+
+
+class Product:
+    def __init__(self, path, file, lock):
+        self.path, self.file, self.lock = path, file, lock
+
+    def append(self, header, pieces=()):
+        """Append an HDU with its checksums; pieces: bytes of its data."""
+        data = n = 0
+        header["DATASUM"], header["CHECKSUM"] = "0" * 10, "0" * 16
+        start = self.write(header.tostring().encode("ascii"))
+        for piece in pieces:
+            self.write(piece)
+            data, n = ones_sum(data, piece, n), n + len(piece)
+        self.write(bytes(-n % BLOCK))
+        header["DATASUM"] = str(data)
+        header["CHECKSUM"] = encoded(0xffffffff - ones_sum(data, header.tostring().encode("ascii")))
+        with writing(self.path):
+            self.file.seek(start)
+            self.file.write(header.tostring().encode("ascii"))
+            self.file.seek(0, os.SEEK_END)
+
+    def write(self, piece):
+        """Write bytes and return where they start in the file."""
+        self.lock.keep()
+        with writing(self.path):
+            at = self.file.tell()
+            self.file.write(piece)
+        return at
+
+
+def is_done(path, kind, result, overwrite):
+    """Return the header of the file at path if it is this export of this result and not older than
+    the result.  Return None if the export may be written to path, else raise a Failure."""
+    if not os.path.lexists(path):
+        return None
+    is_file = os.path.isfile(path)
+    if is_file and os.path.getsize(path) == 0 and overwrite:
+        return None
+    try:
+        header = pyfits.getheader(path) if is_file else {}
+        exported, run = header["EXPORTED"], header["RUNID"]
+    except (OSError, KeyError, ValueError, IndexError, TypeError, pyfits.VerifyError) as error:
+        raise Failure(OUTPUT, f"{path}: exists and is not an export of starmill, so --overwrite "
+                              "does not replace it: give another name, or remove it yourself"
+                      ) from error
+    if overwrite:
+        return None
+    if (exported, run) != (kind, result.provenance["RUN_ID"]):
+        raise Failure(OUTPUT, f"{path}: exists and is the export of another result, or another "
+                              "export of this one: give another name or --overwrite")
+    is_older = os.stat(path).st_mtime_ns < os.stat(result.path).st_mtime_ns
+    return None if is_older else header
 
 
 def ucd_of(name, unit=""):
@@ -36,16 +178,14 @@ def ucd_of(name, unit=""):
 def column(name, source, form=None):
     """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
     if source is None:
-        return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name),
-                      None)
+        return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name), None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
     of = unit, meaning, ucd_of(name, unit), source
     if source.dtype.kind == "S":
         return Column(name, "A", source.dtype.itemsize, *of)
     natural = FORM.get(source.dtype.str[1:])
-    if not natural:
-        raise Failure(OUTPUT, f"{source.file.filename} is damaged: {source.name} has a type that "
-                              "no column of a result has")
+    need(natural, OUTPUT, f"{source.file.filename} is damaged: {source.name} has a type that no "
+         "column of a result has")
     return Column(name, form or natural, int(np.prod(source.shape[1:])), *of)
 
 
@@ -151,3 +291,131 @@ def write_files(product, result):
     n = len(result.files)
     product.append(header(columns, "FILES", n),
                    [packed(columns, lambda source: source[...], n).tobytes()])
+
+
+def rows(result, columns, whole, texts):
+    """Yield packed rows, block by block."""
+    for block in result.blocks(0, whole):
+        yield packed(columns, block.of, len(block.rows), texts)
+
+
+def votable_head(columns, facts, n):
+    """Return the text of a VOTable of n rows up to its data.  facts: [(name, text)] for INFO."""
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>',
+             '<VOTABLE version="1.4" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">', "<RESOURCE>"]
+    lines += [f"<INFO name={quoteattr(name)} value={quoteattr(value)}/>" for name, value in facts]
+    lines.append(f'<TABLE name="STARMILL" nrows="{n}">')
+    for c in columns:
+        unit, meaning = known_unit(c.unit, c.words)
+        size = f' arraysize="{c.n}"' if c.form == "A" or c.n > 1 else ""
+        unit = f" unit={quoteattr(unit)}" if unit else ""
+        lines.append(f'<FIELD name={quoteattr(c.name)} datatype="{VOTABLE[c.form]}"{size}{unit} '
+                     f'ucd="{c.ucd}"><DESCRIPTION>{escape(meaning)}</DESCRIPTION></FIELD>')
+    return "\n".join([*lines, ""])
+
+
+def votable(product, columns, result, whole, facts):
+    """Write a VOTable.  Its binary rows are FITS rows, with texts padded by zeros."""
+    product.write((votable_head(columns, facts, whole.sum())
+                   + '<DATA><BINARY><STREAM encoding="base64">\n').encode())
+    rest = b""
+    for some in rows(result, columns, whole, lambda texts: np.char.rstrip(printable(texts))):
+        rest += some.tobytes()
+        n = len(rest) // 3 * 3
+        product.write(base64.b64encode(rest[:n]) + b"\n")
+        rest = rest[n:]
+    product.write(base64.b64encode(rest) + f"\n</STREAM></BINARY></DATA>{END}".encode())
+
+
+def comma_separated(product, columns, result, whole, _):
+    """Write columns of one value as CSV, missing values as empty fields."""
+    vectors = [c.name for c in columns if c.n > 1 and c.form != "A"]
+    if vectors:
+        warn(f"CSV has no columns of several values: without {', '.join(vectors)}")
+    columns = [c for c in columns if c.name not in vectors]
+    to = types.SimpleNamespace(write=lambda line: product.write(line.encode()))
+    lines = csv.writer(to, lineterminator="\n")
+    lines.writerow([c.name for c in columns])
+    for some in rows(result, columns, whole, None):
+        values = [native(c, some) for c in columns]
+        lines.writerows(zip(*(
+            np.where(np.isnan(v), None, v.astype(object)).tolist() if v.dtype.kind == "f"
+            else v.tolist() for v in values)))
+
+
+def parquet(product, columns, result, whole, facts):
+    """Write the rows sorted by HEALPix pixel, with the VOTable's metadata (VOParquet 1.0).  An
+    unnamed file next to the output holds the rows until they are sorted."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    all_columns = [PIXEL, *columns]
+    kinds = {"K": pa.int64(), "J": pa.int32(), "I": pa.int16(), "D": pa.float64(), "L": pa.bool_(),
+             "A": pa.string()}
+    fields = []
+    for c in all_columns:
+        kind = kinds[c.form] if c.n == 1 or c.form == "A" else pa.list_(kinds[c.form], c.n)
+        unit, meaning = known_unit(c.unit, c.words)
+        fields.append(pa.field(c.name, kind, metadata={
+            "unit": unit, "ucd": c.ucd, "description": meaning}))
+    schema = pa.schema(fields, {
+        **{f"table::len::{c.name}": str(c.n) for c in columns if c.form == "A"},  # astropy reads it
+        "IVOA.VOTable-Parquet.version": "1.0",
+        "IVOA.VOTable-Parquet.content": votable_head(all_columns, facts, whole.sum()) + END})
+    kind, pixel = row_type(columns), [np.empty(0, np.int64)]
+    folder = os.path.dirname(product.path)
+    with writing(product.path), tempfile.TemporaryFile(dir=folder) as waiting:
+        for some in rows(result, columns, whole, None):
+            waiting.write(some.tobytes())
+            pixel.append(healpix(some["TARGET_RA"].astype(float), some["TARGET_DEC"].astype(float)))
+            product.lock.keep()
+        waiting.flush()
+        pixel = np.concatenate(pixel)
+        order = np.argsort(pixel, kind="stable")
+        stored = np.memmap(waiting, kind, "r") if len(order) else np.empty(0, kind)
+        with ParquetWriter(product.file, schema) as file:
+            step = max(1, GROUP_BYTES // kind.itemsize)
+            for at in (order[i:i + step] for i in range(0, len(order), step)):
+                some = stored[at]
+                arrays = [pa.array(pixel[at])]
+                for c in columns:
+                    values = native(c, some)
+                    array = pa.array(values.ravel())
+                    arrays.append(array if values.ndim == 1 else
+                                  pa.FixedSizeListArray.from_arrays(array, c.n))
+                file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                product.lock.keep()
+
+
+def hats(path, columns, result, whole, facts):
+    """Make a HATS catalogue of the rows with positions, by hats-import from a Parquet file.  Return
+    the number of rows without a position."""
+    from dask.distributed import Client
+    from hats_import.catalog.arguments import ImportArguments
+    from hats_import.pipeline import pipeline_with_client
+
+    has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
+    n_without = int((whole & ~has).sum())
+    if n_without:
+        warn(f"rows without a position are left out of the catalogue: {n_without}")
+    need((whole & has).any(), USAGE, f"{result.path}: no row has a position, which HATS needs")
+    path = os.path.realpath(path)
+    name, place = os.path.basename(path), temporary_name(path)
+    with writing(path), OutputLock(path), contextlib.ExitStack() as stack:
+        os.mkdir(place)
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        source = os.path.join(place, "table.parquet")
+        with writing_product(source) as product:
+            parquet(product, columns, result, whole & has, facts)
+        with Client(processes=False, dashboard_address=None, local_directory=place) as client, \
+                as_failure(INTERNAL, f"{path}: hats-import says", ValueError, RuntimeError):
+            pipeline_with_client(ImportArguments(
+                output_path=place, output_artifact_name=name, input_file_list=[source],
+                file_reader="parquet", use_healpix_29=True, add_healpix_29=False,
+                ra_column="TARGET_RA", dec_column="TARGET_DEC", simple_progress_bar=True), client)
+        os.rename(os.path.join(place, name), path)
+    return n_without
+
+
+WRITE = {"votable": votable, "csv": comma_separated, "parquet": parquet}
+NEEDS = {"parquet": ("pyarrow",), "hats": ("pyarrow", "hats_import")}

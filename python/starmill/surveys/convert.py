@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure, catch_stops, check_output, warn, write_whole
+from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
+                                 write_whole)
 from starmill.interchange import NAMES
 from starmill.surveys import generic
 from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
@@ -60,9 +61,8 @@ def numbers(fields):
 
 def read_text(path):
     """Read a text file: return column names ([] without a header) and values [n_column, n_pix]."""
-    if os.path.getsize(path) > MAX_BYTES:
-        raise Failure(INPUT, f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of "
-                             "one spectrum")
+    need(os.path.getsize(path) <= MAX_BYTES, INPUT,
+         f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of one spectrum")
     names, hint, rows = [], [], []
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         for k, line in enumerate(file, 1):
@@ -88,14 +88,11 @@ def read_text(path):
 
 def read_array(path):
     """Read a .npy array, with or without named fields; return as read_text."""
-    try:
+    with as_failure(INPUT, f"{path}: is no array of one spectrum", ValueError, TypeError, EOFError):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if array.size > 64 * MAX_PIX:
-            raise ValueError(f"it has the shape {list(array.shape)}")
+        need(array.size <= 64 * MAX_PIX, ValueError, f"it has the shape {list(array.shape)}")
         names = list(array.dtype.names or ())
         values = np.array([array[n] for n in names] if names else array, float)
-    except (ValueError, TypeError, EOFError) as error:
-        raise Failure(INPUT, f"{path}: is no array of one spectrum: {error}") from error
     return names, values.T if values.ndim == 2 and values.shape[0] > values.shape[1] else values
 
 
@@ -142,26 +139,22 @@ def read_fits(path, request):
 
 def read(path, request):
     """Return the Spectrum of a file of any kind, and the name of its error column."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise Failure(INPUT, f"{path}: is not a regular file")
-    try:
+    need(not os.path.exists(path) or os.path.isfile(path), INPUT, f"{path}: is not a regular file")
+    with as_failure(INPUT, f"{path}: cannot be read", OSError):
         with open(path, "rb") as file:
             start = file.read(6)
         if start.startswith((b"SIMPLE", b"\x1f\x8b")):
             return read_fits(path, request)
         return read_columns(path, *(read_array if start == b"\x93NUMPY" else read_text)(path),
                             request)
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def noise(path, flux):
     """Estimate the rms noise of a pixel: DER_SNR of Stoehr et al. (2008, ASP Conf. 394, 505)."""
     second = 2 * flux[2:-2] - flux[:-4] - flux[4:]
     sigma = 1.482602 / np.sqrt(6) * np.median(abs(second)) if len(second) else 0
-    if not sigma > 0:
-        raise Failure(INPUT, f"{path}: has neither errors nor noise to estimate them from; name "
-                             "the errors with --columns WAVE,FLUX,ERROR")
+    need(sigma > 0, INPUT, f"{path}: has neither errors nor noise to estimate them from; name the "
+         "errors with --columns WAVE,FLUX,ERROR")
     return sigma
 
 
@@ -185,8 +178,7 @@ def row_of(path, request, power):
         raise Failure(INPUT, f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
     good = finite & (one.flux != 0)
-    if not good.any():
-        raise Failure(INPUT, f"{path}: its flux is zero or not finite")
+    need(good.any(), INPUT, f"{path}: its flux is zero or not finite")
     level = np.median(abs(one.flux[good]))
     scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
     ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))
@@ -219,9 +211,8 @@ def read_rows(paths, request, power):
             continue
         seen[row["NAME"]] = path
         total += len(row["FLUX"])
-        if total > MAX_TOTAL:
-            raise Failure(INPUT, f"{path}: the spectra up to this one have over {MAX_TOTAL} "
-                                 "pixels; make several tables")
+        need(total <= MAX_TOTAL, INPUT, f"{path}: the spectra up to this one have over {MAX_TOTAL} "
+             "pixels; make several tables")
         rows.append(row)
     if not rows:
         raise failures[0]

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, as_failure, need
 from starmill.products.result import text
 from starmill.templates import library_file
 from starmill.wavelength import doppler
@@ -30,10 +30,8 @@ class SpectraFile:
         self._handle = binding.ffi.gc(handle[0], binding.lib.starmill_channels_close)
 
     def _call(self, function, *arguments):
-        try:
+        with as_failure(INPUT, "", self._c.StarmillError):
             self._c.call(getattr(self._c.lib, f"starmill_channels_{function}"), *arguments)
-        except self._c.StarmillError as error:
-            raise Failure(INPUT, str(error)) from error
 
     def channels(self, exposure, ignored):
         """Return the Channels of the exposure with this number in the file, and set self.unit to
@@ -93,8 +91,7 @@ class Inputs:
         (WEAVE has files of one arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None:
         take each channel as an arm."""
         exposures = self.result.exposures(row)
-        if not exposures:
-            raise Failure(INPUT, f"row {row} of {self.result.path} has no exposure")
+        need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
         found = []
         for k, (i, number) in enumerate(exposures):
             channels = self.channels(i, number)
@@ -103,8 +100,7 @@ class Inputs:
             if arms:
                 found.append((sum(float((a.flux**2 * a.ivar).sum()) for a in arms if a.ivar.any()),
                               k, arms))
-        if not found:
-            raise Failure(INPUT, f"row {row} of {self.result.path} has no model in any exposure")
+        need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
         found.sort(reverse=True)
         _, k, arms = found[0]
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import yaml
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, need
 from starmill.templates.library_data import MAX_ARM, MAX_PIX, MIN_PIX
 from starmill.templates.spectra_options import number
 from starmill.wavelength import FWHM_PER_SIGMA
@@ -141,8 +141,7 @@ def read_setup(path):
     try:
         with open(path, encoding="utf-8-sig") as file:
             content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise Failure(USAGE, f"{path}: is longer than {MAX_BYTES} characters")
+        need(len(content) <= MAX_BYTES, USAGE, f"{path}: is longer than {MAX_BYTES} characters")
         return read_arms(yaml.compose(content, Loader=yaml.SafeLoader))
     except OSError as error:
         raise Failure(USAGE, f"{path}: cannot be read: {error.strerror}") from error

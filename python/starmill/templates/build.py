@@ -7,21 +7,21 @@ import time
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, STOPPED, USAGE, Failure, printable, refuse_foreign, version
-from starmill.cli.lock import OutputLock
-from starmill.cli.progress import Progress
-from starmill.cli.running import Stop, check_roles, each, n_workers, tell
+from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, need, printable, refuse_foreign,
+                                 version)
+from starmill.cli.running import (OutputLock, Progress, Stop, check_roles, each, n_workers,
+                                  tell)
 from starmill.templates.arm_setup import read_setup
-from starmill.templates.build_models import check_labels, mark_doubles, select_models
-from starmill.templates.grid_models import BAD, GOOD, TO_DO, describe_models, open_grid
-from starmill.templates.grid_write import WHY, Writer, create, finish, revise, short
+from starmill.templates.grid_file import (BAD, GOOD, TO_DO, WHY, Models, Writer, create,
+                                          describe_models, finish, open_grid, revise, short)
 from starmill.templates.library_data import MAX_LABEL, MAX_SIGMA_WIDTH, Arm
 from starmill.templates.resample import ArmCut, level_of
 from starmill.templates.spectra_files import Source
-from starmill.templates.spectra_options import list_files, request_of
+from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import FWHM_PER_SIGMA
 
 N_TRIED = 3  # models tried before a file is made; if none is good, no file
+N_SERIAL = 500  # files; up to here one process is faster than starting several
 FLOAT32 = np.finfo("f4")
 
 
@@ -38,6 +38,61 @@ def main(options):
         job = Job(options, setup, source)
         job.frame_arms()
         job.run(target, stop, start)
+
+
+def inside(ranges, labels, names):
+    """Return which models [n] have their labels inside all of the ranges."""
+    out = np.full(len(labels), True)
+    for name, (low, high) in ranges.items():
+        x = labels[:, names.index(name)]
+        out &= (x >= low) & (x <= high)
+    return out
+
+
+def select_models(source, options, n_worker):
+    """Return the wanted Models and their indices in the source; models with bad labels are kept, so
+    that the file says why they are bad."""
+    request = source.request
+    keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
+    exclude = [read_ranges("exclude", text, request.labels)
+               for text in (options.exclude or "").split(";") if text]
+    tell(f"reading the labels of {source.n} models")
+    name, label, stamp, why = zip(*each(source.entry, range(source.n),
+                                        n_worker if source.n > N_SERIAL else 1))
+    name = np.array([os.fsencode(n) for n in name])
+    models = Models(np.array(label) + 0.0, name, np.array(stamp, "u8"),  # -0 is 0
+                    np.array([short(w, WHY) for w in why], f"S{WHY}"),
+                    np.array([BAD if w else TO_DO for w in why], "u1"))
+    wanted = inside(keep, models.label, source.names)
+    for ranges in exclude:
+        wanted &= ~inside(ranges, models.label, source.names)
+    wanted |= models.status == BAD
+    need(wanted.any(), INPUT, f"--keep and --exclude leave none of {source.n} models")
+    return Models(*(values[wanted] for values in vars(models).values())), np.flatnonzero(wanted)
+
+
+def mark_doubles(models):
+    """Of models with equal labels keep one and mark the others bad.  A model already marked good is
+    kept, else the first."""
+    todo_last = np.argsort(models.status == TO_DO, kind="stable")
+    first = {}
+    for i in todo_last:
+        if models.status[i] == BAD:
+            continue
+        j = first.setdefault(models.label[i].tobytes(), i)
+        if j != i:
+            models.status[i] = BAD
+            models.why[i] = short(f"it has the same labels as {os.fsdecode(models.name[j])}", WHY)
+
+
+def check_labels(models, names):
+    good = models.label[models.status == TO_DO]
+    need(len(good), INPUT, f"none of the {len(models)} models can be used; "
+         f"{os.fsdecode(models.name[0])}: {os.fsdecode(models.why[0])}")
+    for name, values in zip(names, good.T):
+        need(not (values == values[0]).all(), INPUT,
+             f"label {name} is {values[0]:g} in all models, so it cannot be learned: omit it from "
+             "--labels, or give models in which it varies")
 
 
 class Job:
@@ -95,9 +150,8 @@ class Job:
                                  f"{wave[i]:.6g} A, but the input has {native[i]:.4g} A there: "
                                  "give a larger sigma, or sharper spectra")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
-        if middle > MAX_SIGMA_WIDTH * (wave[-1] - wave[0]):
-            raise Failure(USAGE, f"{o.setup}: arm {want.name} is too narrow for sigma "
-                                 f"{middle:.4g} A")
+        need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE,
+             f"{o.setup}: arm {want.name} is too narrow for sigma {middle:.4g} A")
         kind = ("as the input" if asked is None else "convolved to this sigma" if want.sigma
                 else "convolved to a resolving power")
         if want.at_instrument:
@@ -112,11 +166,10 @@ class Job:
     def cut_spectrum(self, spectrum):
         """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
-        if o.native_sigma is None and not o.native_resolving_power and not (
-                abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa):
-            raise Failure(INPUT, f"its card FWHM is {fwhm:g} A, that of the first model "
-                                 f"{self.origin.fwhm_aa:g} A; build them separately, or give "
-                                 "--native-sigma")
+        need(o.native_sigma is not None or o.native_resolving_power
+             or abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa, INPUT,
+             f"its card FWHM is {fwhm:g} A, that of the first model {self.origin.fwhm_aa:g} A; "
+             "build them separately, or give --native-sigma")
         out = []
         for arm, cut in zip(self.arms, self.cut):
             cut.prepare(spectrum.wave)
@@ -258,12 +311,10 @@ class Job:
                  for name in ("label", "name", "stamp", "why", "status")}
         grid.file.close()
         for was, now in zip(grid.settings.split("\n"), self.settings().split("\n")):
-            if was != now:
-                raise Failure(USAGE, f"{output} was begun with other settings ('{was}', now "
-                                     f"'{now}'): {help_}")
-        if len(there["status"]) != len(self.models):
-            raise Failure(USAGE, f"{output} was begun with {len(there['status'])} models, now "
-                                 f"there are {len(self.models)}: {help_}")
+            need(was == now, USAGE,
+                 f"{output} was begun with other settings ('{was}', now '{now}'): {help_}")
+        need(len(there["status"]) == len(self.models), USAGE, f"{output} was begun with "
+             f"{len(there['status'])} models, now there are {len(self.models)}: {help_}")
         self.compare_models(output, there, help_)
         complete = self.take_status(output, there, grid.complete)
         if not complete:
@@ -283,9 +334,8 @@ class Job:
         other = (there["label"] != now.label).any(axis=1) & ~was_bad
         if other.any():
             i = np.argmax(other)
-            if now.status[i] == BAD:
-                raise Failure(INPUT, f"{output} was begun with {names[i]}, which cannot be used "
-                                     f"now: {os.fsdecode(now.why[i])}")
+            need(now.status[i] != BAD, INPUT, f"{output} was begun with {names[i]}, which cannot "
+                 f"be used now: {os.fsdecode(now.why[i])}")
             raise Failure(USAGE, f"{output} was begun with other labels of {names[i]}: {help_}")
         other = (there["stamp"] != now.stamp) & (there["stamp"] > 0) & (now.stamp > 0) & ~was_bad
         if other.any():

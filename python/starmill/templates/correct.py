@@ -6,9 +6,9 @@ import copy
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
-from starmill.templates import calibrators, correction, emulate, residuals
-from starmill.templates.calibrators import clipped, mad
+from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.templates import correction, emulate, residuals
+from starmill.templates.correction import clipped, mad
 from starmill.templates.library_file import write
 from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
 from starmill.templates.spectra_options import number
@@ -32,8 +32,7 @@ def numbers(option, text, n):
 def where_to_measure(options):
     """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
     low, high = options.range or (0, np.inf)
-    if low == high:
-        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+    need(low != high, USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
 
@@ -51,9 +50,8 @@ def labels_to_use(options, library):
     assumed = options.assumed.split(",") if options.assumed else []
     names = [label.name for label in library.label]
     for name in assumed:
-        if name not in names:
-            raise Failure(USAGE, f"--assumed {name}: no label of {library.path}, which has "
-                          f"{', '.join(names)}")
+        need(name in names, USAGE, f"--assumed {name}: no label of {library.path}, which has "
+             f"{', '.join(names)}")
     return [i for i, name in enumerate(names) if name not in assumed]
 
 
@@ -159,14 +157,14 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm; kind: (labels, degree, ridge); how: arguments of calibrators.compare.  Return
+    """Correct an arm; kind: (labels, degree, ridge); how: arguments of correction.compare.  Return
     the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
     for i in range(N_ROUND):
         if i > 0:
-            again = calibrators.compare(library, i_arm, *how, found.slope)
+            again = correction.compare(library, i_arm, *how, found.slope)
             x = again.at_shifts(again.x, learned.shift)
             learned.coef = correction.robust_ridge(terms, x, again.known, learned.ridge)
         correction.apply(library, i_arm, found, learned)
@@ -178,15 +176,14 @@ def onto_scale(library, i_arm, found, how, kind):
     (with label errors).  Return new Calibrators and lines of text.  kind, how: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
-    stars = calibrators.compare(trial, i_arm, *how)
+    stars = correction.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
     scale, lines = correction.scale_of(stars, kind[0], library.label)
-    if not lines:
-        raise Failure(INPUT, "--error-columns: a label's scale needs errors of at least "
-                      f"{correction.LEAST_BENCHMARK} spectra; no label has as many")
+    need(lines, INPUT, "--error-columns: a label's scale needs errors of at least "
+         f"{correction.LEAST_BENCHMARK} spectra; no label has as many")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
-    return calibrators.compare(library, i_arm, *how), [
+    return correction.compare(library, i_arm, *how), [
         "labels were brought to the scale of benchmark stars", *lines]
 
 
@@ -198,10 +195,9 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     noise = 1 / (options.spectra_sn or np.inf)
     how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
            label_errors(options, library))
-    found = calibrators.compare(library, i_arm, *how)
-    if len(found.x) < LEAST_STARS:
-        raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
-                      f"{arm.name}; a correction needs at least {LEAST_STARS}")
+    found = correction.compare(library, i_arm, *how)
+    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: {len(found.x)} spectra cover "
+         f"half of arm {arm.name}; a correction needs at least {LEAST_STARS}")
     degrees = correction.DEGREES if options.degree is None else (options.degree,)
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:

@@ -11,10 +11,10 @@ squares a product, a q = (a + q)^2 / 4 - (a - q)^2 / 4 (q: a factor of a respons
 
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, need
 from starmill.grids import plan
-from starmill.templates import calibrators, emulate, library_file
-from starmill.templates.grid_models import open_grid
+from starmill.templates import correction, emulate, library_file
+from starmill.templates.grid_file import open_grid
 from starmill.templates.library_data import Hull, Label
 
 N_FOUR = 4  # labels of the library
@@ -231,8 +231,8 @@ def measure(process):
     usual = 1.48 * np.median(abs(process.left), axis=0)
     weight = 1 / np.sqrt(1e-4 / np.gradient(wave) + usual ** 2)
     response = np.array(list(process.responses(models.values)))
-    slopes = calibrators.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
-                                0.0, np.arange(len(wave)))[:N_FOUR]
+    slopes = correction.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
+                               0.0, np.arange(len(wave)))[:N_FOUR]
     off, noise = np.empty((2, process.n, n_element))
     for i in range(process.n):
         design = np.vstack([response[:, i], [s[i] for s in slopes], models.smooth.T]) * weight
@@ -258,14 +258,12 @@ def make(grid_path, uncorrected, base, path, program):
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
-    if grid.label != wanted + ["vmicro"] or "arms/arm0/continuum" not in grid.file:
-        raise Failure(USAGE, f"{grid_path}: its labels are not {','.join(wanted)},vmicro, or it has "
-                             "no continuum")
+    need(grid.label == wanted + ["vmicro"] and "arms/arm0/continuum" in grid.file, USAGE,
+         f"{grid_path}: its labels are not {','.join(wanted)},vmicro, or it has no continuum")
     for one, name in ((bare, uncorrected), (library, base)):
-        if (one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) != (N_FOUR, 1, 4) or \
-                one.arm[0].n_pix != grid.arm[0].n_pix:
-            raise Failure(USAGE, f"{name}: is not a library of plan fgk, which has the one arm of "
-                                 f"{grid_path}, four labels and four network layers")
+        need((one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) == (N_FOUR, 1, 4)
+             and one.arm[0].n_pix == grid.arm[0].n_pix, USAGE, f"{name}: is not a library of plan "
+             f"fgk, which has the one arm of {grid_path}, four labels and four network layers")
     process = Process(Models(grid, bare))
     process.run()
     values = np.array(plan.plan(N_SAMPLE))

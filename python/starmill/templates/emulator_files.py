@@ -9,7 +9,7 @@ import re
 import h5py
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, Failure, need
 from starmill.templates import emulate, library_file, rvspecfit
 from starmill.templates.labels import describe, fill_range
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
@@ -78,9 +78,8 @@ def read_file(path, arm_name, sigma):
     with library_file.opened(path, USAGE) as file, file:
         if network:
             file = rvspecfit.read(file, network[1])
-        if "lam" not in file or "parnames" not in file.attrs:
-            raise ValueError("is not an emulator file (dataset lam or attribute parnames is "
-                             "missing; see docs/use/formats.md)")
+        need("lam" in file and "parnames" in file.attrs, ValueError, "is not an emulator file "
+             "(dataset lam or attribute parnames is missing; see docs/use/formats.md)")
         library = Library(read_labels(file))
         low, high = read_range(file, library.label)
         library.hull = read_hulls(file, library.n_label)
@@ -93,16 +92,13 @@ def read_file(path, arm_name, sigma):
 
 def read_labels(file):
     names = [name.strip() for name in text_of(file, "parnames").split(",")]
-    if not all(names) or len(names) > MAX_LABEL:
-        raise ValueError(f"attribute parnames has an empty name or more than {MAX_LABEL}: "
-                         f"'{','.join(names)[:80]}'")
+    need(all(names) and len(names) <= MAX_LABEL, ValueError,
+         f"attribute parnames has an empty name or more than {MAX_LABEL}: '{','.join(names)[:80]}'")
     mean, std = array_of(file, "mapper/mean", "f8", 1), array_of(file, "mapper/std", "f8", 1)
-    if "mapper/log_ids" not in file:
-        raise ValueError("dataset /mapper/log_ids is missing")
+    need("mapper/log_ids" in file, ValueError, "dataset /mapper/log_ids is missing")
     log_ids = file["mapper/log_ids"][...] if file["mapper/log_ids"].size else []
-    if len(mean) != len(names) or len(std) != len(names):
-        raise ValueError(f"mapper has {len(mean)} means and {len(std)} spreads for {len(names)} "
-                         "labels")
+    need(len(mean) == len(names) and len(std) == len(names), ValueError,
+         f"mapper has {len(mean)} means and {len(std)} spreads for {len(names)} labels")
     if not all(0 <= i < len(names) for i in log_ids):
         raise ValueError(f"mapper/log_ids names a label that is not among the {len(names)}")
     labels = [describe(name) for name in names]
@@ -117,9 +113,8 @@ def read_labels(file):
 def read_range(file, labels):
     """Set the labels' range and scale; return least and largest mapped labels of training stars."""
     points = array_of(file, "outside/points", "f8", 2)
-    if points.shape[1] != len(labels) or not np.isfinite(points).all():
-        raise ValueError(f"outside/points of shape {points.shape} is not finite or not of "
-                         f"{len(labels)} labels")
+    need(points.shape[1] == len(labels) and np.isfinite(points).all(), ValueError,
+         f"outside/points of shape {points.shape} is not finite or not of {len(labels)} labels")
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
@@ -144,22 +139,19 @@ def read_hulls(file, n_label):
             raise ValueError(f"dataset /outside/{name} names labels that are not among the "
                              f"{n_label}, or has the shape {facet.shape}")
         hulls.append(Hull(spans, facet))
-    if not 1 <= len(hulls) <= MAX_HULL:
-        raise ValueError(f"has {len(hulls)} hulls (datasets like outside/hull01_equations), this "
-                         f"program takes 1 to {MAX_HULL}")
+    need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "
+         f"outside/hull01_equations), this program takes 1 to {MAX_HULL}")
     return hulls
 
 
 def read_arm(file, path, arm_name, sigma):
-    if not file.attrs["log_step"]:
-        raise ValueError("attribute log_step is false; only wavelengths uniform in ln wavelength "
-                         "are taken, train the emulator on such a grid")
+    need(file.attrs["log_step"], ValueError, "attribute log_step is false; only wavelengths "
+         "uniform in ln wavelength are taken, train the emulator on such a grid")
     wave = array_of(file, "lam", "f8", 1)
     if len(wave) < 2 or not (np.isfinite(wave).all() and (wave > 0).all()):
         raise ValueError("lam must be wavelengths above 0")
-    if wave[-1] < 1000:
-        raise ValueError(f"lam ends at {wave[-1]:g} A, before any spectrum; it must be in Angstrom, "
-                         "in vacuum (are these nm or um?)")
+    need(wave[-1] >= 1000, ValueError, f"lam ends at {wave[-1]:g} A, before any spectrum; it must "
+         "be in Angstrom, in vacuum (are these nm or um?)")
     n_layer = int(file.attrs["nlayers"])
     if not 1 <= n_layer <= MAX_LAYER:
         raise ValueError(f"has {n_layer} layers, this program takes 1 to {MAX_LAYER}")
@@ -168,9 +160,8 @@ def read_arm(file, path, arm_name, sigma):
                         log_flux=int(bool(file.attrs["log_spec"])))
     setup, revision = text_of(file, "setup"), text_of(file, "revision")
     name = (arm_name or setup.rpartition("_")[2]).lower()
-    if not 0 < len(name) < 32:
-        raise ValueError(f"arm name '{name[:40]}' (setup '{setup}') is empty or too long; give "
-                         "--arm-names")
+    need(0 < len(name) < 32, ValueError,
+         f"arm name '{name[:40]}' (setup '{setup}') is empty or too long; give --arm-names")
     origin = "given at import"
     if sigma is None:
         end = next((end for end in ("rm", "resolmat") if revision.endswith(end)), None)
@@ -185,9 +176,8 @@ def read_arm(file, path, arm_name, sigma):
 
 def verify(file, library):
     """Return the largest difference from the check values, relative as CHECK_TOLERANCE is."""
-    if "check/params" not in file:
-        raise ValueError("has no check values (check/params, check/spectra, check/outside), which "
-                         "prove that it is read correctly")
+    need("check/params" in file, ValueError, "has no check values (check/params, check/spectra, "
+         "check/outside), which prove that it is read correctly")
     label = array_of(file, "check/params", "f8", 2)
     spectrum = array_of(file, "check/spectra", "f8", 2)
     outside = array_of(file, "check/outside", "f8", 1)
@@ -218,28 +208,26 @@ def verify(file, library):
 
 def join(library, one, path0, path, sigma):
     """Add the arm of library `one` to the library; both must be of the same training."""
-    def need(good, message):
-        if not good:
-            raise Failure(USAGE, f"{path}: {message}; import arms of one training")
+    def must(good, message):
+        need(good, USAGE, f"{path}: {message}; import arms of one training")
 
     def same(a, b):
         return np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-9)
 
-    need(one.n_label == library.n_label,
+    must(one.n_label == library.n_label,
          f"has {one.n_label} labels, but {path0} has {library.n_label}")
     for i, (a, b) in enumerate(zip(one.label, library.label)):
-        need(a.name == b.name, f"label {i} is {a.name}, but in {path0} it is {b.name}")
-        need(a.mapping == b.mapping and same([a.mean, a.std], [b.mean, b.std]),
+        must(a.name == b.name, f"label {i} is {a.name}, but in {path0} it is {b.name}")
+        must(a.mapping == b.mapping and same([a.mean, a.std], [b.mean, b.std]),
              f"label {a.name} is mapped otherwise than in {path0}")
-        need(same([a.min, a.max], [b.min, b.max]),
+        must(same([a.min, a.max], [b.min, b.max]),
              f"the training stars have another range of {a.name} than those of {path0}")
-    need(len(one.hull) == len(library.hull) and all(
+    must(len(one.hull) == len(library.hull) and all(
         list(a.label) == list(b.label) and same(a.facet, b.facet)
         for a, b in zip(one.hull, library.hull)), f"its hulls are not those of {path0}")
     arm, arm0 = one.arm[0], library.arm[0]
-    if arm.name in [other.name for other in library.arm]:
-        raise Failure(USAGE, f"{path}: an arm called {arm.name} was imported already; name the "
-                             "arms by --arm-names")
+    need(arm.name not in [other.name for other in library.arm], USAGE,
+         f"{path}: an arm called {arm.name} was imported already; name the arms by --arm-names")
     if sigma is None and arm.template_sigma_aa != arm0.template_sigma_aa:
         raise Failure(USAGE, f"{path} (revision {arm.revision}) and {path0} (revision "
                              f"{arm0.revision}) are not made for the same use of the resolution "

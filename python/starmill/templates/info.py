@@ -4,7 +4,7 @@
 import numpy as np
 
 from starmill.cli.basics import printable
-from starmill.templates.grid_models import describe_grid
+from starmill.templates.grid_file import describe_grid
 from starmill.templates.library_data import SplineGrid
 from starmill.templates.library_file import read
 from starmill.wavelength import C_KM_S

@@ -9,7 +9,7 @@ import re
 import numpy as np
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, inside_hulls
 
 # column, unit and typical uncertainty of the labels of synthetic spectra
@@ -39,9 +39,8 @@ def measure(label, value):
     x = label.map(value)
     label.mean = math.fsum(x) / len(x)
     std = math.sqrt(math.fsum((x - label.mean) ** 2) / len(x))
-    if not std > 1e-9 * (1 + abs(label.mean)):
-        raise Failure(INPUT, f"label {label.name} is {label.min:g} in all {len(value)} spectra in "
-                             "use; leave it out or keep a wider range")
+    need(std > 1e-9 * (1 + abs(label.mean)), INPUT, f"label {label.name} is {label.min:g} in all "
+         f"{len(value)} spectra in use; leave it out or keep a wider range")
     label.std = std
     if not label.scale > 0:
         label.scale = 0.1 * (label.max - label.min) / math.sqrt(12)
@@ -56,9 +55,8 @@ def make_hulls(labels, mapped, kind="pairs"):
         return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
     if kind == "whole" and n_label > 2:
         return [whole_hull(mapped)]
-    if n_label * (n_label - 1) // 2 > MAX_HULL:
-        raise Failure(INPUT, f"{n_label} labels have more pairs than a library may have hulls, "
-                             f"{MAX_HULL}")
+    need(n_label * (n_label - 1) // 2 <= MAX_HULL, INPUT, f"{n_label} labels have more pairs than "
+         f"a library may have hulls, {MAX_HULL}")
     hulls = []
     for pair in itertools.combinations(range(n_label), 2):
         x = mapped[:, pair]
@@ -66,9 +64,8 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of "
-                                 f"the {len(x)} points, which lie on a line or far "
-                                 "apart") from error
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of the "
+                                 f"{len(x)} points, which lie on a line or far apart") from error
     return hulls
 
 
@@ -95,9 +92,8 @@ def whole_hull(x):
     except QhullError as error:
         raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
                              "lie in a plane") from error
-    if len(facet) > MAX_FACET:
-        raise Failure(INPUT, f"the hull of {n_label} labels of {n} models has {len(facet)} facets, "
-                             f"more than {MAX_FACET}: use hulls of pairs")
+    need(len(facet) <= MAX_FACET, INPUT, f"the hull of {n_label} labels of {n} models has "
+         f"{len(facet)} facets, more than {MAX_FACET}: use hulls of pairs")
     return Hull(np.arange(n_label), facet)
 
 
@@ -109,10 +105,9 @@ def fill_range(library, low, high, n_guess):
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
     found, n_try, most = [], 0, 1000000 + 1000 * n_guess
     while sum(map(len, found)) < n_guess:
-        if n_try > most:
-            raise Failure(USAGE, f"only {sum(map(len, found))} of {n_guess} templates for the "
-                                 "initial guess were found inside the hulls, which fill too little "
-                                 "of the labels' ranges")
+        need(n_try <= most, USAGE,
+             f"only {sum(map(len, found))} of {n_guess} templates for the initial guess were found "
+             "inside the hulls, which fill too little of the labels' ranges")
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
         x = low + (high - low) * (u - np.floor(u))
         value = library.unmap(x)
@@ -127,8 +122,7 @@ def spread(library, values, n_guess):
     then each time the model farthest from all chosen.  Return the mask of models outside hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
-    if outside.all():
-        raise Failure(INPUT, "no spectrum lies inside the hulls of its labels")
+    need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")
     free = np.where(outside, -1.0, np.inf)
     at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # central model
     taken = []

@@ -9,8 +9,8 @@ import os
 import h5py
 import numpy as np
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, check_output, refuse_foreign, version,
-                                 write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_output, need,
+                                 refuse_foreign, version, write_whole)
 from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, Hull, Label, Library,
                                              ModelError, Radial, SplineGrid)
 
@@ -23,10 +23,8 @@ def check(path, image=None):
     from starmill import binding  # 0.1 s
     found, ffi = binding.ffi.new("char[65]"), binding.ffi
     data, size = (ffi.NULL, 0) if image is None else (ffi.from_buffer(image), len(image))
-    try:
+    with as_failure(USAGE, "", binding.StarmillError):
         binding.call(binding.lib.starmill_library_check, os.fsencode(path), data, size, found)
-    except binding.StarmillError as error:
-        raise Failure(USAGE, str(error)) from error
     return binding.text(found)
 
 
@@ -130,9 +128,8 @@ def refuse_links(path, file):
 
     def look_links(group):
         for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise Failure(USAGE, f"{path}: {group.name}/{name} is a link, which may lead out "
-                                     "of the file")
+            need(isinstance(group.get(name, getlink=True), h5py.HardLink), USAGE,
+                 f"{path}: {group.name}/{name} is a link, which may lead out of the file")
 
     look_links(file)
     file.visititems(look)
@@ -140,16 +137,14 @@ def refuse_links(path, file):
 
 def text_of(group, name):
     """Return a text attribute of a group, stored as bytes or as str."""
-    if name not in group.attrs:
-        raise KeyError(f"attribute {name} of {group.name} is missing")
+    need(name in group.attrs, KeyError, f"attribute {name} of {group.name} is missing")
     value = group.attrs[name]
     return value.decode("ascii") if isinstance(value, bytes) else str(value)
 
 
 def array_of(group, name, dtype, n_dim):
     """Return a numeric dataset that has n_dim dimensions."""
-    if name not in group:
-        raise KeyError(f"dataset {group.name.rstrip('/')}/{name} is missing")
+    need(name in group, KeyError, f"dataset {group.name.rstrip('/')}/{name} is missing")
     data = group[name]
     if not isinstance(data, h5py.Dataset) or data.ndim != n_dim or data.dtype.kind not in "iuf":
         raise ValueError(f"{data.name} is not numbers of {n_dim} dimensions")
@@ -226,17 +221,15 @@ def _write_arm(group, arm):
     for i, (weight, bias) in enumerate(zip(emulator.weight, emulator.bias)):
         _dataset(group, f"layer{i}/weight", weight, "<f4", "weights, one row per output")
         _dataset(group, f"layer{i}/bias", bias, "<f4", "biases, one per output")
-    if arm.error is not None:
-        _write_error(group.create_group("model_error"), arm.error)
-
-
-def _write_error(group, error):
+    if arm.error is None:
+        return
+    group, error = group.create_group("model_error"), arm.error
     _attributes(group, correlation=error.correlation)
     _dataset(group, "fraction", error.fraction, "<f4",
              "rms of what the components leave, relative to the template's flux")
     if error.component is not None and len(error.component) > 0:
-        _dataset(group, "sigmas", error.sigma, "<f8", "standard deviations of the components' "
-                                                      "shares")
+        _dataset(group, "sigmas", error.sigma, "<f8",
+                 "standard deviations of the components' shares")
         _dataset(group, "components", error.component, "<f4",
                  "patterns of error relative to the template's flux")
 

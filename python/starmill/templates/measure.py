@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, as_failure, need
 from starmill.templates import emulate, library_file, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
@@ -56,8 +56,7 @@ def pixel_lines(library, models, n_component):
         model_errors.append(None)
         if n < residuals.LEAST_SPECTRA or arm.n_pix < 4 * residuals.N_CONTINUUM:
             continue
-        model_errors[i], facts = residuals.measure(arm.wave_aa, residual,
-                                                     min(n_component, n // 2))
+        model_errors[i], facts = residuals.measure(arm.wave_aa, residual, min(n_component, n // 2))
         residual_lines.append(
             f"  {arm.name:<8} rms {100 * facts.rms:.4f} %, of which {len(model_errors[i].sigma)} "
             f"components leave {100 * facts.rms * np.sqrt(facts.left):.4f} %, correlated over "
@@ -126,12 +125,10 @@ def fit_all(library, labels, flux, all_sn):
     noise = [random.standard_normal(f.shape) for f in flux]
     own_flux = [emulate.flux(library, a, labels) for a in range(len(flux))]
     start = np.pad(labels, ((0, 0), (2, 0)))[:, None]  # velocity and v sin i are 0
-    try:
+    with as_failure(INPUT, "labels cannot be fitted", StarmillError, OSError):
         fitter = open_library(library)
         return [(*fit(fitter, library, flux, noise, sn),
                  fit(fitter, library, own_flux, noise, sn, start)[0]) for sn in all_sn]
-    except (StarmillError, OSError) as error:
-        raise Failure(INPUT, f"labels cannot be fitted: {error}") from error
 
 
 def label_lines(library, models):
@@ -165,12 +162,10 @@ def report(library, models, n_component, how):
     """Measure a library's errors by at most MAX_SPECTRA models.  Return a report, and each arm's
     ModelError (None with too few spectra).  how: a line that says which spectra were left out."""
     n = len(models.labels)
-    if not 1 <= n <= MAX_SPECTRA:
-        raise Failure(USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
+    need(1 <= n <= MAX_SPECTRA, USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
     inside = inside_hulls(library, models.labels)
-    if not inside.any():
-        raise Failure(INPUT, f"none of the {n} spectra left out has labels inside the library's "
-                      "hulls")
+    need(inside.any(), INPUT,
+         f"none of the {n} spectra left out has labels inside the library's hulls")
     models = ModelSet(models.labels[inside], [m for m, use in zip(models.names, inside) if use],
                       [f[inside] for f in models.flux],
                       [None if c is None else c[inside] for c in models.continuum])

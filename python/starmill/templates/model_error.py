@@ -4,7 +4,7 @@ with known labels."""
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
@@ -22,9 +22,8 @@ def smoother(arm, kernel_aa):
     """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of the
     arm's pixels that the ArmCut keeps: those where the kernel stays within the arm's ends."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
-    if not 2 * reach + residuals.N_CONTINUUM < arm.n_pix:
-        raise Failure(INPUT, f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A "
-                      "from its ends")
+    need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
+         f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A from its ends")
     margin = int(reach) + 2
     cut = ArmCut(arm.n_pix - 2 * margin, arm.ln_wave0 + margin * arm.ln_step, arm.ln_step,
                  np.full(arm.n_pix - 2 * margin, kernel_aa))
@@ -59,10 +58,9 @@ def missing_sigma(path, arm, sigma_aa):
     0 if sigma_aa is NaN (unknown) or the templates have the instrument's resolution."""
     if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:
         return 0.0
-    if sigma_aa < arm.template_sigma_aa * (1 - SIGMA_TOLERANCE):
-        raise Failure(INPUT, f"{path}: spectra of sigma {sigma_aa:.4g} A are sharper than the "
-                      f"templates of arm {arm.name}, {arm.template_sigma_aa:.4g} A; convolve them, "
-                      "or give --spectra-sigma")
+    need(sigma_aa >= arm.template_sigma_aa * (1 - SIGMA_TOLERANCE), INPUT,
+         f"{path}: spectra of sigma {sigma_aa:.4g} A are sharper than the templates of arm "
+         f"{arm.name}, {arm.template_sigma_aa:.4g} A; convolve them, or give --spectra-sigma")
     if sigma_aa <= arm.template_sigma_aa * (1 + SIGMA_TOLERANCE):
         return 0.0
     kernel = np.sqrt(sigma_aa**2 - arm.template_sigma_aa**2)
@@ -75,22 +73,19 @@ def read_inside(options, library, error_columns):
     """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
-    if len(columns) != library.n_label:
-        raise Failure(USAGE, f"--columns gives {len(columns)} names for {library.n_label} labels "
-                      "of the library")
+    need(len(columns) == library.n_label, USAGE,
+         f"--columns gives {len(columns)} names for {library.n_label} labels of the library")
     errors = error_columns.split(",") if error_columns else []
-    if len(errors) not in (0, library.n_label):
-        raise Failure(USAGE, f"--error-columns gives {len(errors)} names for {library.n_label} "
-                      "labels of the library")
+    need(len(errors) in (0, library.n_label), USAGE,
+         f"--error-columns gives {len(errors)} names for {library.n_label} labels of the library")
     labels = list(zip([label.name for label in library.label] * 2, columns + errors))
     medium = options.medium if options.medium != "auto" else None
     spectra = read_all([options.spectra], True, Request(labels, medium=medium))
     spectra.labels, spectra.errors = np.split(
         np.pad(spectra.labels, ((0, 0), (0, library.n_label - len(errors))),
                constant_values=np.nan), [library.n_label], axis=1)
-    if (spectra.errors <= 0).any():
-        raise Failure(INPUT, f"{options.spectra}: an error of --error-columns is not above 0; NaN "
-                      "marks labels of stars that are no benchmark")
+    need(not (spectra.errors <= 0).any(), INPUT, f"{options.spectra}: an error of --error-columns "
+         "is not above 0; NaN marks labels of stars that are no benchmark")
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = inside_hulls(library, spectra.labels)
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")

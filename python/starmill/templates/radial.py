@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh, lapack, solve_triangular
 from scipy.spatial.distance import cdist
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
 from starmill.templates.emulate import monomials
 
 RANK_LIMIT = 1e-9  # a pivot below this times the first: the monomial depends on the others
@@ -98,8 +98,7 @@ class RadialFit:
             square = left_out(i) ** 2
             total[i] = square.sum(axis=0)
             error[i] = np.sqrt(((square - square.mean(axis=0)) ** 2).sum(axis=0))
-        if not np.isfinite(total).all():
-            raise Failure(USAGE, "a component has no finite leave-one-out error")
+        need(np.isfinite(total).all(), USAGE, "a component has no finite leave-one-out error")
         best = total.argmin(axis=0), np.arange(projected.shape[1])
         good = total <= total[best] + tolerance * error[best]
         self.smooth = np.where(good, smooth[:, None], 0).max(axis=0)

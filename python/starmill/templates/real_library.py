@@ -119,10 +119,6 @@ class Recipe:
             raise SystemExit("real-library: starmill ended with status %d" % done.returncode)
 
 
-def count_models(models):
-    return len(glob.glob(os.path.join(glob.escape(models), "*.fits"))) if os.path.isdir(models) else None
-
-
 def set_benchmarks(labels, path):
     """Replace the published labels of benchmark stars by their fundamental ones, and add columns of
     errors, NaN for other stars.  A star's MILES_ID is its row, from 1."""
@@ -325,7 +321,8 @@ def make_templates(recipe, args, n, bare):
 
 
 def make(args):
-    n = count_models(args.models)
+    n = len(glob.glob(os.path.join(glob.escape(args.models), "*.fits"))) \
+        if os.path.isdir(args.models) else None
     if n is not None and n < args.least:
         raise SystemExit("real-library: %d models in %s, %d are wanted (--least)"
                          % (n, args.models, args.least))
@@ -358,19 +355,13 @@ def make(args):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: ")
                                      + "\n" + __doc__.split("\n\n")[3])
-    parser.add_argument("models")
-    parser.add_argument("work")
-    parser.add_argument("out")
-    parser.add_argument("--miles")
-    parser.add_argument("--benchmarks")
+    for name in ("models", "work", "out", "--miles", "--benchmarks", "--setup", "--base",
+                 "--uncorrected", "--train"):
+        parser.add_argument(name)
     add_program(parser)
     parser.add_argument("--plan", choices=sorted(PLANS), default="fgk")
     parser.add_argument("--least", type=int)
-    parser.add_argument("--setup")
     parser.add_argument("--labels", default="teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE")
-    parser.add_argument("--base")
-    parser.add_argument("--uncorrected")
-    parser.add_argument("--train")
     parser.add_argument("--error-components", type=int)
     parser.add_argument("--rows", default="all")
     parser.add_argument("--no-model-error", action="store_true")

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 from scipy.special import erfc
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 
 KERNEL_SIGMA = 5.0
 STEP_OF_SIGMA = 2.5
@@ -73,14 +73,12 @@ class ArmCut:
         step = self.ln_step / n_sub
         first = np.ceil((np.log(self.low) - self.ln_wave0) / step)
         n = np.floor((np.log(self.high) - self.ln_wave0) / step) - first + 1
-        if not n.sum() < MAX_WEIGHT:
-            raise Failure(INPUT, f"resampling it to pixels of {self.ln_step * self.edge[0]:.3g} A "
-                                 f"needs {n.sum():.0f} weights, too many: give coarser input "
-                                 "wavelengths or finer output pixels")
+        need(n.sum() < MAX_WEIGHT, INPUT,
+             f"resampling it to pixels of {self.ln_step * self.edge[0]:.3g} A needs {n.sum():.0f} "
+             "weights, too many: give coarser input wavelengths or finer output pixels")
         first, n, start = first.astype(int), n.astype(int), first.min()
         at = np.concatenate([[0], np.cumsum(n)])
-        self._fine = np.exp(self.ln_wave0
-                            + np.arange(start, (first + n).max()) * step)
+        self._fine = np.exp(self.ln_wave0 + np.arange(start, (first + n).max()) * step)
         column, weight = np.empty(at[-1], "i4"), np.empty(at[-1])
         for p in np.split(np.arange(self.n_pix),
                           np.searchsorted(at, np.arange(BLOCK, at[-1], BLOCK))):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates import library_data
 
 LEAST_SPECTRA = 8
@@ -141,9 +141,8 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
-    if n < least:
-        raise Failure(INPUT, f"{n} spectra have numbers in at least half of the measured pixels; a "
-                      f"model error with {n_component} components needs at least {least}")
+    need(n >= least, INPUT, f"{n} spectra have numbers in at least half of the measured pixels; a "
+         f"model error with {n_component} components needs at least {least}")
     noise2, n_known = noise**2, known.sum(axis=0)
     before = (x**2).mean() - noise2
     component, sigma, x = take_components(x, n_component, noise2, scale)

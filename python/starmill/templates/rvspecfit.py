@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from starmill.cli.basics import check_packages, warn
+from starmill.cli.basics import check_packages, need, warn
 from starmill.templates.emulate import silu
 
 FILE = re.compile(r"interp_(.+)\.h5")
@@ -43,25 +43,20 @@ def value(file, name, default=None):
 
 def read_interpolator(file, setup):
     """Return the contents of an interp_SETUP.h5 as a namespace; ValueError if not of a network."""
-    if file.attrs.get("version") != 1:
-        raise ValueError(f"the version of its layout is {file.attrs.get('version')}, this program "
-                         "knows 1")
+    need(file.attrs.get("version") == 1, ValueError,
+         f"the version of its layout is {file.attrs.get('version')}, this program knows 1")
     kind = value(file, "interpolation_type", "triangulation" if "triang" in file else
                  "regulargrid" if "regular" in file else "unknown")
-    if kind != "generic":
-        raise ValueError(f"is a {kind} of spectra, no network; {TRAIN_AGAIN}")
+    need(kind == "generic", ValueError, f"is a {kind} of spectra, no network; {TRAIN_AGAIN}")
     for name, known in (("class_name", "RVSInterpolator"), ("mapper_class_name", "Mapper"),
                         ("outside_class_name", "OutsideInterpolator"),
                         ("class_kwargs/nonlinearity", "SiLU")):
         found = value(file, name, known)
-        if found != known:
-            raise ValueError(f"{name} is {found}; this program knows {known}")
-    if not value(file, "log_spec", True):
-        raise ValueError("log_spec is false, but rvspecfit takes the exponential of its networks "
-                         "always; train it on logarithms of spectra")
-    if not value(file, "log_step", True):
-        raise ValueError("its wavelengths are not uniform in ln wavelength; make the spectra again "
-                         "without --no-log")
+        need(found == known, ValueError, f"{name} is {found}; this program knows {known}")
+    need(value(file, "log_spec", True), ValueError, "log_spec is false, but rvspecfit takes the "
+         "exponential of its networks always; train it on logarithms of spectra")
+    need(value(file, "log_step", True), ValueError, "its wavelengths are not uniform in ln "
+         "wavelength; make the spectra again without --no-log")
     folder, at = os.path.dirname(file.filename), "mapper_args/__item_%d"
     net = types.SimpleNamespace(
         setup=setup, names=list(value(file, "parnames")),
@@ -79,15 +74,13 @@ def read_interpolator(file, setup):
 def check_interpolator(net):
     """Check the shapes that check values need; emulator_files.py checks the rest."""
     n = len(net.names)
-    if not 2 <= n <= 10:
-        raise ValueError(f"has {n} labels; 2 to 10 are possible")
+    need(2 <= n <= 10, ValueError, f"has {n} labels; 2 to 10 are possible")
     if net.mean.shape != (n,) or net.std.shape != (n,) or net.points.ndim != 2 \
             or net.points.shape[1] != n or len(net.points) < n + 1:
         raise ValueError(f"mapper_args or outside_kwargs/pts do not fit its {n} labels")
     if not all(0 <= i < n for i in net.log_ids):
         raise ValueError(f"mapper_args takes the logarithm of a label beyond its {n}")
-    if not np.isfinite(net.points).all():
-        raise ValueError("a label of outside_kwargs/pts is not finite")
+    need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 
 def refuse_air(path):
@@ -152,9 +145,8 @@ def find_layers(net, state):
                 any(x.shape != weight.shape[:1] for x in [bias, *(norm or [])]):
             raise ValueError(f"{net.weights}: the layers do not match each other, or the labels")
         n_in = len(bias)
-    if n_in != len(net.lam):
-        raise ValueError(f"{net.weights}: is a network of {n_in} pixels, the interp_*.h5 has "
-                         f"{len(net.lam)}; they are not of one training")
+    need(n_in == len(net.lam), ValueError, f"{net.weights}: is a network of {n_in} pixels, the "
+         f"interp_*.h5 has {len(net.lam)}; they are not of one training")
     return layers
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from astropy.io import fits
 from scipy.ndimage import median_filter
 
-from starmill.cli.basics import INPUT, Failure, check_output, version, write_whole
+from starmill.cli.basics import INPUT, check_output, need, version, write_whole
 from starmill.surveys.spectra import SpectraFile
 from starmill.templates.spectra_fits import guarded
 
@@ -37,9 +37,8 @@ def read(paths):
         for row in sky_rows(path):
             for c in file.channels(int(row), 0):
                 wave, spectra = found.setdefault(c.name, (c.wave, []))
-                if not np.array_equal(wave, c.wave):
-                    raise Failure(INPUT, f"{path}: arm {c.name} has other wavelengths than in "
-                                         f"{paths[0]}: make a separate SKY.h5")
+                need(np.array_equal(wave, c.wave), INPUT, f"{path}: arm {c.name} has other "
+                     f"wavelengths than in {paths[0]}: make a separate SKY.h5")
                 spectra.append((np.where(c.bad, 0, c.flux), c.ivar))
     return {arm: (wave, *np.array(spectra).transpose(1, 0, 2))
             for arm, (wave, spectra) in found.items()}
@@ -97,7 +96,6 @@ def main(options):
                 file[f"{arm}/wave"] = wave
                 file[f"{arm}/components"] = rows.astype("f4")
             n_component += len(rows)
-    if n_component == 0:
-        raise Failure(INPUT, f"{paths[0]}: its sky fibres show nothing but noise, or are fewer "
-                             f"than {LEAST_FIBRES}: give more files")
+    need(n_component, INPUT, f"{paths[0]}: its sky fibres show nothing but noise, or are "
+         f"fewer than {LEAST_FIBRES}: give more files")
     write_whole(output, [image.getbuffer()], options.overwrite)

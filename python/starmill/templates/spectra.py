@@ -1,18 +1,372 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library spectra`: make a library from labelled spectra."""
+"""`starmill library spectra`: make a library from labelled spectra.  They are put on its pixels,
+velocity and continuum are removed, and smooth functions of the labels are fitted to the scores of
+principal components of ln flux (docs/use/libraries.md, "Labelled spectra")."""
 
 import os
+import types
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.spatial import KDTree
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.templates import residuals
+from starmill.templates.labels import make_hulls, make_labels, spread
+from starmill.templates.library_data import Arm, Emulator, Library, Radial
 from starmill.templates.library_file import writable, write
-from starmill.templates.measure import report
-from starmill.templates.residuals import N_COMPONENT, line
-from starmill.templates.spectra_files import read_all
-from starmill.templates.spectra_fit import BAD_FLUX, FATES, build, leave_out
+from starmill.templates.measure import MAX_SPECTRA, ModelSet, report, robust
+from starmill.templates.radial import SMOOTHINGS, RadialFit
+from starmill.templates.spectra_files import interpolated, is_good, read_all
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
-from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
+from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA, doppler
+
+LEAST_SPECTRA = 12  # of a library
+LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # pixels of an arm; the fit's splines need the least
+MOST_GAP = 0.2  # bad fraction of pixels: up to here they are filled, above the spectrum is dropped
+
+USED, NO_LABEL, OUTSIDE, BAD_FLUX, OUTLIER = range(5)
+FATES = ("used", "a label is not known", "a label is outside the range to keep",
+         "more than a fifth of the pixels are not finite or not above 0",
+         "unlike the spectra with similar labels")
+
+N_REWEIGHT = N_FILL = 3
+N_NEIGHBOUR = 40  # a residual is compared to those of so many spectra of similar labels
+TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
+STIFF = 1e8  # smoothing so large that only the polynomial remains
+# ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
+# the spectrum's weight is (DOUBT / ratio)^2, above REJECT 0
+DOUBT, REJECT = 1.5, 5.0
+MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
+MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
+
+
+def legendre(wave, n):
+    """Return n polynomials in wavelength [n, n_pix], orthonormal on the pixels."""
+    x = (wave - 0.5 * (wave[0] + wave[-1])) / (0.5 * (wave[-1] - wave[0]))
+    return np.linalg.qr(np.polynomial.legendre.legvander(x, max(n - 1, 0)))[0].T[:n]
+
+
+class Grid:
+    """LabelledSpectra (spectra_files), and the arm of the library to which they are resampled.
+
+    fate [n]            index into FATES, judged from labels and pixels only
+    good_aa             (first, last wavelength in A) of the longest range in which no spectrum with
+                        usable labels has a bad pixel; None: no such range
+    """
+
+    def __init__(self, settings, spectra):
+        self.settings, self.spectra = settings, spectra
+        inside = (spectra.wave >= settings.range[0]) & (spectra.wave <= settings.range[1])
+        need(inside.sum() >= LEAST_PIX, INPUT,
+             f"{inside.sum()} pixels between {settings.range[0]:g} and {settings.range[1]:g} A, at "
+             f"least {LEAST_PIX} are needed; the spectra have {len(inside)} from "
+             f"{spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
+        # to remove velocities, pixels beyond the range are needed
+        self.use = slice(None) if settings.align else inside
+        labels, (low, high) = spectra.labels, settings.limits.T
+        bad = np.array([(~is_good(flux[inside])).sum() for flux in spectra.flux])
+        with np.errstate(invalid="ignore"):
+            outside = ~((labels >= low) & (labels <= high)).all(axis=1)
+        self.fate = np.select(
+            [~np.isfinite(labels).all(axis=1), outside, bad > MOST_GAP * inside.sum()],
+            [NO_LABEL, OUTSIDE, BAD_FLUX], USED)
+        self._check_pixels(inside)
+        self.arm = self._make_arm(spectra.wave[inside])
+        self.basis = legendre(self.arm.wave_aa, settings.continuum + 1)
+
+    def _check_pixels(self, inside):
+        """Refuse spectra of which more than half have a bad pixel at the same wavelength."""
+        rows = np.flatnonzero((self.fate == USED) | (self.fate == BAD_FLUX))
+        bad = np.zeros(len(inside), int)
+        for row in rows:
+            bad += ~is_good(self.spectra.flux[row])
+        self.good_aa = self._longest(bad == 0)
+        self._most_aa = self._longest(2 * bad <= len(rows))
+        at = np.flatnonzero(inside & (2 * bad > len(rows)))
+        if len(at):
+            raise Failure(INPUT, f"at {self.spectra.wave[at[0]]:.2f} A {bad[at[0]]} of {len(rows)} "
+                          f"spectra have a pixel that is not finite or not above 0{self._help()}")
+
+    def _longest(self, good):
+        """Return the ends of the longest run of good pixels (A); None: all are short."""
+        runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
+        if not len(runs) or np.diff(runs).max() < LEAST_PIX:
+            return None
+        first, end = runs[np.diff(runs)[:, 0].argmax()]
+        return self.spectra.wave[first], self.spectra.wave[end - 1]
+
+    def _help(self):
+        if self.good_aa:
+            return "; all pixels are good with --range {:.2f},{:.2f}".format(*self.good_aa)
+        if self._most_aa:
+            return "; at least half of the spectra are good at each pixel with --range " \
+                   "{:.2f},{:.2f}: a narrower one keeps more".format(*self._most_aa)
+        return "; no --range helps"
+
+    def _make_arm(self, wave):
+        """Return an arm uniform in ln wavelength from the first pixel on, with the input's finest
+        step (its mean step if the input is uniform up to rounding)."""
+        span, step = np.log(wave[-1] / wave[0]), np.diff(np.log(wave)).min()
+        if span / step - (len(wave) - 1) < 0.01:
+            step = span / (len(wave) - 1)
+        n_pix = np.floor(span / step * (1 + 1e-12)) + 1
+        need(n_pix <= MOST_PIX, INPUT,
+             f"the finest wavelength step needs {n_pix:.3g} pixels; the limit is {MOST_PIX}")
+        s, first = self.settings, np.log(wave[0])
+        return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
+                   template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,
+                   revision="spectra1")
+
+    def _one(self, flux, vel_km_s):
+        """Shift a spectrum of velocity vel_km_s to rest.  Return its ln flux [n_pix], and gap
+        [n_pix]: pixels near bad ones, beyond the ends, or where the spline is not above 0."""
+        flux = flux[self.use].astype(float)
+        level = flux[is_good(flux)].mean()  # avoids overflow in extreme flux units
+        value = interpolated(self.spectra.wave[self.use], flux / level,
+                             self.arm.wave_aa * doppler(vel_km_s))
+        gap = ~(value > 0)
+        return np.log(np.where(gap, 1, value)), gap
+
+    def _flatten(self, y, gap):
+        """Remove continuum and median from each row of y, fitted to its good pixels."""
+        whole = ~gap.any(axis=1)
+        flat = y[whole]
+        flat -= (flat @ self.basis.T) @ self.basis
+        y[whole] = flat - np.median(flat, axis=1, keepdims=True)
+        for i in np.flatnonzero(~whole):
+            row, good = y[i], ~gap[i]
+            basis = self.basis[:, good]
+            share, _, rank, _ = np.linalg.lstsq(basis.T, row[good], rcond=None)
+            need(rank >= len(basis), INPUT, "a spectrum's gaps leave too few pixels for a "
+                 f"continuum of degree {len(basis) - 1}; give a lower --continuum")
+            row -= share @ self.basis
+            row -= np.median(row[good])
+
+    def put(self, velocity):
+        """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n], the fraction
+        of pixels in gaps [n], the rows used, and these rows' ln flux and gaps [n used, n_pix].
+        Pixels in gaps get the mean of the spectra that are good there."""
+        fate, part = self.fate.copy(), np.zeros(len(self.fate))
+        rows = np.flatnonzero(fate == USED)
+        y = np.empty((len(rows), self.arm.n_pix))
+        gap = np.empty(y.shape, bool)
+        for i, row in enumerate(rows):
+            y[i], gap[i] = self._one(self.spectra.flux[row], velocity[row])
+        part[rows] = gap.mean(axis=1)
+        bad = part[rows] > MOST_GAP
+        if bad.any():
+            fate[rows[bad]] = BAD_FLUX
+            rows, y, gap = rows[~bad], y[~bad], gap[~bad]
+        n = len(rows)
+        if n < LEAST_SPECTRA:
+            lost = [int((fate == code).sum()) for code in (NO_LABEL, OUTSIDE, BAD_FLUX)]
+            raise Failure(INPUT, f"{n} spectra can be used, at least {LEAST_SPECTRA} are needed; "
+                          f"of {len(fate)}, {lost[0]} lack a label, {lost[1]} are outside the range "
+                          f"to keep, and in {lost[2]} more than a fifth of the pixels are not "
+                          f"finite or not above 0{self._help() if lost[2] else ''}")
+        self._flatten(y, gap)
+        for p in np.flatnonzero(gap.any(axis=0)):
+            y[gap[:, p], p] = y[~gap[:, p], p].mean() if not gap[:, p].all() else 0
+        return fate, part, rows, y, gap
+
+
+class Functions:
+    """Functions of the labels, fitted to spectra.  values [n, n_label]: labels.  y [n, n_pix]: ln
+    flux; the functions fill it in gaps.  gap [n, n_pix]: whether in a gap.  weight [n].
+
+    Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square of
+    a spectrum outside the components.  fit: RadialFit of the scores.
+    aligning: reject no spectrum, since velocities are not yet removed.  stiff: polynomials only,
+    for the first rounds, since functions that follow single spectra also follow their velocities.
+    used [n of the input]: spectra not rejected.
+    """
+
+    def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
+        self.settings, self.values, self.y, self.gap = settings, values, y, gap
+        self.weight = np.ones(len(y)) if weight is None else weight
+        self.smooth = (STIFF if stiff else SMOOTHINGS if settings.smoothing is None
+                       else settings.smoothing)
+        self.used = np.ones(len(y), bool)
+        self._make()
+        if settings.keep_outliers or weight is not None:
+            return
+        near = KDTree(self.mapped).query(self.mapped, min(N_NEIGHBOUR + 1, len(y)))[1]
+        # drop the spectrum itself, which need not come first among equal labels
+        near = np.array([row[row != i][:len(row) - 1] for i, row in enumerate(near)])
+        for i in range(N_REWEIGHT):
+            ratio = self._doubt(near)
+            self.weight = np.where(ratio > DOUBT, (DOUBT / np.maximum(ratio, DOUBT)) ** 2, 1)
+            if aligning or i < N_REWEIGHT - 1:
+                self._fit_scores()
+        if not aligning:
+            self._reject(ratio)
+
+    def _make(self):
+        self.labels, self.mapped = make_labels(self.settings.names, self.values)
+        self.length = np.ones(len(self.labels))
+        self._find_components()
+        self._fit_scores()
+        rows = self.gap.any(axis=1)
+        for _ in range(N_FILL if rows.any() else 0):
+            # each round multiplies the change by at most the fraction of pixels in gaps
+            smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
+            self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
+            self._find_components()
+            self._fit_scores(same=self.fit)
+
+    def _find_components(self):
+        n, n_pix = self.y.shape
+        self.mean = self.y.mean(axis=0)
+        centred = self.y - self.mean
+        gram = centred @ centred.T
+        own = np.diag(gram).copy()
+        q = min(self.settings.components, n - 1, n_pix)
+        variance, vector = eigh(gram, subset_by_index=[n - q, n - 1], overwrite_a=True,
+                                check_finite=False)
+        need(variance[-1] > 0, INPUT, f"the {n} spectra in use are all the same")
+        # drop components of rounding errors: they would be divided by their tiny variance
+        use = variance >= 1e-13 * variance[-1]
+        variance, vector = variance[use][::-1], vector[:, use][:, ::-1]
+        self.score = vector * np.sqrt(variance)
+        self.pattern = (vector / np.sqrt(variance)).T @ centred
+        self.lost = np.maximum(own - (self.score**2).sum(axis=1), 0) / n_pix
+        self.kept = variance.sum() / own.sum()
+
+    def _fit_scores(self, same=None):
+        s = self.settings
+        self.fit = RadialFit(self.mapped, self.length, self.weight, self.score, s.degree,
+                             self.smooth, TOLERANCE, same)
+
+    def _doubt(self, near):
+        """Return each spectrum's residual divided by its neighbours' median residual, [n].  A
+        residual is the geometric mean of those with and without the spectrum in the fit: its
+        expected size does not depend on the spectrum's leverage."""
+        square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
+        residual = np.sqrt(square + self.lost)
+        # at least 1e-4: where functions fit to rounding, no spectrum is doubtful
+        return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
+
+    def _reject(self, ratio):
+        self.used = use = ratio <= REJECT
+        self.values, self.weight = self.values[use], self.weight[use]
+        self.y, self.gap = self.y[use], self.gap[use]
+        need(len(self.y) >= LEAST_SPECTRA, INPUT, f"only {len(self.y)} spectra resemble others "
+             "with similar labels; check that the labels belong to them")
+        self._make()
+
+    def left_out(self):
+        """Return each spectrum as predicted by functions fitted without it [n, n_pix]."""
+        return self.mean + (self.score - self.fit.left_out) @ self.pattern
+
+    def library(self, arm):
+        """Make a library of one arm; return it and which spectra are outside its hulls [n]."""
+        s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
+        library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
+        outside = spread(library, self.values, s.guess_templates)
+        # scale scores to mean square 1, since fits multiply them in float32
+        arm.emulator = Emulator(
+            [(self.pattern.T * rms).astype("f4")], [self.mean.astype("f4")],
+            Radial(self.fit.degree, self.length, self.mapped, (self.fit.coef / rms).astype("f4")))
+        return library, outside
+
+    def model_error(self, arm):
+        """Return the ModelError and its Facts, from spectra left out in turn."""
+        x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
+        noise = 1 / (self.settings.spectra_sn or np.inf)
+        return residuals.measure(arm.wave_aa, x, self.settings.model_error, self.weight, noise)
+
+
+def find_velocities(functions, ln_step):
+    """Return each spectrum's velocity (km/s) relative to functions fitted to all other spectra:
+    the shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
+    y, good = functions.y, ~functions.gap
+    model = functions.left_out()
+    n, n_pix = y.shape
+    most = min(int(np.ceil(MAX_VELOCITY / (C_KM_S * ln_step))), n_pix // 8)
+    model = model[:, most:n_pix - most]  # all shifts compare the same pixels of the model
+    y, square, count = np.where(good, y, 0), model**2, good.astype(float)
+    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # all pixels before
+    misfit = np.empty((2 * most + 1, n))
+    for i in range(2 * most + 1):
+        part = slice(i, i + model.shape[1])
+        total = (before[:, part.stop] - before[:, i] - 2 * np.einsum("ij,ij->i", y[:, part], model)
+                 + np.einsum("ij,ij->i", count[:, part], square))
+        n_good = count[:, part].sum(axis=1)
+        misfit[i] = np.where(n_good > 0, total / np.maximum(n_good, 1), np.inf)
+    at = misfit.argmin(axis=0)
+    inner, column = np.clip(at, 1, 2 * most - 1), np.arange(n)
+    left, best, right = (misfit[inner + k, column] for k in (-1, 0, 1))
+    bend = left - 2 * best + right
+    pixels = at - most + np.where(bend > 0, 0.5 * (left - right) / np.where(bend > 0, bend, 1), 0)
+    return np.where(at == inner, C_KM_S * np.tanh(pixels * ln_step), np.nan)
+
+
+def align(functions, ln_step, velocity, rows):
+    """Measure the velocities left in the spectra in use (rows), add them to velocity [n_spectrum]
+    and set the median to 0.  Return the robust scatter of the changes."""
+    found = find_velocities(functions, ln_step)
+    good = np.isfinite(found)
+    at = rows[good]
+    velocity[at] = C_KM_S * np.tanh(np.arctanh(velocity[at] / C_KM_S)
+                                    + np.arctanh(found[good] / C_KM_S))
+    velocity[rows] -= np.median(velocity[rows])
+    return robust(found[good])[1] if good.any() else np.nan
+
+
+def build(settings, spectra):
+    """Return a library and how its n input spectra were used.  rows: spectra in use.  fate [n]:
+    index into FATES.  gap [n]: fraction of pixels in gaps.  velocity [n]: removed from the spectra
+    (km/s).  outside: rows in use outside the hulls.  n_align: calls of align; align_step: scatter
+    of the last changes of velocity (km/s)."""
+    grid = Grid(settings, spectra)
+    velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
+
+    def make(**how):
+        fate, gap, rows, y, bad = grid.put(velocity)
+        return fate, gap, rows, Functions(settings, spectra.labels[rows], y, bad, **how)
+
+    for stiff in (True, False) if settings.align else ():
+        for _ in range(MAX_ALIGN):
+            _, _, rows, functions = make(aligning=True, stiff=stiff)
+            step = align(functions, grid.arm.ln_step, velocity, rows)
+            n_align += 1
+            if not step > SMALL_CHANGE:
+                break
+    fate, gap, rows, functions = make()
+    fate[rows[~functions.used]] = OUTLIER
+    rows = rows[functions.used]
+    library, outside = functions.library(grid.arm)
+    facts = None
+    if settings.model_error is not None:
+        grid.arm.error, facts = functions.model_error(grid.arm)
+    return types.SimpleNamespace(
+        library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
+        outside=rows[outside], good_aa=grid.good_aa, n_align=n_align, align_step=step,
+        error_facts=facts)
+
+
+def leave_out(made, names, part, seed):
+    """Leave out up to a fraction `part` of the spectra, but none with the least or largest value
+    of a label (of 3 or more).  Return a library of the rest and a ModelSet of these, or None."""
+    functions, arm = made.functions, made.library.arm[0]
+    values = functions.values
+    between = (values > values.min(axis=0)) & (values < values.max(axis=0))
+    fits = (between | ~between.any(axis=0)).all(axis=1)
+    order = np.random.default_rng(seed).permutation(len(values))
+    most = min(int(part * len(values) + 0.5), MAX_SPECTRA)
+    out = np.zeros(len(values), bool)
+    out[order[fits[order]][:most]] = True
+    if not out.any():
+        return None
+    need((~out).sum() >= LEAST_SPECTRA, INPUT,
+         f"{(~out).sum()} spectra would be left, at least {LEAST_SPECTRA} are needed")
+    rest = Functions(functions.settings, values[~out], functions.y[~out],
+                     np.zeros_like(functions.gap[~out]), functions.weight[~out])
+    library, _ = rest.library(type(arm)(**{**vars(arm), "error": None}))
+    left = ModelSet(values[out], [name for name, is_out in zip(names, out) if is_out],
+                    [np.exp(functions.y[out])], [None])
+    return library, left
 
 
 def check_options(options):
@@ -21,9 +375,8 @@ def check_options(options):
             ("spectra-sn", options.spectra_sn, options.model_error is None,
              "without --model-error"),
             ("seed", options.seed, left_out == 0, "with --left-out 0")):
-        if given is not None and useless:
-            raise Failure(USAGE, f"--{name} does not apply {why}; see starmill library spectra "
-                          "--help")
+        need(given is None or not useless, USAGE,
+             f"--{name} does not apply {why}; see starmill library spectra --help")
     return left_out
 
 
@@ -43,17 +396,15 @@ def resolution(options, path, low, high, fwhm):
         origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
                   f"{low:.0f} A, {ends[1]:.3f} A at {high:.0f} A")
     elif np.isfinite(fwhm):
-        if not fwhm > 0:
-            raise Failure(INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
+        need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
     else:
         raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which a fit "
                       "needs; give --fwhm A, --sigma A, --resolving-power R or "
                       "--at-instrument-resolution")
     most = 0.25 * (high - low)
-    if 0 < most < sigma:
-        raise Failure(USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), expected at "
-                      f"most {most:.3g} A for spectra of {high - low:.6g} A")
+    need(not 0 < most < sigma, USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), "
+         f"expected at most {most:.3g} A for spectra of {high - low:.6g} A")
     return sigma, origin
 
 
@@ -139,7 +490,7 @@ def print_made(made, settings, spectra):
               f"({'file ' + names[row] if names else f'row {row + 1}'}); {made.n_align} rounds, "
               f"the last one changed them by {made.align_step:.3f} km/s")
     if made.error_facts:
-        print(line(arm.name, arm.error, made.error_facts))
+        print(residuals.line(arm.name, arm.error, made.error_facts))
 
 
 def measure(made, names, part, seed):
@@ -152,8 +503,8 @@ def measure(made, names, part, seed):
         without, left = pair
         print(f"measuring it on {len(left.labels)} spectra", flush=True)
         made.library.report, _ = report(
-            without, left, N_COMPONENT, f"of {len(names)} spectra; measured with a library made "
-            "without them; this one uses all")
+            without, left, residuals.N_COMPONENT, f"of {len(names)} spectra; measured with a library "
+            "made without them; this one uses all")
         print(made.library.report, end="")
     except Failure as failure:  # the library is written without a report
         if failure.status != INPUT:

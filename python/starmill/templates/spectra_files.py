@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from starmill.cli.basics import INPUT, Failure, warn
+from starmill.cli.basics import INPUT, Failure, need, warn
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, guarded, has_columns, image_part,
                                              is_table, opened, text_card, to_vacuum, unit_aa,
@@ -53,15 +53,13 @@ def find_one(path, hdus, request):
 def read_table(path, hdus, i, request):
     columns = []
     for name in request.columns:
-        if not has_columns(hdus[i], [name]):
-            raise Failure(INPUT, f"{where(path, hdus, i)}: has no column {name}")
+        need(has_columns(hdus[i], [name]), INPUT, f"{where(path, hdus, i)}: has no column {name}")
         values = column_numbers(path, hdus, i, name)
         columns.append(values[0] if values.ndim == 2 and len(values) == 1 else values)
-        if columns[-1].ndim != 1 or not 2 <= len(columns[-1]) <= MAX_PIX or len(
-                columns[-1]) != len(columns[0]):
-            raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} has the shape "
-                                 f"{list(values.shape)}, expected a spectrum of 2 to {MAX_PIX} "
-                                 "pixels, one in each row or all in one row")
+        need(columns[-1].ndim == 1 and 2 <= len(columns[-1]) <= MAX_PIX
+             and len(columns[-1]) == len(columns[0]), INPUT,
+             f"{where(path, hdus, i)}: column {name} has the shape {list(values.shape)}, expected "
+             f"a spectrum of 2 to {MAX_PIX} pixels, one in each row or all in one row")
     names = [c.upper() for c in hdus[i].columns.names]
     unit = request.unit or hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
     at, origin = where(path, hdus, i), Origin(f"column {request.columns[0]}", unit)
@@ -79,9 +77,8 @@ def read_one(path, request, first=None):
             one = read_table(path, hdus, i, request)
         else:
             n_pix = hdus[i].shape[-1]
-            if n_pix > MAX_PIX:
-                raise Failure(INPUT, f"{where(path, hdus, i)} has {n_pix} pixels; at most "
-                                     f"{MAX_PIX} can be read")
+            need(n_pix <= MAX_PIX, INPUT,
+                 f"{where(path, hdus, i)} has {n_pix} pixels; at most {MAX_PIX} can be read")
             flux = image_part(hdus[i], (0,) * (len(hdus[i].shape) - 1) + (slice(None),))
             if request.wave_file and first and len(first.wave) == n_pix:
                 one = Spectrum(first.wave, flux, origin=Origin(**vars(first.origin)))
@@ -99,14 +96,12 @@ def labels_of_table(paths, request):
     path = request.table
     with opened(path) as hdus:
         i = next((i for i, h in enumerate(hdus) if has_columns(h, [request.name_column])), None)
-        if i is None:
-            raise Failure(INPUT, f"{path}: no table has a column {request.name_column} with the "
-                                 "names of the files; name it with --name-column")
+        need(i is not None, INPUT, f"{path}: no table has a column {request.name_column} with the "
+             "names of the files; name it with --name-column")
         names = [stem(str(n).strip()) for n in hdus[i].data.field(request.name_column)]
         for _, column in request.labels:
-            if not has_columns(hdus[i], [column]):
-                raise Failure(INPUT, f"{where(path, hdus, i)}: has no column {column}; name the "
-                                     "labels' columns with --labels NAME=COLUMN,...")
+            need(has_columns(hdus[i], [column]), INPUT, f"{where(path, hdus, i)}: has no column "
+                 f"{column}; name the labels' columns with --labels NAME=COLUMN,...")
         values = np.column_stack([column_numbers(path, hdus, i, c) for _, c in request.labels])
     rows, wanted = {}, {stem(p): p for p in paths}
     if len(wanted) < len(paths):
@@ -117,10 +112,8 @@ def labels_of_table(paths, request):
         if name in wanted and rows.setdefault(name, row) != row:
             raise Failure(INPUT, f"{path}: rows {rows[name] + 1} and {row + 1} (counted from 1) "
                                  f"both have the name '{name}': leave one of them out")
-    if not rows:
-        raise Failure(INPUT, f"{path}: its column {request.name_column} has none of the files' "
-                             f"names, such as {stem(paths[0])}; the first is "
-                             f"'{names[0][:40] if names else ''}'")
+    need(rows, INPUT, f"{path}: its column {request.name_column} has none of the files' names, "
+         f"such as {stem(paths[0])}; the first is '{names[0][:40] if names else ''}'")
     out = np.full((len(paths), len(request.labels)), np.nan)
     for k, p in enumerate(paths):
         if stem(p) in rows:
@@ -143,16 +136,14 @@ def axis_values(path, hdus, i, k, name, n):
     """Return a label's values along axis k of a cube: of the image with its name, or of cards."""
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
-            if not hdu.is_image or hdu.shape != (n,):
-                raise Failure(INPUT, f"{where(path, hdus, j)}: expected an image of one axis with "
-                                     f"the {n} values of axis {k}")
+            need(hdu.is_image and hdu.shape == (n,), INPUT, f"{where(path, hdus, j)}: expected an "
+                 f"image of one axis with the {n} values of axis {k}")
             return image_part(hdu, slice(None))
     start, step = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CDELT"))
     pixel = card(path, hdus, i, f"CRPIX{k}")
-    if start is None or step is None:
-        raise Failure(INPUT, f"{where(path, hdus, i)}: the values of axis {k}, {name}, are not "
-                             f"known: there is neither an image {name} nor the card "
-                             f"{'CRVAL' if start is None else 'CDELT'}{k}")
+    need(start is not None and step is not None, INPUT,
+         f"{where(path, hdus, i)}: the values of axis {k}, {name}, are not known: there is neither "
+         f"an image {name} nor the card {'CRVAL' if start is None else 'CDELT'}{k}")
     return start + (np.arange(n) + 1 - (1 if pixel is None else pixel)) * step
 
 
@@ -161,17 +152,15 @@ def labels_of_cube(path, hdus, i, request):
     CTYPE or CNAME."""
     shape, header, at = hdus[i].shape[:-1], hdus[i].header, where(path, hdus, i)
     columns = [column.upper() for _, column in request.labels]
-    if len(shape) != len(columns):
-        raise Failure(INPUT, f"{at} has {len(shape)} axes besides the pixels, and --labels names "
-                             f"{len(columns)}; name them all")
+    need(len(shape) == len(columns), INPUT, f"{at} has {len(shape)} axes besides the pixels, and "
+         f"--labels names {len(columns)}; name them all")
     grids, keys = [None] * len(columns), {}
     for k, n in zip(range(2, len(shape) + 2), shape[::-1]):
         key = next((key for key in (f"CTYPE{k}", f"CNAME{k}")
                     if text_card(header, key).upper() in columns), f"CTYPE{k}")
         name = text_card(header, key)
-        if name.upper() not in columns:
-            raise Failure(INPUT, f"{at}: {key} is '{name[:40]}', which --labels NAME={key},... "
-                                 "does not name")
+        need(name.upper() in columns, INPUT,
+             f"{at}: {key} is '{name[:40]}', which --labels NAME={key},... does not name")
         label = columns.index(name.upper())
         if label in keys:
             raise Failure(INPUT, f"{at}: {keys[label]} and {key} are both '{name[:40]}'; each axis "
@@ -194,8 +183,7 @@ def labels_beside_image(path, hdus, n, request):
             if any(values.ndim != 1 for values in out):
                 raise Failure(INPUT, f"{where(path, hdus, i)}: a label needs one number per row")
             return np.column_stack(out)
-    if not tables:
-        raise Failure(INPUT, f"{path}: has no table with a row for each of the {n} spectra")
+    need(tables, INPUT, f"{path}: has no table with a row for each of the {n} spectra")
     missing = next(c for c in columns if not has_columns(hdus[tables[-1]], [c]))
     raise Failure(INPUT, f"{path}: no table with a row for each of the {n} spectra has a column "
                          f"{missing}; name the labels' columns with --labels NAME=COLUMN,...")
@@ -250,10 +238,9 @@ class Source:
             self._i = i = find_image(path, hdus)
             *shape, n_pix = self.shape = hdus[i].shape
             self.n = int(np.prod(shape, dtype=object))
-            if self.n > MAX_MODEL or n_pix > MAX_NUMBER:
-                raise Failure(INPUT, f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} "
-                                     f"pixels: expected at most {MAX_MODEL} spectra of "
-                                     f"{MAX_NUMBER} pixels")
+            need(self.n <= MAX_MODEL and n_pix <= MAX_NUMBER, INPUT,
+                 f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} pixels: expected at most "
+                 f"{MAX_MODEL} spectra of {MAX_NUMBER} pixels")
             self._known = (labels_of_cube(path, hdus, i, self.request) if len(shape) > 1
                            else labels_beside_image(path, hdus, self.n, self.request))
             origin = Origin()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from astropy.io import fits
 
-from starmill.cli.basics import INPUT, Failure
+from starmill.cli.basics import INPUT, Failure, need
 from starmill.templates.spectra_options import number
 from starmill.wavelength import vacuum
 
@@ -179,9 +179,8 @@ def unit_aa(at, what, unit):
     """Return a wavelength unit in A; an empty unit is A."""
     name = unit.strip().lower()
     scale = 1.0 if name.startswith("ang") else UNITS.get(name)
-    if scale is None:
-        raise Failure(INPUT, f"{at}: {what} is '{unit[:40]}', expected Angstrom, nm or um; "
-                             f"{HELP_WAVE}")
+    need(scale is not None, INPUT,
+         f"{at}: {what} is '{unit[:40]}', expected Angstrom, nm or um; {HELP_WAVE}")
     return scale
 
 
@@ -190,9 +189,8 @@ def to_vacuum(at, header, request, wave, origin):
     medium = request.medium
     if not medium:
         found = medium_of(header)
-        if not found:
-            raise Failure(INPUT, f"{at} does not give the medium of its wavelengths; give "
-                                 "--medium air or --medium vacuum")
+        need(found, INPUT, f"{at} does not give the medium of its wavelengths; give --medium air "
+             "or --medium vacuum")
         medium, origin.medium_key = found
     origin.is_air = medium == "air"
     bad = ~((wave >= 100) & (wave <= 1e6))
@@ -229,11 +227,9 @@ def rule_of_cards(path, hdus, i, at, scale):
         raise Failure(INPUT, f"{at}: has no CRVAL1, so its wavelengths are not known; {HELP_WAVE}")
     step_key = "CDELT1" if "CDELT1" in header else "CD1_1"
     step = card(path, hdus, i, step_key)
-    if step is None:
-        raise Failure(INPUT, f"{at}: has neither CDELT1 nor CD1_1; {HELP_WAVE}")
-    if pixel is None:
-        raise Failure(INPUT, f"{at}: has CRVAL1 but no CRPIX1, so the pixel of that wavelength is "
-                             f"not known; {HELP_WAVE}")
+    need(step is not None, INPUT, f"{at}: has neither CDELT1 nor CD1_1; {HELP_WAVE}")
+    need(pixel is not None, INPUT, f"{at}: has CRVAL1 but no CRPIX1, so the pixel of that "
+         f"wavelength is not known; {HELP_WAVE}")
     flag = card(path, hdus, i, "DC-FLAG")
     if flag not in (None, 0, 1):
         raise Failure(INPUT, f"{at}: DC-FLAG is {flag:g}, expected 0 (linear) or 1 (log10); "
@@ -242,9 +238,8 @@ def rule_of_cards(path, hdus, i, at, scale):
         step /= value * np.log(10)
         return ((np.log10(value) + (1 - pixel) * step, step, True),
                 f"natural log ({kind}) from CRVAL1 {value:.10g}, {step_key} and CRPIX1 {pixel:g}")
-    if flag is None and "-" in kind:
-        raise Failure(INPUT, f"{at}: CTYPE1 is '{kind[:40]}', a kind of axis that is not known "
-                             f"here; {HELP_WAVE}")
+    need(flag is not None or "-" not in kind, INPUT,
+         f"{at}: CTYPE1 is '{kind[:40]}', a kind of axis that is not known here; {HELP_WAVE}")
     # without DC-FLAG, a first value below 10 A must be a log10
     is_log10 = value * scale < 10 if flag is None else flag == 1
     return ((value + (1 - pixel) * step, step, is_log10),
@@ -256,9 +251,8 @@ def wavelengths_of_file(request, n_pix, origin):
     path = request.wave_file
     with opened(path) as hdus:
         found = [i for i, h in enumerate(hdus) if h.is_image and h.shape == (n_pix,)]
-        if not found:
-            raise Failure(INPUT, f"{path}: has no image of one axis with the {n_pix} pixels of "
-                                 "the spectra")
+        need(found, INPUT,
+             f"{path}: has no image of one axis with the {n_pix} pixels of the spectra")
         wave = image_part(hdus[found[0]], slice(None))
         origin.wavelengths = f"from {wave[0]:.10g} to {wave[-1]:.10g}, of --wave-file"
         at, header = where(path, hdus, found[0]), hdus[found[0]].header

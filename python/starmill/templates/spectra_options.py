@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure
+from starmill.cli.basics import INPUT, USAGE, Failure, as_failure, need
 from starmill.templates.library_data import MAX_AXIS
 
 STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
@@ -48,15 +48,13 @@ def number(text):
 
 def read_labels(text, most):
     labels = items("labels", text)
-    if len(labels) > most:
-        raise Failure(USAGE, f"--labels {text}: expected at most {most} labels")
+    need(len(labels) <= most, USAGE, f"--labels {text}: expected at most {most} labels")
     for i, (name, column) in enumerate(labels):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             raise Failure(USAGE, f"--labels {text}: a name is made of letters, digits and _")
         if name in [other for other, _ in labels[:i]]:
             raise Failure(USAGE, f"--labels {text}: {name} appears twice")
-        if len(column) > 31:
-            raise Failure(USAGE, f"--labels {text}: {column} is too long")
+        need(len(column) <= 31, USAGE, f"--labels {text}: {column} is too long")
     return labels
 
 
@@ -84,8 +82,7 @@ def read_columns(text, n_most):
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
     """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
     names in --columns (3: also continuum; 4: also error, sigma).  most_labels: most in --labels."""
-    if options.name_column and not options.table:
-        raise Failure(USAGE, "--name-column needs --table FILE")
+    need(not options.name_column or options.table, USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)
     if pattern:
@@ -112,8 +109,7 @@ def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
         seen.add(os.path.realpath(path))
         found += [os.path.join(path, n) for n in sorted(names)
                   if n[0] != "." and wanted.fullmatch(n)]
-    if not found:
-        raise Failure(INPUT, f"{folder}: has no files {kinds}, nor have its subfolders")
+    need(found, INPUT, f"{folder}: has no files {kinds}, nor have its subfolders")
     return found
 
 
@@ -129,11 +125,9 @@ def is_list(path):
 
 def files_of_list(path):
     """Return the paths in a text file, one a line, relative to its folder; # begins a comment."""
-    try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            lines = [line.strip() for line in file]
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    with as_failure(INPUT, f"{path}: cannot be read", OSError), \
+            open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        lines = [line.strip() for line in file]
     found = [os.path.join(os.path.dirname(path), n) for n in lines if n and n[0] != "#"]
     missing = next((one for one in found if not os.path.exists(one)), None)
     if missing or not found:
@@ -156,9 +150,7 @@ def list_files(arguments, request):
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]
-    if not found:
-        raise Failure(INPUT, f"{arguments[0]}: has no spectra, only the files of --table and "
-                             "--wave-file")
+    need(found, INPUT, f"{arguments[0]}: has no spectra, only the files of --table and --wave-file")
     return found, False
 
 
@@ -189,9 +181,8 @@ def read_pattern(pattern, names):
             parts.append(rf"(?=(?P<_{match[1]}>[-+pm]?\d+(?:\.\d+)?))(?P=_{match[1]})")
             divisor[match[1]] = number(match[2] or "1")
     for name in names:
-        if name not in divisor:
-            raise Failure(USAGE, f"--name-pattern {pattern}: has no {{{name}}}; give it, or leave "
-                                 f"{name} out of --labels")
+        need(name in divisor, USAGE, f"--name-pattern {pattern}: has no {{{name}}}; give it, or "
+             f"leave {name} out of --labels")
     return re.compile("".join(parts), re.DOTALL), divisor
 
 
