@@ -72,8 +72,7 @@ void mill_hdf5_unlock(const int *is_locked);
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
-/** Drop one reference and unlock the mutex, which the caller holds; dropping the last reference
- *  frees the library. */
+/** Drop a reference and unlock the caller's mutex; the last reference frees the library. */
 void mill_library_release(starmill_library *library);
 
 /** Make a star from spectra in memory.  The caller holds library->mutex. */
@@ -84,8 +83,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 void mill_star_drop(starmill_star *star);
 MILL_CLOSER(starmill_star, mill_star_drop)
 
-/** Describe a star to the pipeline, as row `row` with start point `start`; segments and start are
- *  borrowed. */
+/** Describe a star to the pipeline as row `row`; segments and start (its point) are borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
 /** Load the star into the pipeline, unless it is there already, and compute the model error

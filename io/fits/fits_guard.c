@@ -485,8 +485,7 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Check the HDU at byte start; *next: start of the next HDU.  image_limit: most bytes of an
- * unpacked image. */
+/* Check the HDU at byte start.  *next: next HDU's start; image_limit: most bytes of an image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {

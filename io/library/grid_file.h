@@ -22,8 +22,7 @@ typedef struct mill_grid_arm {
   char sigma_origin[160];
 } mill_grid_arm;
 
-/** Description of a grid file, without its spectra; zero it before use, free it by
- *  mill_grid_info_clear. */
+/** Description of a grid file.  Zero it before use; free it by mill_grid_info_clear. */
 typedef struct mill_grid_info {
   int n_model, n_label, n_arm;
   char label[MILL_MAX_LABEL][MILL_MAX_NAME];

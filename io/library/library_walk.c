@@ -80,8 +80,7 @@ static void enter_all(walk *w, const char *name)
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* If w->way is READ, read a dataset's shape into dim [n_dim], and fail unless each dim[i] is from
- * least[i] to most[i]. */
+/* If w->way is READ, read a dataset's shape dim [n_dim]; fail unless least <= dim <= most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {

@@ -42,8 +42,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
 const mill_table *mill_models_arm(const mill_models_file *models, int arm);
 
 /** Fail unless this job still holds the lock (mill_lock_keep) and the path still names the open
- *  file (mill_output_still_there).  Asks the file system, so call it only once before a write.
- *  NULL is allowed. */
+ *  file (mill_output_still_there).  Slow: call it once before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
 /** Wait until all writes of this rank are on disk. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the result file: result_file.c opens and closes it, wanted_rows.c finds
- *  the rows to fit, result_queue.c queues finished rows, and result_thread.c is the I/O thread,
- *  which writes them. */
+ *  the rows to fit, result_queue.c queues finished rows, result_thread.c (a thread) writes them. */
 #pragma once
 
 #include <pthread.h>

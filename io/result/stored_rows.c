@@ -93,8 +93,7 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
   return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
 }
 
-/* Append a byte to each packed row of [start, start + n): 1 if the row is not fitted or its
- * EPOCH_CRC agrees. */
+/* Append a byte to the n packed rows from start on: 1 if not fitted, or if EPOCH_CRC agrees. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
   const mill_columns *fits = &rows->table->columns;

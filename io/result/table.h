@@ -26,8 +26,7 @@ typedef struct mill_table {
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
-/** Fail with MILL_ERR_STOPPED if the job shall stop.  Called between columns, as creating a large
- *  output takes minutes. */
+/** Fail with MILL_ERR_STOPPED if the job shall stop; called between columns of a large output. */
 int mill_table_go_on(void);
 
 /** Open a table.  Not collective.
@@ -75,8 +74,7 @@ int mill_table_write(const mill_table_part *part);
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
 /** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped, since a new file reads as zeros.  Returns the codes of mill_table_write and
- *  mill_table_go_on. */
+ *  skipped, since a new file reads as zeros.  Codes: of mill_table_write and mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
 /** Read rows of the table into part.row.  Scattered rows (part.at) are read by the table's

@@ -236,8 +236,7 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* Share the files among the ranks by indexing cost; start [size + 1]: first file of each rank.
- * Collective. */
+/* Share files among ranks by indexing cost; start [size + 1]: each rank's first.  Collective. */
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {

@@ -201,8 +201,7 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
 
 /* ---- by position ---- */
 
-/* A row's position in a strip of declination.  A position near a strip's upper end is also listed
- * in the next strip. */
+/* A row's position in a strip of declination; near the upper end also in the next strip's list. */
 typedef struct spot {
   int64_t strip, place, owner;
   double ra, dec;

@@ -40,8 +40,7 @@ static inline int64_t mill_reader_rows_ahead(int n_thread)
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** Stars of one file with their pixels (for joined rows also from other files), or the error that
- *  made them unreadable. */
+/** Stars of a file with their pixels (joined rows: also other files'), or why none can be read. */
 typedef struct mill_batch {
   int i_file; /**< file of the rows, index in mill_inputs.file */
   int n_row;

@@ -21,8 +21,7 @@ int mill_board_check_path(const char *path);
  *  MILL_ERR_INTERNAL. */
 int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out);
 
-/** Collect the notes of all ranks and write the status file; context: the board.  Collective over
- *  mpi.  MILL_ERR_MPI. */
+/** Write the status file with all ranks' notes; context: the board.  Collective.  MILL_ERR_MPI. */
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
 /** Note an event of this rank.  took: a row of file i_file was taken from the reader.  finished: a
@@ -44,6 +43,5 @@ int mill_board_settle(mill_board *board, const mill_mpi *mpi);
 /** States [n_rank] of the ranks; call it on rank 0 after mill_board_settle. */
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank);
 
-/** On rank 0 write the last status file (end NULL: do not), and free the board.  Not collective;
- *  board may be NULL. */
+/** On rank 0 write the last status file unless end is NULL.  Free the board, which may be NULL. */
 void mill_board_free(mill_board *board, const mill_board_end *end);

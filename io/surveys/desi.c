@@ -356,8 +356,7 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* Offset of an image's row within the memory of an exposure.  Rows are ordered as in a slot, so one
- * copy uploads them. */
+/* Offset of an image's row in an exposure's memory: the order of a slot, so one copy uploads it. */
 typedef struct place {
   int64_t n_pix; /* values of the row; 0: not wanted */
   size_t at;     /* offset in bytes */

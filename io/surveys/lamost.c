@@ -296,8 +296,7 @@ const mill_format mill_format_lamost = {
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
 
-/* Beyond these ranges exposures hold invalid values with small errors.  Resolving power: the
- * survey's. */
+/* Beyond these ranges exposures have invalid values with small errors.  Survey's resolution. */
 static const mill_arm_choice mrs_cameras[] = {
     {.arm = "b", .min_aa = 4950, .max_aa = 5350, .resolving_power = 7500, .most_power = 8500},
     {.arm = "r", .min_aa = 6300, .max_aa = 6800, .resolving_power = 7500, .most_power = 8500}};

@@ -50,8 +50,7 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image of n_axis axes as a plane.  The first image's first axis sets camera->n_pix; those
- * of others must agree. */
+/* Use an image of n_axis axes as a plane; all first axes must equal camera->n_pix, if set. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -93,8 +92,7 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* Compute wavelengths from keywords.  PFS numbers the first pixel 2, not 1, so CRPIX1 (the middle)
- * is one too large. */
+/* Compute wavelengths from keywords.  PFS counts pixels from 2, so CRPIX1 is one too large. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",

@@ -46,12 +46,10 @@ typedef struct mill_channel {
   const float *sigma_aa;
 } mill_channel;
 
-/** Result of mill_spectra_read; the next call reuses its memory.  Zero it before use, except for
- *  arena.backend. */
+/** Result of mill_spectra_read, which reuses its memory.  Zero all but arena.backend before use. */
 typedef struct mill_read_batch {
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment], sorted by exposure (index into the request), then
-                              *   arm; i_file is not set */
+  mill_raw_segment *segment; /**< [n_segment], by exposure of the request, then arm; no i_file */
   int64_t segment_room;
   mill_arena arena; /**< memory of the segments' arrays */
 } mill_read_batch;
@@ -84,8 +82,7 @@ MILL_CLOSER(mill_spectra, mill_spectra_close)
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** Select rows and list them in index.  index->exposure_row numbers exposures as the format does:
- *  by FITS row, HDU, ... */
+/** List the selected rows in index; index->exposure_row: exposure's FITS row or HDU, by format. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
 /** Read n exposures, numbered as in the index.  Each piece of a channel that goes to an arm becomes

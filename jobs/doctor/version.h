@@ -12,8 +12,7 @@ typedef struct mill_version_row {
   char text[512];
 } mill_version_row;
 
-/** Fill in all versions.  Needs no MPI_Init.  MILL_ERR_MPI or MILL_ERR_OUTPUT if a library does
- *  not report its version. */
+/** Fill in all versions, without MPI_Init.  MILL_ERR_MPI, MILL_ERR_OUTPUT: a library has none. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
 /** Print all versions.  Returns the codes of mill_version_rows; MILL_ERR_OUTPUT if out fails. */

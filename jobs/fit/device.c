@@ -12,8 +12,7 @@ enum {
   MOST_SAMPLED = 2  /* a sample has at most the default slots of this many threads */
 };
 
-/* Return the default number of reader threads: reading a star takes 0.08 to 0.3 ms of a core, so
- * a GPU needs several. */
+/* Return the default number of reader threads; reading a star takes 0.08 to 0.3 ms of a core. */
 static int default_readers(const mill_backend *backend, int n_thread)
 {
   /* on the CPU, fitting a star takes about 20 times as long as reading it */

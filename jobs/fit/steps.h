@@ -75,8 +75,7 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
  *  MILL_ERR_MEMORY, MILL_ERR_LIBRARY, MILL_ERR_OUTPUT. */
 int mill_fit_print_plan(const mill_fit_task *task);
 
-/** Fit this rank's share of the rows.  Not collective: a failure reaches the other ranks as a
- *  request to stop. */
+/** Fit this rank's rows.  Not collective: after a failure other ranks are asked to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
 /** If the result is finished, append each input's outcome to the table of inputs (if any). */

@@ -28,6 +28,5 @@ typedef struct mill_train_networks {
 } mill_train_networks;
 
 /** Train the emulator of each arm, and continue from the checkpoint if there is one.  lib must
- *  have the grid file's arms.  Collective.  MILL_ERR_STOPPED: the checkpoint is written, and the
- *  same call continues. */
+ *  have the grid file's arms.  Collective.  After MILL_ERR_STOPPED the same call continues. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib);

@@ -2,8 +2,7 @@
 /** Steps common to several jobs. */
 #pragma once
 
-/** Flush standard output.  MILL_ERR_OUTPUT if the printed text, named by what ("the summary"),
- *  could not be written. */
+/** Flush standard output.  MILL_ERR_OUTPUT if the text, named by what ("the summary"), is lost. */
 int mill_job_flush(const char *what);
 
 /** Print the failure err of a job without other ranks; returns the job's exit status. */

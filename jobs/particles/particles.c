@@ -148,8 +148,7 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* Write the configuration's text and digests of its potential and samples to *text, which the
- * caller frees by free(). */
+/* Set *text, to be freed, to the configuration with digests of its potential and samples. */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** cuBLAS and cuSOLVER, loaded when training begins: fits do not need them, and the GPU's driver
- *  does not contain them. */
+/** cuBLAS and cuSOLVER, loaded when training begins, as fits do not need them. */
 #pragma once
 
 #include <cublas_v2.h>

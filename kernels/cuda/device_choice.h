@@ -18,8 +18,7 @@ enum {
   MILL_GPU_UUID_BYTES = 16
 };
 
-/** A rank with less free memory refuses the GPU: it needs room for the driver, a library and a few
- *  slots. */
+/** A rank with less free memory refuses the GPU: driver, library and slots need room. */
 #define MILL_GPU_MIN_BYTES ((size_t)1 << 30)
 
 /** Compute mode: who may make a context on a GPU. */

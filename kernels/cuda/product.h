@@ -62,8 +62,7 @@ struct row_batch {
   const int *list;
 };
 
-/** Offsets of a tile's input and output rows.  Rows beyond the list's end get the offsets of row 0
- *  and are not written. */
+/** Offsets of a tile's rows of input and output; rows beyond the list, unwritten, get row 0's. */
 template <typename real> struct tile_rows {
   enum { ROWS = product_size<real>::ROWS };
   size_t from[ROWS], to[ROWS];

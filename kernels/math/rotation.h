@@ -167,8 +167,7 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
 }
 
 /** Compute W_k for one k >= 0 and R = r_pix >= 0, and its slope: dW_k/dR for MILL_ROT_LINEAR;
- *  dW_k/d(R^2/2) for MILL_ROT_SPLINE, since dW_k/dR is 0 at R = 0.  The sum over all k is 1 up to
- *  rounding. */
+ *  dW_k/d(R^2/2) for MILL_ROT_SPLINE, since dW_k/dR is 0 at R = 0.  The W_k add up to 1. */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
 {

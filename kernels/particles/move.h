@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Motion of particles: start, steps, boundaries and moments.  Block functions work on one part of
- *  a problem's particles. */
+/** Motion of particles: start, steps, boundaries, moments.  A block moves a part of them. */
 #pragma once
 
 #include "kernels/math/counter_random.h"

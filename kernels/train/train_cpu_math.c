@@ -40,8 +40,7 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
   }
 }
 
-/* Add the losses of outputs [j, j + n_here) of one row to part [PARTS], and replace the outputs by
- * d loss / d output. */
+/* Add losses of a row's n_here outputs from j to part [PARTS]; outputs become d loss / d out. */
 #define LOSS_PART(kind, n_here)                                                                    \
   for (int q = 0; q < (n_here); q++) {                                                             \
     const float u = scale[j + q] * (out[j + q] + bias[j + q] - target[j + q]);                     \

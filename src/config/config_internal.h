@@ -73,7 +73,6 @@ int mill_config_is_power(double power);
  * templates.  MILL_ERR_CONFIG. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
 /* Low-pass filter the emulator's last layer along the wavelength grid and keep every factor-th
- * grid point.  The arm stays as it is if fewer than MILL_THINNED_POINTS would be left.
- * MILL_ERR_MEMORY. */
+ * grid point, unless fewer than MILL_THINNED_POINTS would be left.  MILL_ERR_MEMORY. */
 enum { MILL_THINNED_POINTS = 128 };
 int mill_arm_thin(int factor, mill_arm *arm);

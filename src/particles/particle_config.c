@@ -23,8 +23,7 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 /* ---- values ---- */
 
 /* Read one value into *x: the index of a word, or a number.  A number is 0, or its magnitude is
- * from 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  A row with a min takes only whole numbers, from
- * min to max. */
+ * from 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR; with a row's min a whole number, min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)

@@ -360,8 +360,7 @@ static int describe_star(mill_slots *s, int i_slot, int k, double limit)
   return MILL_OK;
 }
 
-/** Add pixels and line-spread functions to the upload, in the order of their addresses, so that one
- *  copy takes all pixels. */
+/** Add pixels and line-spread functions to the upload by address, so that one copy takes all. */
 static void add_pixels(mill_slots *s, const mill_slot_entry *e)
 {
   const mill_star *star = e->star;

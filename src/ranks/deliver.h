@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Delivery of records to the rank that owns their key.  The first rank of each node is an
- *  owner.  Owners get blocks of n_block successive keys in turn, so that neighbouring records
- *  arrive together. */
+/** Delivery of records to the rank that owns their key.  Owners, the first ranks of nodes, get
+ *  blocks of n_block successive keys in turn, so that neighbouring records arrive together. */
 #pragma once
 
 #include "src/ranks/mpi_context.h"

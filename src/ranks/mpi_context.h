@@ -8,8 +8,7 @@
 
 #include "kernels/base/memory.h"
 
-/** Call MPI; on failure set MILL_ERR_MPI and go to `done` (MILL_MPI) or return it
- *  (MILL_CHECK_MPI). */
+/** Call MPI; MILL_ERR_MPI on failure: go to `done` (MILL_MPI) or return (MILL_CHECK_MPI). */
 #define MILL_MPI(call)       MILL_TRY(mill_mpi_check((call), #call, __FILE__, __LINE__))
 #define MILL_CHECK_MPI(call) MILL_CHECK(mill_mpi_check((call), #call, __FILE__, __LINE__))
 
@@ -34,8 +33,7 @@ int mill_mpi_start(mill_mpi *mpi);
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
 
 /** Split the ranks by color: ranks of equal color share a communicator.  color MILL_MPI_NODE:
- *  one communicator per node.  Collective; free part by mill_mpi_free, also after a failure.
- *  MILL_ERR_MPI. */
+ *  one per node.  Collective; free part by mill_mpi_free, also after a failure.  MILL_ERR_MPI. */
 enum { MILL_MPI_NODE = -1 };
 int mill_mpi_split(const mill_mpi *mpi, int color, mill_mpi *part);
 

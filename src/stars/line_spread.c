@@ -288,8 +288,7 @@ static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, 
 }
 
 /** Choose the sigmas of the solvers (plan->sigma_pix, step_pix).  at [n_pix] gets each pixel's
- *  position between solvers (0: the first, 1: the second).  Returns the number of solvers, 1 if
- *  sigma hardly varies. */
+ *  position between solvers (0: the first, 1: the second).  Returns their number, 1 or more. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {

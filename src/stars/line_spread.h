@@ -37,8 +37,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *segmen
                          float *lsf_aa, int *n_diag, int *info);
 
 /** Return the tenth percentile of sigma (A) of a segment's line-spread function, over N_LOOK
- *  pixels.  A matrix row counts as the Gaussian with the same sum of squares.  NaN: no line-spread
- *  function. */
+ *  pixels, NaN without one.  A matrix row counts as the Gaussian with the same sum of squares. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
 /** Is sigma in the middle of a segment implausible for a spectrograph?  If so *sigma_aa, *wave_aa

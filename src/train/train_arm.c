@@ -66,8 +66,7 @@ typedef struct arm {
   /* scores [n][n_component]; or spectra [n][n_pix], [batch][n_pix] if they are not kept */
   float *target;
   float *net_scale;
-  /* mean squared loss of the part that the components do not describe: [0] of training models,
-   * [1] of models left out */
+  /* mean squared loss of what the components leave: [0] of training models, [1] of others */
   double floor[2];
   float *weight, *bias; /* initial last layer */
 } arm;

@@ -28,8 +28,7 @@ typedef struct mill_train_state {
   mill_train_epoch *epoch; /**< [n_epoch of the settings], owned */
 } mill_train_state;
 
-/** Initialise a state: hidden weights and biases uniform within +-1 / sqrt(n_in), the last layer
- *  from the problem. */
+/** Initialise a state: the problem's last layer; others uniform within +-1 / sqrt(n_in). */
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state);
 void mill_train_state_clear(mill_train_state *state); /* NULL is allowed */

@@ -99,8 +99,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
 }
 
 /** Set s->good [n_pix]; pixels whose row of the resolution matrix was bad
- *  (mill_block_prepare_resolution) stay bad.  Returns the number of good pixels; *median_sigma: the
- *  median of their sigma. */
+ *  (mill_block_prepare_resolution) stay bad.  Returns how many are good; *median_sigma: theirs. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {

@@ -55,8 +55,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
 }
 
 /** Make `given` the only start, or with try_all the first start before the guess's templates.
- *  Parameters are cut to their limits, labels to the range of the training stars; fixed parameters
- *  keep their value. */
+ *  Parameters are cut to their limits, labels to the training range; fixed parameters stay. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
   const int n_guess =

@@ -165,8 +165,7 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
 /* ---- the whole way ---- */
 
 /** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner if the next step's
- *  predicted decrease of F is below NEAR: farther away, the axes of the curvature differ from those
- *  at the minimum. */
+ *  predicted decrease of F is below NEAR: farther away the curvature has other axes. */
 #define MILL_SIMPLEX_NEAR 25.0
 enum { MILL_SIMPLEX_MAX_JAC = 3 };
 

@@ -24,8 +24,7 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->fix_error = 1;
 }
 
-/** End a start: keep its point if it is the best, record its F, and after the first start count the
- *  reasons to doubt it. */
+/** End a start: record its F, keep the best point, and count reasons to doubt the first start. */
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;

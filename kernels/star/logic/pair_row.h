@@ -18,8 +18,7 @@ MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot
   slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
 }
 
-/** Copy the second star's velocity, v sin i and labels to the row's pair columns; the other columns
- *  are for the first star. */
+/** Copy the second star's velocity, v sin i and labels to the row's columns of pairs. */
 MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -18,8 +18,7 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Does the star have its own prior of parameter j, instead of the settings' prior?  The second of
- *  two stars never does. */
+/** Does the star have its own prior of parameter j?  The second star of a pair never does. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
   return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);

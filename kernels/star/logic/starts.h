@@ -150,8 +150,7 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
   return n;
 }
 
-/** Is the next candidate start worthwhile?  Each doubt asks for one more start that agrees with the
- *  best one. */
+/** Is the next candidate start worthwhile?  Each doubt asks for one more that finds the best. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;

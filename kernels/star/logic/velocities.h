@@ -28,8 +28,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Fit a parabola to F at the centre and one step to either side; end the search, or set its next
- *  step or centre. */
+/** Fit a parabola to F at the centre and its neighbours; end, or set the next step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {

@@ -326,8 +326,7 @@ typedef struct starmill_column {
 /** Describe a column by number.  In a table of a file, data is NULL until the column is read. */
 STARMILL_API int starmill_table_column_at(const starmill_table *table, int i_column,
                                           starmill_column *column, starmill_error *error);
-/** Read a column by name: a column of /fits or, in a file's table, a path like
- *  "catalog/IDENTIFIER". */
+/** Read a column of /fits by name or, in a file's table, by a path like "catalog/IDENTIFIER". */
 STARMILL_API int starmill_table_column(starmill_table *table, const char *name,
                                        starmill_column *column, starmill_error *error);
 

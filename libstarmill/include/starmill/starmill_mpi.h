@@ -18,8 +18,7 @@
 
 #include "starmill/starmill.h"
 
-/** Return 0 if no rank failed, else the code of the first rank that failed, with its message in
- *  *error. */
+/** Return 0, or the code of the first rank that failed, with its message in *error. */
 static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *error)
 {
   struct {
@@ -38,8 +37,7 @@ static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *er
   return error->code;
 }
 
-/** Fit the n stars of this rank with starmill_fit; n may be 0.  *table has the rows of this rank
- *  only, NULL if n is 0. */
+/** Fit this rank's n stars with starmill_fit.  *table: this rank's rows, NULL if n is 0. */
 static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
                                    const starmill_star *const *star, int n, const double *start,
                                    int n_start, starmill_table **table, starmill_error *error)
