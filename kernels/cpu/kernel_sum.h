@@ -75,7 +75,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by their cell c on the last axis, sheared; it begins at first[c]. */
+/** Sort particles of weight > 0 by their sheared cell c on the last axis; it begins at first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
