@@ -217,8 +217,12 @@ class Pairs(ProgramTest):
             v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
             err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]
             weight = np.array([err[0], np.hypot(err[1], sigma), np.hypot(err[2], sigma)]) ** -2
+            known = np.isfinite(v * weight)  # an arm whose search ended at an end has no velocity
+            v, weight = np.where(known, [v, weight], 0)
             chisq = (weight * (v - (weight * v).sum(0) / weight.sum(0)) ** 2).sum(0)
-            np.testing.assert_allclose(row["VRAD_ARMS_PVAL"], chi2.sf(chisq, 2), rtol=1e-6)
+            n = known.sum(0)
+            np.testing.assert_allclose(row["VRAD_ARMS_PVAL"],
+                                       np.where(n > 1, chi2.sf(chisq, n - 1), np.nan), rtol=1e-6)
             differ = (row["RVS_WARN"] & 262144) != 0  # ARMS_DIFFER
             np.testing.assert_array_equal(differ, row["VRAD_ARMS_PVAL"] < 1e-6)
             self.assertEqual(differ.any(), sigma < 1)

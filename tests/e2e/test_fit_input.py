@@ -34,7 +34,7 @@ class BadFiles(EndToEnd):
         # nothing distinguishes it from a file of one arm but the columns of SCORES
         done = self.fit("few9.h5", self.few_hdus(9))
         self.assertIn("few9.fits", done.stderr)
-        self.assertIn("cut", done.stderr)
+        self.assertIn("truncated", done.stderr)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
 
     def test_a_resolution_matrix_that_moves_light_is_told_of(self):
@@ -133,7 +133,7 @@ class BadFiles(EndToEnd):
         done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
         kept = [text.decode() for text in read(self.path, "catalog")["REF_CAT"]]
         self.assertEqual(kept, [name[:15] for name in names])
-        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is cut")
+        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is too long: cut to 15")
         self.assertNotIn(names[0], done.stderr)
 
     def test_all_files_are_bad(self):
