@@ -113,10 +113,13 @@ def pulls(path, starmill, folder, grid_path):
                 found, error = (np.array([f["fits/" + c + end][...] for c in CARDS]).T[good]
                                 for end in ("", "_ERR"))
             off = found - true[at[good], 4:]
+            least = [np.sqrt(max(half_width(y) ** 2 - np.median(e) ** 2, 0))
+                     for y, e in zip(off.T, error.T)]
             error = np.hypot(error, floor * (what == "models"))
             lines += [(survey, f"{what}, {good.sum()}", "bias, dex",
                        *("%+.2f" % bias for bias in np.median(off, axis=0))),
                       ("", "", "scatter, dex", *("%.2f" % half_width(y) for y in off.T)),
+                      ("", "", "least error, dex", *("%.3f" % e for e in least)),
                       ("", "", "pulls", *("%.1f" % half_width(y) for y in (off / error).T))]
     table(("survey", "spectra", "", *CARDS), lines)
 

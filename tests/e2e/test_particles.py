@@ -170,7 +170,7 @@ class Particles(ProgramTest):
                  "give a step of 0.0141 or less"),  # U'' = 4 b / a^2 (3 (x / a)^2 - 1) at five spreads: 71
                 ("dimensions: 2\ndensity: binned\n", "along the axes only"),
                 ("dimensions: 2\ndensity: binned\nalong_axes: true\nnodes: [1048576, 16]\ngrid: [40, 4096]\n",
-                 "passes through 4294967296 numbers"),
+                 "needs an array of 4294967296 numbers"),
                 ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
                 ("start_spread: 1e154\n", "start_spread takes a number of 1e-30 to 1e30 in size"), ("", "is empty")):

@@ -13,7 +13,7 @@ import numpy as np
 
 from starmill.cli.basics import USAGE, need
 from starmill.grids import plan
-from starmill.templates import correction, emulate, library_file
+from starmill.templates import emulate, library_file
 from starmill.templates.grid_file import open_grid
 from starmill.templates.library_data import Hull, Label
 
@@ -115,18 +115,16 @@ class Process:
         return out
 
     def run(self):
-        """Set variance [k][n_pix] of the processes; coef [n][n_pix], the models' coefficients in
-        predictions; left [n][n_pix], a model's change minus its prediction by the other models."""
+        """Set variance [k][n_pix] of the processes, and coef [n][n_pix]: the models' coefficients
+        in predictions."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
         known = np.log([self.variances(pixel) for pixel in at])
         self.variance = np.exp([np.interp(pixels, at, v) for v in known.T])
-        self.coef, self.left = np.empty_like(change), np.empty_like(change)
+        self.coef = np.empty_like(change)
         for i in pixels:
-            inverse = self.inverse(i, self.variance[:, i])
-            self.coef[:, i] = inverse @ change[:, i]
-            self.left[:, i] = self.coef[:, i] / np.diag(inverse)
+            self.coef[:, i] = self.inverse(i, self.variance[:, i]) @ change[:, i]
         self.coef *= self.models.strength
 
     def responses(self, values):
@@ -198,7 +196,7 @@ def join(library, parts, values):
     # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, from the old units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
-    ridge = 1e-4 * np.eye(design.shape[1])
+    ridge = 1e-6 * np.eye(design.shape[1])
     coef = np.linalg.solve(design.T @ design + ridge, design.T @ score).T
     size = [np.hypot.reduce(part[2]) for part in parts]
     off, all_of_it = ((y * size).std() for y in (score - design @ coef.T, score))
@@ -221,40 +219,10 @@ def join(library, parts, values):
     emulator.weight, emulator.bias = ([w.astype("f4") for w in x] for x in (weight, bias))
 
 
-def measure(process):
-    """Return the report of the models left out, and the elements' floors (dex): robust errors of
-    their abundances.  Abundances, four labels and continuum are fitted to each model's process.left
-    (its change less the prediction).  A pixel's error is that of S/N 100 per A plus, in quadrature,
-    the robust scatter of process.left."""
-    models, base = process.models, process.models.library
-    wave, n_element = base.arm[0].wave_aa, len(plan.ELEMENTS)
-    usual = 1.48 * np.median(abs(process.left), axis=0)
-    weight = 1 / np.sqrt(1e-4 / np.gradient(wave) + usual ** 2)
-    response = np.array(list(process.responses(models.values)))
-    slopes = correction.slopes(base, 0, models.values, [0.2 * label.scale for label in base.label],
-                               0.0, np.arange(len(wave)))[:N_FOUR]
-    off, noise = np.empty((2, process.n, n_element))
-    for i in range(process.n):
-        design = np.vstack([response[:, i], [s[i] for s in slopes], models.smooth.T]) * weight
-        covariance = np.linalg.pinv(design @ design.T, hermitian=True)
-        off[i] = (covariance @ (design @ (process.left[i] * weight)))[:n_element]
-        noise[i] = np.sqrt(np.diag(covariance)[:n_element])
-    floors = 1.48 * np.median(abs(off), axis=0)
-    lines = [f"elements of {process.n} models, each by the responses found from the others",
-             "           0.2 dex changes   left-out   error of the abundance, dex",
-             "           its lines by, %   error, %   median   S/N 100 and left-out error"]
-    for k, (card, *_) in enumerate(plan.ELEMENTS):
-        share = response[k] ** 2 / (response[k] ** 2).sum()
-        change, left = (100 * np.sqrt((share * y ** 2).sum())
-                        for y in (0.2 * response[k], process.left))
-        lines.append(f"  {card.lower():<6} {change:15.2f} {left:11.2f} {floors[k]:10.3f} "
-                     f"{np.median(noise[:, k]):10.3f}")
-    return lines, floors
-
-
-def make(grid_path, uncorrected, base, path, program):
+def make(grid_path, uncorrected, base, floors, path, program):
     """Write the library `base` with labels for the elements of a grid file of plan "elements".  The
-    grid's models are compared with `uncorrected`, base before its correction by real spectra."""
+    grid's models are compared with `uncorrected`, base before its correction by real spectra.
+    floors: least errors of the elements, dex."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
@@ -268,9 +236,7 @@ def make(grid_path, uncorrected, base, path, program):
     process.run()
     values = np.array(plan.plan(N_SAMPLE))
     parts = parts_of(process, values)
-    lines, floors = measure(process)
-    print(*lines, sep="\n", flush=True)
     add_labels(library, floors)
     join(library, parts, values)
-    library.report = "\n".join(lines + [library.report or ""])
+    library.report = f"elements of {process.n} models\n{library.report or ''}"
     library_file.write(path, library, True, program)

@@ -16,6 +16,8 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --base FILE         a library of plan fgk: for plan oba that whose labels it takes on where both
                       hold, for elements that which gets the elements
   --uncorrected FILE  for plan elements: the WORK/bare.h5 from which --base was corrected
+  --floors X,...      for plan elements: least errors of the eight elements, dex, as measured by
+                      campaigns/elements.py pulls (0.1 each)
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
@@ -309,7 +311,7 @@ def make_templates(recipe, args, n, bare):
     recipe.run("library", "build", "--output", grid, "--overwrite", "--setup", args.setup,
                "--labels", args.labels, *columns, args.models)
     if args.plan == "elements":
-        elements.make(grid, args.uncorrected, args.base, bare, args.starmill)
+        elements.make(grid, args.uncorrected, args.base, args.floors, bare, args.starmill)
         with h5py.File(args.base) as f:
             recipe.commands = [*f.attrs["recipe"].split("\n"), *recipe.commands, "elements of this "
                                "grid.h5 added to the library, compared with its bare.h5"]
@@ -366,6 +368,8 @@ def main():
     parser.add_argument("--rows", default="all")
     parser.add_argument("--no-model-error", action="store_true")
     parser.add_argument("--limit", type=float, default=15)
+    parser.add_argument("--floors", default="0.1" + 7 * ",0.1",
+                        type=lambda text: [float(floor) for floor in text.split(",")])
     args = parser.parse_args()
     for key, value in zip(("least", "train", "error_components"), PLANS[args.plan][1:4]):
         if getattr(args, key) is None:
@@ -380,6 +384,8 @@ def main():
         args.labels += "".join(",%s=%s" % (card.lower(), card) for card in cards)
         if not (args.base and args.uncorrected):
             parser.error("--plan elements needs --base FILE and --uncorrected FILE")
+        if len(args.floors) != len(plan.ELEMENTS):
+            parser.error("--floors: expected %d numbers" % len(plan.ELEMENTS))
     args.no_model_error |= PLANS[args.plan][4] is None
     if not args.miles and not args.no_model_error:
         parser.error("--miles FILE, or --no-model-error")
