@@ -226,7 +226,7 @@ static int read_hdf5(raw_table *raw)
                                 &raw->column[MILL_BY_IDENTIFIER]));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
   MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, raw->known));
-  MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, &fits.rows));
+  MILL_TRY(mill_stored_rows_open(file.id, raw->path, raw->n_row, &fits.rows));
   MILL_TRY(find_places(raw, &fits.rows.table->columns, &fits.at));
   MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, take_row, &fits));
   if (fits.damaged.n > 0)

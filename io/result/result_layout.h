@@ -28,7 +28,7 @@ int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_r
 /** Record in the file that some rows are written without models.  Call on one rank. */
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path);
 
-/** Fail with MILL_ERR_OUTPUT if rows were recorded as written without models, since the models file
+/** Fail with MILL_ERR_OUTPUT if rows were already written without models, since the models file
  *  `models` would have gaps.  Call on one rank. */
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models);
 

@@ -28,7 +28,7 @@ int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
   return mill_h5_write_attr_text(MILL_OUTPUT(file, path), crc, ORDER, order);
 }
 
-int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
+int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
   char order[ORDER_SIZE + sizeof " CRC STATUS"] = ""; /* columns, in the order of the CRC */
   mill_columns columns;
@@ -208,7 +208,7 @@ int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_f
   MILL_CHECK(MILL_ALLOC(n_row, &is_known));
   MILL_CHECK(mill_catalog_known(file, path, n_row, is_known));
   if (is_finished) { /* bit 0: the row of /catalog is good; bit 1: the row of /fits is damaged */
-    MILL_CHECK(mill_stored_rows_fits(file, path, n_row, &rows));
+    MILL_CHECK(mill_stored_rows_open(file, path, n_row, &rows));
     MILL_CHECK(mill_stored_rows_each(&rows, 0, n_row, take_fits, &(check){&rows, is_known}));
   }
   for (int64_t i = 0; i < n_row; i++) {

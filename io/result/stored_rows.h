@@ -16,9 +16,9 @@ typedef struct mill_stored_rows {
   mill_table *exposures; /**< each star's range of rows in /epochs */
 } mill_stored_rows;
 
-/** Open /fits of an open result.  The caller zeroes *rows first, and closes it also after a
- *  failure.  MILL_ERR_OUTPUT: damaged file; MILL_ERR_MEMORY. */
-int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
+/** Open /fits of an open result, also /epochs if any.  The caller zeroes *rows first, and closes it
+ *  even after a failure.  MILL_ERR_OUTPUT: damaged file; MILL_ERR_MEMORY. */
+int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows);
 void mill_stored_rows_close(mill_stored_rows *rows);
 
 /** Call take for each packed row of [start, end), until it fails.  Reading a block restarts the

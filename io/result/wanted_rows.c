@@ -87,7 +87,7 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
                                    "TARGETID", &e->catalog));
   MILL_CHECK(MILL_ALLOC(n, &e->target));
   MILL_CHECK(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
-  MILL_CHECK(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
+  MILL_CHECK(mill_stored_rows_open(file->file, file->path, file->n_row, &e->rows));
   MILL_CHECK(mill_stored_rows_each(&e->rows, start, end, examine_row, e));
   if (e->damaged.n > 0)
     mill_log_warning("%s: %s; they are fitted again", file->path,

@@ -24,7 +24,7 @@ int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER])
     base = "/tmp";
   if (snprintf(folder, MILL_BENCH_FOLDER, "%s/starmill-bench.XXXXXX", base) >=
       MILL_BENCH_FOLDER - 64)
-    return MILL_ERROR(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
+    return MILL_ERROR(MILL_ERR_USAGE, "--output or TMPDIR is too long: %zu bytes", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "cannot make a temporary folder in %s: %s; choose another with --output DIR",

@@ -20,8 +20,8 @@ typedef struct mill_fit_device {
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);
 
-/** Choose what depends on the number of rows: the backend of auto, then slots and readers.  The
- *  chosen backend replaces auto in the configuration that the result stores.
+/** Choose what depends on the number of rows: the backend if the setting is auto, then the numbers
+ *  of slots and readers.  The backend replaces auto in the configuration that the result stores.
  *
  *  existing  result found at the output, on rank 0 */
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,

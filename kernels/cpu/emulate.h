@@ -53,7 +53,7 @@ static size_t real_bytes(const mill_model *m)
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
 /** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
- *  at any velocity.  Rows at the pixels have the same bits as from the whole grid. */
+ *  at any velocity.  Templates at the pixels are the same, bit for bit, as from the whole grid. */
 static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slot, mill_model *part)
 {
   const mill_model_arm *whole = &m->arm[i_arm];

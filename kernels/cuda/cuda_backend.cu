@@ -185,8 +185,8 @@ static int cuda_pin(size_t bytes, void **out)
 
 /* ---- stars and rounds ---- */
 
-/** Upload the slots' addresses if they have changed or `all` is set.  No work is under way that may
- *  read the pinned copy h_slot while it changes. */
+/** Upload the slots' addresses if they have changed or `all` is set.  Call only while the GPU has
+ *  no work, since work may read the pinned copy h_slot, which changes here. */
 static int send_slots(mill_device *d, int all)
 {
   const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
@@ -219,7 +219,7 @@ static const char *cuda_remark(mill_device *d)
   return d->remark[0] ? d->remark : NULL;
 }
 
-/** Upload a list of slot numbers.  No work is under way, so the pinned copy is free. */
+/** Upload a list of slot numbers.  Call only while the GPU has no work, as for send_slots. */
 static int send_list(mill_device *d, const int *index, int n, int *pinned, const int *to)
 {
   memcpy(pinned, index, (size_t)n * sizeof *index);

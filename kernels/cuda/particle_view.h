@@ -141,9 +141,9 @@ static __device__ inline double particle_segment_fade(const particle_segment *g,
   return g->rho2 <= 1.0 ? mill_exp_negative(-0.5 * g->rho2 * d * d) : 1.0;
 }
 
-/** Sum the kernels of one slab of a cloud's particles at the points of one grid tile (n_segment
- *  segments) of out [n_grid].  The threads of a segment share the particles; their sums are added
- *  in a fixed order.
+/** Sum the kernels of one slab of a cloud's particles at one tile of the grid: the points of
+ *  n_segment segments, in out [n_grid].  Each thread of a segment takes a part of the particles;
+ *  the threads' sums are added in a fixed order.
  *
  *  c     the cloud, its parts being the slabs
  *  meet  [MILL_SEGMENT][MILL_BLOCK_THREADS] shared memory for the threads' sums */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products over pixels on a GPU: float64 tensor cores multiply rows, the lanes of a warp
- *  handle small matrices.  Symbols are those of the CPU's version (kernels/cpu/pixel_sums.h); only
- *  the order of sums differs.
+/** Sums of products over pixels on a GPU: float64 tensor cores multiply rows, a warp's lanes handle
+ *  small matrices.  Symbols: kernels/cpu/pixel_sums.h, from which only the order of sums differs.
  *
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
  *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
@@ -80,7 +79,8 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** Compute a segment's normal matrix a and right-hand side v, as kernels/cpu/pixel_sums.h does. */
+/** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] without what model error
+ *  E absorbs.  with_s [n_error][nk]: E S; with_residual [n_error]: E D. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)

@@ -142,9 +142,9 @@ enum { MILL_N_BALMER = 2 };
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, v sin i (inner) and labels.  With two stars, those of
-   *  the other star and ln(second star's flux / first star's flux) follow, and the curvature is
-   *  followed by the summed template of the asked star, then of the other star. */
+   *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels; with two stars
+   *  also those of the companion, then ln(second star's flux / first star's flux).  With two stars
+   *  two sums over good pixels follow the curvature: the star's template, the companion's. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

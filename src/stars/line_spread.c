@@ -89,13 +89,13 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
 {
   for (int i = 1; i < raw->n_pix - 1; i++) {
     const double sigma = (double)raw->sigma_aa[i];
-    const double sharp = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
-    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
+    const double sharpest = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double wanted = (sharpest * sharpest - templ * templ) / (wave[i] * wave[i]);
     if (!(sigma > 0.0) || !isfinite(sigma))
       continue;
-    range->least = own < range->least ? own : range->least;
-    range->wanted = broad > range->wanted ? broad : range->wanted;
+    range->least = excess < range->least ? excess : range->least;
+    range->wanted = wanted > range->wanted ? wanted : range->wanted;
     range->last_aa = wave[i];
   }
 }
@@ -109,8 +109,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Update an arm's blur_range by N_LOOK rows of a segment's resolution matrix.  The second smallest
- *  value of these rows counts for `least`, so that no single row sets it. */
+/** Update an arm's blur_range by N_LOOK rows of a segment's resolution matrix (wave, templ: as for
+ *  look_at_sigma).  `least` gets the second smallest value, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -118,15 +118,15 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   double least[2] = {INFINITY, INFINITY};
   for (int k = 0; k < N_LOOK && n_whole > 2 && h > 0; k++) {
     const int i = h + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharp = SHARPEST_MATRIX * pixel;
+    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharpest = SHARPEST_MATRIX * pixel;
     const double sigma = row_sigma(raw, i, pixel);
-    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
-    if (!isfinite(own)) /* an empty row */
+    const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double wanted = (sharpest * sharpest - templ * templ) / (wave[i] * wave[i]);
+    if (!isfinite(excess)) /* an empty row */
       continue;
-    least[1] = fmin(least[1], fmax(own, least[0]));
-    least[0] = fmin(own, least[0]);
-    range->wanted = fmax(broad, range->wanted);
+    least[1] = fmin(least[1], fmax(excess, least[0]));
+    least[0] = fmin(excess, least[0]);
+    range->wanted = fmax(wanted, range->wanted);
   }
   range->least = fmin(least[1], range->least);
 }
@@ -287,8 +287,8 @@ static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, 
   return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
 }
 
-/** Choose the sigmas of the solvers (plan->sigma_pix, step_pix).  at [n_pix] gets each pixel's
- *  position between solvers (0: the first, 1: the second).  Returns their number, 1 or more. */
+/** Choose the Gaussian sigma that each solver i deconvolves: plan->sigma_pix + i step_pix, pixels.
+ *  at [n_pix] gets each pixel's fractional i.  Returns the number of solvers; 1: `at` stays. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {

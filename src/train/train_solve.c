@@ -46,8 +46,8 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sum h h^T (into vector) and h rest^T (into change) over the training models, block by block.
- * rest: residuals with the present weight and bias. */
+/* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  h: inputs of
+ * the last layer less their mean.  rest: residuals with the present weight and bias. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;

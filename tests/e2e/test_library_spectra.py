@@ -435,7 +435,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),
             ((*GIVEN, "--arm", "o p", path), 2, ("arm",)),
             ((*GIVEN, "--spectra-sn", "50", path), 2, ("--spectra-sn does not apply", "--model-error")),
-            ((*GIVEN, "--wave", "9000,-1", path), 3, ("not wavelengths",)),
+            ((*GIVEN, "--wave", "9000,-1", path), 3, ("must ascend",)),
             (GIVEN, 2, ("give one file of spectra",)),
             ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",)),
         ):

@@ -54,16 +54,16 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** Extend a star's rows in work->smooth to those of two stars.  Row 0 is the sum of both templates.
- *  Then follow the star's n_deriv derivatives, the companion's n_deriv derivatives, and the second
- *  star's template, which is the derivative in ln(second star's flux / first star's flux).
+/** Extend a star's rows in work->smooth to those of two stars: the sum of both templates, n_deriv
+ *  derivatives of the star and of the companion, and the second star's template (the star's own if
+ *  s->paired is 2), which is the derivative in ln(second star's flux / first star's flux).
  *
  *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_workspace *work, double *flux)
 {
   const mill_real unit = (mill_real)mill_pair_unit(m, s, work);
-  const int n = s->n_pix, nd = m->n_deriv, from = mill_row_pitch(n), pitch = m->max_seg_pix;
+  const int n = s->n_pix, nd = m->n_deriv, pair_pitch = mill_row_pitch(n), pitch = m->max_seg_pix;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   mill_real *row = (mill_real *)work->smooth;
   double part[2] = {0.0, 0.0};
@@ -74,7 +74,7 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, cons
     const mill_real other = in ? unit * (mill_real)s->pair[i] : 0;
     for (int j = 1; j <= nd; j++)
       row[(ptrdiff_t)(nd + j) * pitch + i] =
-          in ? unit * (mill_real)s->pair[(ptrdiff_t)j * from + i] : 0;
+          in ? unit * (mill_real)s->pair[(ptrdiff_t)j * pair_pitch + i] : 0;
     row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = s->paired == 2 ? own : other; /* second star's */
     row[i] += other;
     part[0] += in && s->good[i] ? (double)own : 0.0;

@@ -120,8 +120,8 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Lower the weight *y (w of mill_block_guess_bins) and product *x (w n) of pixel p by the variance
- *  of the sky's residual, which the guess takes as noise without correlation between pixels. */
+/** Add the variance of the sky's residual, as if uncorrelated between pixels, to the noise in pixel
+ *  p's weight *y and product *x (w and w n of mill_block_guess_bins). */
 MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
                                                 double *y)
 {

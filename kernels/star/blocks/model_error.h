@@ -405,8 +405,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** Solve for solved [n_error][nk] = N^-1 times each row of with_s [n_error][nk], where chol is the
- *  Cholesky factor of the normal matrix N. */
+/** Set solved [n_error][nk] to N^-1 times each row of with_s; chol: N's Cholesky factor. */
 MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
                                           const double *with_s, double *solved)
 {
@@ -420,8 +419,9 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Compute solve [n_row][nk] = L^-1 S^T V (mill_block_jacobian) from the sums of
- *  mill_jacobian_sums, less the part that model error absorbs.  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 S^T V, less what model error absorbs, from the sums of
+ *  mill_jacobian_sums.  S: continuum functions times template; V: derivatives of the model; both by
+ *  sigma.  L: Cholesky factor of the normal matrix (work->normal).  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

@@ -9,8 +9,8 @@
  *  the search.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** chisq [nv]: correlation per velocity bin.  Does the peak in bin i stand out from the searched
- *  bins [v0, v1), and is no larger peak just outside them? */
+/** chisq [nv]: -2 sum w n m per velocity bin, negative in a peak.  Does the peak in bin i stand out
+ *  from the searched bins [v0, v1), and is no larger peak just outside them? */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {

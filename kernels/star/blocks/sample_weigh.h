@@ -155,8 +155,8 @@ MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slo
   return low > 0.0 ? low : high;
 }
 
-/** Make a new proposal by adapting each component of the old one to the weights (Cappe et al. 2008,
- *  Stat. Comp. 18, 447).  Returns 0, and keeps the old one, without room or enough weight. */
+/** Make a new proposal by adapting each component to the weights (Cappe et al. 2008, Stat. Comp.
+ *  18, 447).  Returns 0, keeping the old one, if sample.part is full or no component is usable. */
 MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

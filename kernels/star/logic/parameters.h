@@ -219,9 +219,9 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
   return m->n_par + m->n_arm;
 }
 
-/** Write to `to` the indices of the star's parameters on which a segment's parameter r depends, and
- *  return their number.  A velocity depends on VRAD and the arm's offset, any other parameter on
- *  the same one of the star.  With two stars the mill_pair_n parameters follow the star's n_par. */
+/** Write to `to` the indices of the fit's parameters on which a segment's parameter r depends, and
+ *  return their number: two for a velocity (VRAD and the arm's offset), else one.  Indices from
+ *  n_par on are, with two stars, the parameters that mill_pair_n counts. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);

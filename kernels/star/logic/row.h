@@ -32,7 +32,7 @@
  *  width (A), at this many times its error. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if arms of one velocity would differ as much as measured with a probability
+/** Flag ARMS is set if the probability that arms of equal velocity differ as much as measured is
  *  below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
  *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
 #define MILL_ARMS_PVAL  1e-6

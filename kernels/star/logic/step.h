@@ -187,9 +187,9 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
   }
 }
 
-/** Solve for the damped step of the parameters that are neither fixed nor pinned, under forces of
- *  the hull facets that it has crossed so far (t->facet).  Unless NULL, axes gets the Cholesky
- *  factor of the curvature.  Returns 0 if the curvature is not positive definite. */
+/** Solve for the damped step of the parameters that are neither fixed nor pinned, with the penalty
+ *  of the hull facets crossed so far (t->facet).  Unless NULL, axes gets the Cholesky factor of the
+ *  curvature.  Returns 0 if the curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
                                                    mill_polish_try *t, mill_polish_axes *axes)
 {
@@ -288,18 +288,18 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Return the predicted decrease of F by the step, hull penalty included. */
+/** Return the step's predicted decrease of F and hull penalty.  hess + second: F's Hessian / 2. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
   const mill_polish *p = &slot->polish;
   const mill_point *at = &p->at;
   const double weight = slot->hull_weight;
-  double model = 0.0, before = 0.0, after = 0.0; /* before, after: beyond the hulls */
+  double change = 0.0, before = 0.0, after = 0.0; /* before, after: distance beyond the hulls */
   for (int j = 0; j < m->n_par; j++) {
-    model += at->grad[j] * t->delta[j];
+    change += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)
-      model +=
+      change +=
           t->delta[j] * (at->hess[j * m->n_par + k] + p->second[j * m->n_par + k]) * t->delta[k];
   }
   for (int f = 0; f < t->n_facet; f++) {
@@ -307,7 +307,7 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
     before = v > before ? v : before;
     after = end > after ? end : after;
   }
-  return weight * before * before - (model + weight * after * after);
+  return weight * before * before - (change + weight * after * after);
 }
 
 /** Compute a trial point theta, a step from polish->at; 0: there is none.  Unless NULL, axes gets

@@ -16,9 +16,9 @@ LOW, HIGH = np.log(0.05), np.log(20)  # limits of ln factor
 TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little weight
 WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
-# n: number of pairs.  factor [n_knot]: on the errors, at knots in S/N.  before, after: robust width
-# of difference / error, for stated and for calibrated errors.  For `after`, each half of the pairs
-# is calibrated by the other half.  thirds: `after` in thirds of the pairs, ordered by S/N
+# n: number of pairs.  factor [n_knot]: on the errors, at knots in S/N.  floor: added in quadrature.
+# before, after: robust width of difference / error, for stated and calibrated errors; for `after`,
+# each half of the pairs is calibrated by the other.  thirds: `after` in thirds of the pairs by S/N
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]: difference of a pair; error, ln_sn [2][n]: of its two rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")

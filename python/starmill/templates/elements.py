@@ -177,8 +177,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to the ln flux of a library's network the sum over parts of departure (of the part's
-    element) x factor x pattern.  The library already has the elements' labels."""
+    """Add departure x factor x pattern of each of `parts` (parts_of at `values`) to the ln flux of
+    a library's network; the departure is that of the part's element, whose label exists already."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)

@@ -144,9 +144,9 @@ class Grid:
             row -= np.median(row[good])
 
     def put(self, velocity):
-        """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n], the fraction
-        of pixels in gaps [n], the rows used, and these rows' ln flux and gaps [n used, n_pix].
-        Pixels in gaps get the mean of the spectra that are good there."""
+        """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n] (index into
+        FATES), the fraction of pixels in gaps [n], the rows used, and these rows' ln flux and gaps
+        [n used, n_pix].  Pixels in gaps get the mean of the spectra that are good there."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))

@@ -197,10 +197,9 @@ def to_vacuum(at, header, request, wave, origin):
     bad[1:] |= ~(wave[1:] > wave[:-1])
     if bad.any():
         p = np.argmax(bad)
-        raise Failure(INPUT, f"{at}: {len(wave)} pixels with {wave[p]:.6g} at pixel {p} and "
-                             f"{wave[-1]:.6g} at the last one ({origin.wavelengths}) are not "
-                             "wavelengths in Angstrom: they must ascend between 100 and 1e6; "
-                             f"{HELP_WAVE}")
+        raise Failure(INPUT, f"{at}: wavelengths ({origin.wavelengths}) must ascend between 100 "
+                             f"and 1e6 Angstrom, but pixel {p} of {len(wave)} has {wave[p]:.6g} "
+                             f"and the last {wave[-1]:.6g}; {HELP_WAVE}")
     return vacuum(wave) if origin.is_air else wave
 
 
