@@ -128,7 +128,7 @@ class Selection(ProgramTest):
         for option in (["--target-class", "MWS"], ["--minexpid", 3],
                        ["--minsn-from", "scores", "--minsn", 1]):
             self.kept(*option, path=tmp("generic.fits"), status=3)
-            self.assertOneLine(self.done, "generic", option[0][2:7], "leave it out", status=3)
+            self.assertOneLine(self.done, "generic", option[0][2:7], "leave this key out", status=3)
 
     def test_catalogue(self):
         path = self.write("coadd-main-dark-27247.fits", header=[
