@@ -65,8 +65,8 @@ void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_
 
 /** Complete an index: set identifiers, keep only the rows of the listed stars (NULL: all), and hash
  *  the kept rows.  path: the file, whose name becomes the IDENTIFIER where the survey gives none.
- *  by_object: rows of one object will be joined; a listed IDENTIFIER, which names only one row of
- *  an object, then counts only for rows without TARGETID and OBJECT. */
+ *  by_object: rows of one object will be joined, so a listed IDENTIFIER (of one row) counts only
+ *  for rows without TARGETID and OBJECT. */
 void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
                               mill_file_index *index);
 

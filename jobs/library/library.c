@@ -330,8 +330,8 @@ static int train_and_make(int argc, char **argv)
     mill_stop_signal_hold();
     if (mill_stop_signal_seen())
       return mill_job_end("library train",
-                          MILL_ERROR(MILL_ERR_STOPPED, "stopped in good order when the training "
-                                                       "was done; give the same command again"));
+                          MILL_ERROR(MILL_ERR_STOPPED, "stopped in good order before the library "
+                                                       "was made; give the same command again"));
   }
   return end_in_python(argc, argv);
 }

@@ -71,7 +71,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
-/** Set *g for segment i: the segment's place on the grid, and a kernel's width in grid steps. */
+/** Set *g for segment i of a grid line: its middle and the kernel's constants, in grid steps. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,

@@ -331,8 +331,8 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew.  p->all fits until every star is fitted.  A thread's crew fits until no star is
- *  left to load; p->all then finishes the rest with all threads. */
+/** Fit with a crew of slots: a thread's own until no star is left to load; then p->all, all slots
+ *  with all threads, until every star is fitted. */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;

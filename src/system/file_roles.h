@@ -41,7 +41,7 @@ typedef struct mill_file_roles {
  *  file; the message then names both. */
 int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
 
-/** Name a file to read; path NULL or empty: not given.  what: for messages, "the input".
+/** Check a file that will be read; path NULL or empty: none.  what: for messages, "the input".
  *  MILL_ERR_USAGE if the file is one of the written files; the message names both. */
 int mill_file_roles_read(const mill_file_roles *roles, const char *what, const char *path);
 

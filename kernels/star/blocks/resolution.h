@@ -75,8 +75,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Set x to solver rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd], times row [nd], the
- *  resolution at MILL_CHUNK pixels; beyond nd the last solver row is repeated. */
+/** Multiply rows k0 ... k0 + MILL_DECONV_STEP - 1 of the matrix weight [nd][nd] by row [nd], the
+ *  resolution at MILL_CHUNK pixels, into x; beyond nd the last row of weight is repeated. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {

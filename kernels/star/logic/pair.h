@@ -354,8 +354,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: store the star's parameters; step flux ratios, velocity offsets and the epochs'
- *  velocities.  Drop the pair and return 0 if F is not low enough or the second star not real. */
+/** End the turn of star p->star: store its parameters; step flux ratios, offsets and epochs'
+ *  velocities; go to the next turn.  Returns 0 if the pair is dropped: high F, or no real star. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -200,8 +200,8 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   return left;
 }
 
-/** Set a component to the Gaussian of the fit's curvature about the solution: mean, bend and
- *  covariance.  Without a minimum the Gaussian's widths are the typical uncertainties. */
+/** Set a component of the proposal to the Gaussian of the fit's curvature (mean, covariance), bent
+ *  in v sin i by `bend`.  Without a minimum its widths are the typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

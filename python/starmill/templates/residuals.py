@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return factors [n_pix] for residuals x: level / rms.  A pixel's rms is that of level * x over
-    a fortieth of the arm to each side, with SMALL_ERROR added in quadrature."""
+    """Return weights' roots [n_pix] for relative residuals x of pixels with the flux level: level
+    divided by the rms of level * x within a fortieth of the arm and SMALL_ERROR in quadrature."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
