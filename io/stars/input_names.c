@@ -194,8 +194,8 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   return MILL_OK;
 }
 
-/* Read the inputs recorded in the result at path into known, by absolute path, and append their
- * paths to own: as recorded or, if this run is in another folder, absolute. */
+/* Read the inputs that the result at path records.  known: finds an input by its absolute path;
+ * own: the paths for this run, as recorded or, if this run is in another folder, absolute. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
   char here[PATH_MAX], name[2 * PATH_MAX];

@@ -15,8 +15,7 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* Kind of a row.  FIRST: the first row of an exposure; FOLLOWS: a later one; APART: excluded, since
- * it is unclear to which star the row belongs. */
+/* Kind of a row: FIRST in an exposure, FOLLOWS the first, or APART (excluded, its star unclear). */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -120,7 +119,8 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
   return MILL_OK;
 }
 
-/* Set the star of each row in key [n] by NAME and position.  star [n]: work space. */
+/* Find the star of each row by NAME (key [n].text) and position, and set all members of key; text
+ * becomes ARM.  star [n]: work space. */
 static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
                        int64_t n, const char **warning)
 {

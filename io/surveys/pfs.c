@@ -50,7 +50,7 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image of n_axis axes as a plane; all first axes must equal camera->n_pix, if set. */
+/* Use an image as the camera's flux, mask, ...; its first axis sets n_pix or must equal it. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {

@@ -267,7 +267,7 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(check_roles(call, setup));
   MILL_CHECK(mill_board_check_path(setup->status_path));
   MILL_CHECK(mill_check_output(options->output, "output"));
-  MILL_CHECK(mill_refuse_new(options->output, "output"));
+  MILL_CHECK(mill_refuse_new(options->output, "output")); /* OLD.new, temporary file of OLD */
   if (options->models) {
     MILL_CHECK(mill_check_output(options->models, "models"));
     MILL_CHECK(mill_refuse_new(options->models, "models"));

@@ -200,8 +200,8 @@ static int plan(particle_job *job)
   job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
   if (job->n_result > INT_MAX)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "the results of a problem have %zu numbers, more than %d: give fewer times, "
-                      "points or particles with positions",
+                      "the results of a problem have %zu numbers, more than %d: give fewer times "
+                      "or grid points, or positions: false",
                       job->n_result, INT_MAX);
   MILL_CHECK(MILL_ALLOC(c->n_problem, &job->todo));
   for (int64_t i = 0; i < c->n_problem; i++)

@@ -291,12 +291,12 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  x [n_own]: the pixels of the lane's rows r;
- *  other: the pixels of the lane's row q.
+/** Add products of rows over a warp's 32 pixels.  Rows form groups of eight.  In each of n_own own
+ *  groups the lane has a row r and its pixels x, in another group row q and its pixels `other`.
  *
- *  own       in/out  products of the n_own row groups of r with each other
- *  across    in/out  if n_own is 1: products of the group of r with that of q
- *  gradient  in/out  for a Jacobian: the lane's sum of row r times MILL_BY_SLOPE */
+ *  own       in/out  products of the own groups' rows with each other
+ *  across    in/out  if n_own is 1: products of the own group's rows with the other group's
+ *  gradient  in/out  for a Jacobian: the lane's sum of row r[0] times MILL_BY_SLOPE */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
 mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*x)[MILL_GRAM_EACH],

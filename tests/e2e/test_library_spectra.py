@@ -269,7 +269,7 @@ class LibrarySpectra(ProgramTest):
             ((tmp("phoenix"), *phoenix[:2]), 3, ("no CRVAL1",)),
             ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("give only one of",)),
             ((tmp("stelib"), "--name-column", "NAME"), 2, ("--name-column", "--table")),
-            ((image, "--table", tmp("stars.fits")), 2, ("is not a folder",)),
+            ((image, "--table", tmp("stars.fits")), 2, ("of files with one spectrum",)),
             ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
              ("60 lack a label",)),
         ):

@@ -55,8 +55,8 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
 }
 
 /** Extend a star's rows in work->smooth to those of two stars: the sum of both templates, n_deriv
- *  derivatives of the star and of the companion, and the second star's template (the star's own if
- *  s->paired is 2), which is the derivative in ln(second star's flux / first star's flux).
+ *  derivatives of the star and of the companion, and the derivative in ln(flux of star 2 / flux of
+ *  star 1): the template of star 2, which is the companion or, if s->paired is 2, the star itself.
  *
  *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,

@@ -270,8 +270,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Return the squared sigma, in pixels, of the line-spread function at pixel i, not at an end: the
- *  sum of the squares of s->lsf_aa, the templates' sigma and s->blur_ln.  0: NaN or too large. */
+/** Return the squared sigma, in pixels, of the line-spread function at pixel i, not the first or
+ *  last, from lsf_aa^2 + (templates' sigma)^2 + (blur_ln wavelength)^2; 0: NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of the
- *  matrix's whole row nearest to row i; 0: the sigma is too large, or no row is whole. */
+/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
+ *  the resolution matrix, or of the nearest row not cut at an end; 0: too large, or all are cut. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;

@@ -146,11 +146,11 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
 /** Find the matrix rows of len pixels, from first on, that are narrower than the templates.
  *
  *  narrow [len]  a narrow row's sum; 0 for the other rows
- *  shift [len]   half of a row's first moment, in pixels; 0 for rows cut at an end of the arm
+ *  shift [len]   half of a row's first moment (pixels); a narrow row becomes -shift, narrow, shift
  *
  *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian: wings and a shift
- *  within the pixel hardly change it.  A cut row gets the nearest whole row's sigma.  Returns the
- *  number of rows whose sigma is below MILL_LSF_NARROW times the templates' sigma. */
+ *  within the pixel hardly change it.  A row cut at an end of the arm gets the nearest uncut row's
+ *  sigma, and shift 0.  Returns how many sigmas are below MILL_LSF_NARROW times the templates'. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow, double *shift)
 {

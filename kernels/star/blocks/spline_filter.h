@@ -4,14 +4,14 @@
 
 #include "kernels/star/slot.h"
 
-/** Compute an arm's spline constants from its ln_step (equations: mill_block_spline).  These are
- *  the coefficients' response to a unit second difference, the response's decay from both ends,
- *  expm1_step and spline_scale_right.
+/** Compute an arm's spline constants (kernels/star/model.h) from its ln_step: expm1_step,
+ *  spline_scale_right, the decay of what each end of the arm adds, and filters: the coefficients'
+ *  response to a unit second difference (equations: mill_block_spline).
  *
  *  k grid points to the right the response is c p^k, to the left c q^k (c, p, q: variables centre,
  *  right, left): c (1 - p q) times the convolution of two one-sided exponentials.  Each exponential,
- *  cut after 4 m points, is the convolution of two short filters; z^-k is a shift by k points:
- *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
+ *  cut after 16 points (spline_last: 32), convolves two short filters; z^-k is a shift by k points:
+ *  sum_{k < 16} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < 4} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);

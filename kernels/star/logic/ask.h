@@ -89,8 +89,8 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
   return c->centre + (i - c->n / 2) * c->step;
 }
 
-/** Ask for F of a group's curves at the curves' velocities, except for a known F at the centre; all
- *  other parameters are those of slot->theta.  F beyond the velocity limits is infinite. */
+/** Ask for the curve F(velocity) of the star, of each arm or each epoch (group), except a known F
+ *  at its centre; other parameters as in slot->theta.  F beyond the velocity limits is infinite. */
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {
@@ -117,7 +117,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** Sum the segments' F into the curves of a group; for the star's curve also into each arm's. */
+/** Sum the segments' F into the curves asked for; for the star's curve also into each arm's. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {

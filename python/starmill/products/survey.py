@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
-all undamaged rows.  To bound memory, of more than MAX_SAMPLE rows only every k-th enters
-distributions, maps and medians, and of more than MAX_KEYS only every m-th star enters repeats."""
+all undamaged rows.  To bound memory, distributions, maps and medians use a sample of up to
+MAX_SAMPLE rows, and repeated stars are searched for among about MAX_KEYS rows."""
 
 import collections
 import hashlib
@@ -85,10 +85,11 @@ class Survey:
     """The numbers of a report.
 
     n_fitted, n_good  counts over all rows
-    rows, sample      the sample, one row in `every`: indices of its rows; {column: values}
-    sn, fitted, good  of the sampled rows: S/N of the best arm; masks
-    worst, typical    [(reduced chi-square, row)] over all rows; sampled rows of median chi-square
-    repeats           Repeats
+    rows, sample      of a sample, one row in `every`: indices of rows, {column: values}
+    sn, fitted, good  of the same rows: S/N of the best arm, masks
+    worst             [(reduced chi-square, row)] of the largest over all rows
+    typical           good rows of the sample with median chi-square at their S/N
+    repeats           differences between rows of one star (Repeats)
     """
 
     def __init__(self, result):
@@ -188,8 +189,8 @@ class Survey:
         return rows
 
     def _keep_keys(self, block):
-        """Keep keys and positions of every m-th star's rows for _find_repeats, except rows unfitted
-        or with warning, second star or prior.  A row without a name may be matched by position."""
+        """Keep keys and positions of every key_every-th star's rows for _find_repeats, except rows
+        unfitted or with warning, second star or prior.  Unnamed rows may be matched by position."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0

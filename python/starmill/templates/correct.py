@@ -122,7 +122,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    Uncorrected pixels get their residuals' rms, pixels beyond the ends that of the last quarter."""
+    Uncorrected pixels get their residuals' rms; outside found.wave, that of its nearest quarter."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):

@@ -145,8 +145,8 @@ def list_files(arguments, request):
         paths += [p for name in one for p in (files_below(name) if os.path.isdir(name) else [name])]
     if paths == list(arguments[:1]):
         if request.table or request.columns or request.name_pattern:
-            raise Failure(USAGE, "--table, --columns and --name-pattern are for files with one "
-                                 f"spectrum; {paths[0]} is not a folder")
+            raise Failure(USAGE, "--table, --columns and --name-pattern are for folders or lists "
+                                 f"of files with one spectrum; {paths[0]} is neither")
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]

@@ -299,8 +299,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return a mask [n] of up to n_wanted models to leave out, none at the least or largest
-        value of a label with three or more values.  On a grid all neighbours exist and stay."""
+        """Return a mask [n] of up to n_wanted models to leave out, none at the least or largest of
+        three or more values of a label.  On a grid all their neighbours along labels are kept."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
