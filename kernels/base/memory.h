@@ -17,8 +17,9 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
-/** Call function(&variable) when the block of the declared variable ends, in whatever way. */
-#define MILL_AT_END(function) __attribute__((cleanup(function)))
+/** Call function(&variable) when the block of the declared variable ends, in whatever way.  Clang
+ *  does not take this call for a use of the variable. */
+#define MILL_AT_END(function) __attribute__((unused, cleanup(function)))
 
 /** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */
 #define MILL_OWNED MILL_AT_END(mill_free_at)
