@@ -159,10 +159,9 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   if (!slot->best.have || s->try_all || (s->low_sn && s->i == 1))
     return 1;
   const double gap = (s->chisq[s->i] - s->chisq[0]) / mill_fit_reduced(slot);
-  const double most = s->n_doubt == 0   ? MILL_DOUBT_GAP
-                      : s->n_doubt == 1 ? MILL_DOUBT_ONE_GAP
-                                        : (double)INFINITY;
-  return mill_start_agree(slot) <= (s->n_doubt > 0 ? s->n_doubt : 1) && gap < most;
+  const double most = s->n_doubt > 0 ? MILL_DOUBT_ONE_GAP : MILL_DOUBT_GAP;
+  const int n_agree = mill_start_agree(slot);
+  return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
 }
 
 /** Go to the next start that is worthwhile, and return 1; 0: there is none.  Starts that would end

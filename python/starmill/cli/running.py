@@ -262,7 +262,7 @@ class OutputLock:
             self._touched = time.monotonic()
             return self
         raise Failure(OUTPUT, f"{self.path}: the lock of this output cannot be taken: if no job "
-                              "writes it, remove that file")
+                              "writes it, remove the lock")
 
     def __exit__(self, *_):
         if self._is_ours():
@@ -282,8 +282,9 @@ class OutputLock:
         if time.monotonic() - self._touched < BEAT_S:
             return
         if not self._is_ours():
-            raise Failure(OUTPUT, f"{self.path} was taken over by another job, as this one had not "
-                                  "touched it for long (was it suspended?): this job stops writing")
+            raise Failure(OUTPUT, f"{self.path} was taken over by another job, since this job had "
+                                  "not touched the lock for long (was the job suspended?): this job "
+                                  "stops writing")
         with contextlib.suppress(OSError):
             os.utime(self.path)
         self._touched = time.monotonic()
