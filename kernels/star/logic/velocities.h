@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Find the velocity of each arm or epoch: the minimum of F, by parabolas through three values. */
+/** Find the velocity of each arm or epoch, the minimum of F, by parabolas through three values. */
 #pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
 #define MILL_SEEK_ROUNDS 8    /**< a search without a minimum ends after these rounds */
-#define MILL_SEEK_STEP   2.0  /**< first step in the star's velocity errors, later in the arm's */
+#define MILL_SEEK_STEP   2.0  /**< in errors: first step, and step after a coarse one */
 #define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
 #define MILL_SEEK_NOISE  0.5  /**< in errors: a smaller step is doubled, as F hardly changes */
@@ -28,7 +28,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Fit a parabola to F at the centre and its neighbours; end, or set the next step or centre. */
+/** Fit a parabola to F at the centre and beside it.  Then end, or set the next step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -108,8 +108,8 @@ MILL_RESUMABLE(mill_seek_run)
   MILL_END;
 }
 
-/** Begin an arm's search with its F on the first grid of the velocity profile: the quartic through
- *  these values replaces the first two evaluations.  Saves 3 to 5 % of a fit. */
+/** Begin an arm's search with its F on the velocity profile's first grid.  The quartic through the
+ *  grid replaces the first two evaluations. */
 MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
                                                  int i_arm, mill_curve *c)
 {
@@ -131,7 +131,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
     c->step = first;
 }
 
-/** Begin each arm's velocity search at slot->theta, where the answered models give the arm's F. */
+/** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
