@@ -54,8 +54,7 @@ typedef struct mill_model_arm {
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h).
    *  Their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
-  /** Powers 0, 1 ... of the spline's decay per grid point, from the left end and from the right
-   *  end. */
+  /** Powers of the spline's decay per grid point, from the left end and from the right end. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
@@ -77,8 +76,7 @@ typedef struct mill_model_arm {
   double template_sigma_aa; /**< as in mill_arm */
 } mill_model_arm;
 
-/** Return the pitch of a segment's rows, in elements: a multiple of 4 for a GPU's loads of four
- *  floats. */
+/** Return the pitch of a segment's rows: a multiple of 4, as GPUs load four floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
@@ -93,10 +91,9 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
 /** Wavelengths shared by segments, and everything that depends only on them. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double *ln_wave; /**< [n_pix] */
-  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
-  unsigned char
-      *reach; /**< [unit][2] functions not 0 in a unit of pixels (mill_reach_of), or NULL */
+  double *ln_wave;      /**< [n_pix] */
+  float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  unsigned char *reach; /**< functions not 0 in each unit of pixels (mill_reach_of), or NULL */
   /** Continuum functions as polynomials in each cell of `cell` pixels (kernels/math/cells.h); cell
    *  0: a function is not smooth enough. */
   int cell;

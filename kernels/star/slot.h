@@ -121,8 +121,7 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Return the number of rows of model error: those of the arm, of the line-spread function's width,
- *  and of the sky. */
+/** Return the number of rows of model error: the arm's, the line-spread function's, the sky's. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
@@ -194,7 +193,7 @@ MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_se
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
 }
 
-/** Is a segment asked?  For tangents and models its only velocity is NaN if not. */
+/** Is a segment asked?  For tangents and models, NaN as its only velocity means no. */
 MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 {
   const double v = mill_velocities_of(slot, i_segment)[0];

@@ -25,7 +25,7 @@ typedef struct mill_eval {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point, its F and derivatives. theta has v sin i in km/s, grad and hess its inner parameter. */
+/** A point, its F and derivatives; theta has v sin i, grad and hess its inner parameter. */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -77,8 +77,7 @@ typedef struct mill_lead {
   int n_jac;                   /**< Jacobians of leading arms */
 } mill_lead;
 
-/** F of a star, an arm or an epoch at evenly spaced velocities, and the search for its minimum
- *  (kernels/star/logic/velocities.h). */
+/** F of a star, an arm or an epoch at evenly spaced velocities, and the search for its minimum. */
 typedef struct mill_curve {
   int n;               /**< number of velocities centre + (i - n / 2) step */
   double centre, step; /**< km/s */
@@ -176,8 +175,7 @@ typedef struct mill_profile {
   int has_arm; /**< 1: mill_slot.arm has F of each arm on the first grid about best.end */
 } mill_profile;
 
-/** Rotated templates of the last profile or models, for later requests at the same v sin i and
- *  labels (mill_template_kept). */
+/** Rotated templates of the last profile or models, for later use (mill_template_kept). */
 typedef struct mill_kept {
   int has;
   double theta[MILL_MAX_PAR]; /**< parameters of the templates */

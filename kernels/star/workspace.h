@@ -20,8 +20,8 @@ enum {
  *  (mill_sharp_rows).  On a GPU each warp's part has these spare bytes. */
 enum { MILL_PIXEL_SPARE = 128 };
 
-/** Work space of one block.  Rows are float or double, by the run's precision. grid has the
- *  emulator's output, rotated the rotated templates, bend their spline coefficients. */
+/** Work space of one block.  Rows are float or double, by the run's precision.  Rows on the grid:
+ *  emulator output (grid), rotated templates (rotated), their spline coefficients (bend). */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< template for a request without derivatives: in rotated or mill_slot.kept */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** After the initial guess, decide if a star can be fitted, and set its free parameters and
- *  starts. */
+/** Decide after the initial guess if a star can be fitted; set its free parameters and starts. */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
@@ -92,35 +91,32 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Another library ties if its best guess template fits at least as well as this library's third
- *  best (index 2).  Comparing the best templates alone misses the better library for 89 of 1371
- *  MILES stars. */
+/** Another library ties if its best guess template fits as well as this library's third best.
+ *  Comparing the best ones alone would miss the better library for 89 of 1371 MILES stars. */
 enum { MILL_GUESS_TIE = 2 };
 
 /** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which
- *  another library ties (guess_tie).  Both include the least prior penalty of labels within the
- *  library's range. */
+ *  another library ties (guess_tie).  Both include the least penalty of the labels' priors. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
-  double apart = 0.0;
+  double penalty = 0.0;
   if (n < 1)
     return;
   for (int l = 0; l < m->n_label; l++) {
     const int j = MILL_PAR_LABEL0 + l;
     const double mean = mill_prior_mean(m, slot, j), lo = m->label[l].min, hi = m->label[l].max;
-    apart += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
+    penalty += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
   }
-  slot->result.guess_chisq = chisq[0] + apart;
-  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
+  slot->result.guess_chisq = chisq[0] + penalty;
+  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + penalty;
 }
 
 /** A star gets one brief start if the guess's best template lowers the continuum's chi-square by
  *  less than this.  If the brief start finds a star, all starts follow. */
 #define MILL_BRIEF_GAIN 25.0
 
-/** Set free parameters and starts after the guess.  Returns 0 if the star cannot be fitted
- *  (status). */
+/** Set free parameters and starts after the guess.  Returns 0 if the star cannot be fitted. */
 MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   const int n_guess = slot->starts.n;

@@ -2,8 +2,7 @@
 /** Ask the device for F (-2 ln L) of a star's segments, and sum their answers.
  *
  *  A point asks for F at slot->theta.  Curves ask for F at several velocities of the star, of each
- *  arm or of each epoch.  The sums are made here, arm by arm: their order does not depend on the
- *  device. */
+ *  arm or of each epoch.  The sums run arm by arm, so that they do not depend on the device. */
 #pragma once
 
 #include "kernels/star/logic/parameters.h"
@@ -54,7 +53,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
   for (int a = 0; a < m->n_arm; a++)
     for (int i = 0; i < slot->n_segment; i++) {
       const double *answer = mill_answer_of(m, slot, i), v = mill_velocities_of(slot, i)[0];
-      if (slot->segment[i].arm != a || v != v)
+      if (slot->segment[i].arm != a || v != v) /* NaN: not asked */
         continue;
       e->f += answer[MILL_ANSWER_F];
       if (has_tangents)
@@ -130,7 +129,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
       if (slot->segment[i].arm != a)
         continue;
       for (int k = 0; k < slot->n_vel; k++)
-        if (v[k] == v[k]) {
+        if (v[k] == v[k]) { /* NaN: not asked */
           c->f[k] += f[MILL_ANSWER_F + k];
           if (group == MILL_OF_STAR)
             slot->arm[a].f[k] += f[MILL_ANSWER_F + k];

@@ -27,7 +27,7 @@ enum { MILL_LEAD_MAX_JAC = 3 };
  *  of all arms.  With velocity offsets all arms are fitted. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
-  int lead = 0, n_arm = 0;
+  int lead = 0, n_arm = 0; /* lead: 1 + arm */
   for (int a = 0; a < m->n_arm; a++) {
     if (slot->result.n_pix[a] == 0)
       continue;
@@ -40,8 +40,7 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     slot->lead.arm = lead;
 }
 
-/** Begin a start.  Starts after the first solution use levenberg-marquardt, which is cheaper than a
- *  simplex. */
+/** Begin a start.  After the first solution, starts use the cheaper method levenberg-marquardt. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;
@@ -93,9 +92,8 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
   return has;
 }
 
-/** Below this predicted decrease of F, each Jacobian computes the model error anew at its point, so
- *  that the solution does not depend on the start.  After MAX_SETTLE such Jacobians the model error
- *  stays. */
+/** Below this predicted decrease of F, each Jacobian computes the model error anew at its point, at
+ *  most MAX_SETTLE times.  The solution then does not depend on the start. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
@@ -126,8 +124,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Has this start's path met an earlier start's path?  Then starts.f becomes the earlier start's
- *  F. */
+/** Has this start met an earlier start's path?  Then starts.f becomes the earlier start's F. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
   const int like = mill_start_merges(m, slot);
@@ -221,8 +218,7 @@ MILL_RESUMABLE(mill_descend)
 /** Solutions farther apart than this many errors are different minima. */
 #define MILL_TWO_MINIMA_DISTANCE 3.0
 
-/** At the end of a start keep its point if it has the lowest F.  Flag two distinct minima of about
- *  equal F. */
+/** After a start keep its point if F is the lowest.  Flag two distinct minima of about equal F. */
 MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot *slot,
                                                  int converged)
 {

@@ -13,33 +13,32 @@
 
 /** First step of a search, in expected velocity errors of one epoch. */
 #define MILL_EPOCH_STEP 2.0
-/** All epochs are scanned if an epoch differs from the star by more than this many of its
- *  errors. */
+/** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
-/** Each epoch is fitted at its velocity if the probability of one velocity is below this. */
+/** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
 /** Return P(chi-square > x) for n degrees of freedom (Abramowitz & Stegun 26.4.4 and 26.4.5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
-  const double most = 600.0; /* largest exponent, so that no term underflows */
+  const double max_exponent = 600.0; /* largest exponent, so that no term underflows */
   const int odd = n % 2;
-  double rest = 0.5 * x > most ? 0.5 * x - most : 0.0;
+  double left = 0.5 * x > max_exponent ? 0.5 * x - max_exponent : 0.0;
   double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
-  double term = exp(rest - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
+  double term = exp(left - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
   if (n < 1)
     return 1.0;
   for (int d = 2 + odd; d <= n; d += 2) {
     sum += term;
     term *= x / d;
-    if (rest > 0.0 && term > 1.0) { /* apply part of the factor exp(-rest) */
-      const double part = exp(-(rest < most ? rest : most));
-      rest = rest < most ? 0.0 : rest - most;
+    if (left > 0.0 && term > 1.0) { /* apply part of the factor exp(-left) */
+      const double part = exp(-(left < max_exponent ? left : max_exponent));
+      left = left < max_exponent ? 0.0 : left - max_exponent;
       sum *= part;
       term *= part;
     }
   }
-  return sum * exp(-rest);
+  return sum * exp(-left);
 }
 
 /** Statistics of the n epochs that have a velocity, km/s. */
@@ -153,13 +152,13 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
  *  velocity's error times G / sqrt(2). */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
-  const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
-  const double reach = v - m->set.min_vel_km_s < most ? v - m->set.min_vel_km_s : most;
+  const double v = slot->best.end[MILL_PAR_VRAD], to_max = m->set.max_vel_km_s - v;
+  const double to_limit = v - m->set.min_vel_km_s < to_max ? v - m->set.min_vel_km_s : to_max;
   const int half = MILL_N_PROFILE / 2;
   const double signal = mill_lines_signal(m, slot);
   double step = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
-  if (step > reach / (half + 1))
-    step = reach / (half + 1);
+  if (step > to_limit / (half + 1))
+    step = to_limit / (half + 1);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_curve *c = &slot->epoch[i].curve;
     c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
@@ -246,8 +245,8 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  With a model
- *  error VRAD weighs lines by noise and template errors, an epoch's velocity by noise alone. */
+/** Return what to add to the epochs' velocities so that their mean is VRAD, km/s.  With a model
+ *  error VRAD weighs lines otherwise than the epochs' velocities. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

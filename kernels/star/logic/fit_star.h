@@ -38,8 +38,8 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
-/** After all starts, flag a minimum that only one of three or more starts found.  Returns 1 if the
- *  start that fixed the model error last is not the best one. */
+/** After all starts, flag a solution that only one of three or more starts found (TWO_MINIMA).
+ *  Returns 1 if the start that fixed the model error last is not the best one. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)

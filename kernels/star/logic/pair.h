@@ -15,12 +15,12 @@
 #include "kernels/star/logic/pair_row.h"
 
 /** Two stars are tried if the significance of the residuals' peak is above PEAK_LEAST times the
- *  root of the reduced chi-square.  For v sin i above MILL_PAIR_BROAD, PEAK_BROAD suffices. */
+ *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
 #define MILL_PAIR_PEAK_WRONG 2.5  /**< reduced chi-squares: a lower peak may be template errors */
-#define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s */
-#define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: of sharper lines a close peak is no second star */
+#define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s: for broader lines PEAK_BROAD suffices */
+#define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if slower, a close peak is no star */
 #define MILL_PAIR_GAIN       40.0 /**< reduced chi-squares by which two stars must lower -2 ln L */
 #define MILL_PAIR_WRONG      2.0  /**< factor to the least velocity difference with a model error */
 #define MILL_PAIR_RATIO      0.3  /**< first flux ratio, second star over first */
@@ -34,7 +34,7 @@
  *  the last turns, which give the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** After JAC Jacobians the first turn is given up unless it promises half of MILL_PAIR_GAIN: the
+/** After JAC Jacobians the first turn must promise half of MILL_PAIR_GAIN.  The promise is the
  *  decrease of F so far plus PROMISE times the next step's predicted decrease.  After LATER_JAC,
  *  unless the stars move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
 #define MILL_PAIR_PROMISE 3.0
@@ -107,8 +107,7 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
   }
 }
 
-/** Store this star's template and its derivatives for the other star's Jacobians, then switch to
- *  the other star. */
+/** Store this star's template and derivatives for the other star's Jacobians; then switch stars. */
 MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
@@ -127,7 +126,7 @@ MILL_RESUMABLE(mill_pair_keep_rows)
   MILL_END;
 }
 
-/** Sum both stars' template fluxes in each arm, from the last tangents. flux [arm][0] is of the
+/** Sum both stars' template fluxes in each arm, from the last tangents.  flux [arm][0] is of the
  *  star whose tangents were asked for, flux [arm][1] of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
@@ -145,9 +144,8 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
   return p->least_apart * (mill_has_error(m) ? MILL_PAIR_WRONG : 1.0);
 }
 
-/** Do template errors explain the residuals' peak?  Yes, if it hardly stands out, is low for the
- *  reduced chi-square, or is within the lines of a slow rotator.  Peaks of moving stars count as
- *  real. */
+/** Do template errors explain the residuals' peak?  Not if the stars move.  Else yes if the peak
+ *  hardly stands out, is low for the chi-square, or is within a slow rotator's lines. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -159,7 +157,7 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
 }
 
 /** May v sin i be the separation of two slow rotators' lines?  The fit must be poor, and within the
- *  hulls.  Epochs would show two stars by their peaks, so a star with epochs is no blend. */
+ *  hulls.  A star with epochs is no blend, since its epochs' peaks would show two stars. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -217,8 +215,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** Set least_apart, km/s, from the width of one star's lines, which follows from the curvature of F
- *  in velocity. */
+/** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
@@ -256,8 +253,7 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Before a turn find both stars' velocities at each epoch: of moving stars by scans, then by
- *  n_settle Jacobians. */
+/** Before a turn find both stars' velocities at each epoch, by scans and by n_settle Jacobians. */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
@@ -288,7 +284,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
 MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
-  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0};
+  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0}; /* becomes the inverse's column */
   int idx[MILL_MAX_PAR], n = 0;
   for (int j = 0; j < m->n_par; j++)
     if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, p->theta[1][j]))
@@ -302,8 +298,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  It only fits template errors if its lines are broad, or if its
- *  velocity is uncertain, at a limit, or too far from the first star's. */
+/** Is the second star real?  A star that only fits template errors has broad lines, or a velocity
+ *  that is uncertain, at a limit, or far from the first star's. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

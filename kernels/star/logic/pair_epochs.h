@@ -29,8 +29,7 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
  *  apart, and one has a residual peak above SEEN. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
-/** Lines closer than this many line widths are blended: their velocities also fit template
- *  errors. */
+/** Closer lines, in line widths, are blended: their velocities also fit template errors. */
 #define MILL_PAIR_BLENDED 1.2
 /** An epoch on the line of mass ratio (mill_pair_line) tells the stars apart if their velocities
  *  differ by more than this many times the sum of the errors. */
@@ -44,18 +43,18 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
   return slot->n_epoch > 1;
 }
 
-/** Return the reduced chi-square of the coadd of an epoch's exposures (epoch -1: of all
- *  exposures).  Template errors repeat in each exposure, so the excess over 1 grows with their
- *  number. chisq: sum over all exposures, without model error. */
+/** Return the reduced chi-square of the coadd of an epoch's exposures (epoch -1: of all).  Each
+ *  exposure has the same template errors, so the excess over 1 grows with the number of exposures.
+ *  Argument chisq: the sum over all exposures, without model error. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
   const double excess = chisq / (double)slot->result.n_pix_tot - 1.0;
-  int n[MILL_MAX_ARM] = {0}, most = 1;
+  int n_exposure[MILL_MAX_ARM] = {0}, most = 1;
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    n[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
-    most = n[s->arm] > most ? n[s->arm] : most;
+    n_exposure[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
+    most = n_exposure[s->arm] > most ? n_exposure[s->arm] : most;
   }
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
@@ -91,9 +90,9 @@ MILL_RESUMABLE(mill_pair_peaks)
   MILL_END;
 }
 
-/** Begin with one velocity of the second star for all epochs.  Sets is_moving if the epochs' peaks
- *  together are more significant than the peak of all exposures; returns the larger
- *  significance. */
+/** Begin with one velocity of the second star for all epochs.  The stars move (is_moving) if the
+ *  epochs' peaks together are more significant than the peak of all exposures.  Returns the
+ *  larger. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -176,8 +175,9 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   const double *f = c->f;
   int least = 0;
   for (int k = 1; k < c->n - 1; k++) {
-    const int from = k - c->n / 2;
-    if (from != 0 && fabs(from * c->step) < MILL_PAIR_MOST_APART && (least == 0 || f[k] < f[least]))
+    const int offset = k - c->n / 2;
+    if (offset != 0 && fabs(offset * c->step) < MILL_PAIR_MOST_APART &&
+        (least == 0 || f[k] < f[least]))
       least = k;
   }
   if (least == 0)
@@ -189,14 +189,13 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Digest the scans for one velocity of the first star.  Each epoch keeps both velocities of its
- *  least F, and the first star goes to its next velocity.  At the end both stars get the kept
- *  velocities. */
+/** Digest the scans for one velocity of the first star: each epoch keeps both velocities of its
+ *  least F, and the first star goes to its next velocity.  At the end both get the kept ones. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   /* places alternate about the first one: 1, -1, 2, -2 ... steps */
-  const int n = ++p->n_scan, from = n % 2 ? (n + 1) / 2 : -n / 2;
+  const int n = ++p->n_scan, place = n % 2 ? (n + 1) / 2 : -n / 2;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     double v = 0.0;
@@ -206,7 +205,7 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
       e->best[0] = e->shift[0];
       e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
     }
-    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + from * e->curve.step : e->best[0];
+    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + place * e->curve.step : e->best[0];
     e->shift[1] = e->best[1];
   }
 }
@@ -265,7 +264,7 @@ typedef struct mill_pair_line {
 } mill_pair_line;
 
 /** Fit the line of mass ratio by total least squares to the epochs that determine both velocities
- *  and have clear lines. slope 0: the velocities vary too little. */
+ *  and have clear lines.  The slope is 0 if the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
@@ -304,24 +303,25 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
-  const double both = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - both * both;
+  const double mixed = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - mixed * mixed;
   for (int k = 0; k < 2; k++) {
-    const double by = -0.5 * (h[1 - k] * g[k] - both * g[1 - k]) / det;
+    const double newton = -0.5 * (h[1 - k] * g[k] - mixed * g[1 - k]) / det;
     e->pair_err[k] = h[k] > 0.0 && det > 0.0 ? sqrt(h[1 - k] / det) : INFINITY;
-    step[k] = e->pair_err[k] < most ? (by < -most ? -most : (by > most ? most : by)) : 0.0;
+    step[k] =
+        e->pair_err[k] < most ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
   }
 }
 
-/** Compute the Newton step [2] of an epoch's velocities v1 and v2 to the least F on the line of
- *  mass ratio, km/s. most: largest step of v1; off: v2 less the line's value at v1. */
+/** Compute the Newton step [2] of an epoch's velocities v1 and v2, km/s, to the least F on the line
+ *  of mass ratio.  Here `most` is the longest step of v1, and `off` is v2 less the line's value at v1. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
   const double slope = line->slope, cross = e->moment[MILL_MOMENT_BOTH] + slope * h[1];
-  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross);
-  const double by = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
-  step[0] = by < -most ? -most : (by > most ? most : by);
+  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross); /* along the line */
+  const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
+  step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
   e->pair_err[0] = bend > 0.0 ? sqrt(1.0 / bend + line->variance) : INFINITY;
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;

@@ -28,9 +28,9 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** Eliminate the companion's parameters from F's gradient and curvature in slot->space. slot->eval
- *  gets F, gradient and curvature of the star alone, with the companion at its best.  Returns 0 if
- *  the companion's damped curvature is not positive definite. */
+/** Set the companion's parameters to their best values, and eliminate them from F's gradient and
+ *  curvature (slot->space).  Then slot->eval has F and derivatives in the star's parameters.
+ *  Returns 0 if the companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

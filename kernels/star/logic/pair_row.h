@@ -5,8 +5,8 @@
 #include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
-/** Fill in a star's errors from the curvature at `at`, the last point of its last turn. end
- *  [n_par]: the star's solution. */
+/** Fill in a star's errors from the curvature at `at`, the last point of its last turn.  Argument
+ *  end [n_par] is the star's solution. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {

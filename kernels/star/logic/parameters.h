@@ -132,8 +132,7 @@ MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double 
   return is_at;
 }
 
-/** Farther outside the hulls than this (mapped units), the emulator is meaningless, and F is set to
- *  MILL_OFF_LIMITS. */
+/** Farther outside the hulls (mapped units) the emulator is meaningless: F is MILL_OFF_LIMITS. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Polish a solution: Levenberg-Marquardt steps within limits and hull facets
- *  (docs/science/numerics.md).
+/** Polish a solution by Levenberg-Marquardt steps within limits and hull facets.
  *
  *  Every trial point is evaluated with its derivatives, since most steps are accepted.  Steps,
- *  gradient and curvature are in the inner parameter u of v sin i (kernels/math/rotation.h); points
- *  hold v sin i. */
+ *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h), points in v
+ *  sin i itself.  Settings: docs/science/numerics.md. */
 #pragma once
 
 #include "kernels/star/logic/step.h"
@@ -87,8 +86,7 @@ MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mi
   return s > 0.0 ? slope * slope / (s * s) : 0.0;
 }
 
-/** Accept slot->theta, where the last Jacobian was and F is f, as the point that steps start
- *  from. */
+/** Accept slot->theta, with its last Jacobian and F (f), as the point from which steps start. */
 MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
@@ -123,13 +121,13 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
 }
 
 /** Update polish->second (BFGS) if the gradient changed along a step otherwise than the curvature
- *  predicts. hess lacks the second derivatives of the residuals, which matter for wrong templates.
- *  Powell's (1978) damping keeps hess + second positive definite. */
+ *  predicts.  The matrix hess lacks the residuals' second derivatives, which matter for wrong
+ *  templates.  Powell's (1978) damping keeps hess + second positive definite. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
   const int np = m->n_par;
-  double known[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
+  double known[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, damping = 1.0;
   for (int j = 0; j < np; j++) {
     known[j] = y[j] = 0.0; /* curvature times step: known so far, and found by this step */
     for (int k = 0; k < np; k++) {
@@ -144,12 +142,12 @@ MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_po
   if (!(expected > 0.0) || !(fabs(found - expected) > MILL_POLISH_LEARN * expected))
     return;
   if (found < MILL_POLISH_FLAT * expected)
-    share = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
+    damping = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
   p->learned = 1;
   p->n_learned++;
-  found = share * found + (1.0 - share) * expected;
+  found = damping * found + (1.0 - damping) * expected;
   for (int j = 0; j < np; j++)
-    y[j] = share * y[j] + (1.0 - share) * known[j];
+    y[j] = damping * y[j] + (1.0 - damping) * known[j];
   for (int j = 0; j < np; j++)
     for (int k = 0; k < np; k++)
       p->second[j * np + k] += y[j] * y[k] / found - known[j] * known[k] / expected;
@@ -182,7 +180,7 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Extrapolate the predicted decrease of F from the last step and the next to the step after.
+/** Extrapolate the predicted decrease of F, from the last step and the next, to the step after.
  *  Infinite after an update of the curvature, or if the decreases do not at least halve. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {

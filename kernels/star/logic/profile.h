@@ -6,9 +6,8 @@
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-/** Limits of the coefficients of the quartic F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 through the
- *  first grid, with x in expected velocity errors.  Within these limits the quartic replaces the
- *  full grid. */
+/** A quartic F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 through the first grid replaces the full grid
+ *  if its coefficients are within these limits.  Here x is the velocity in expected errors. */
 #define MILL_PROFILE_MOST_C1  1.0
 #define MILL_PROFILE_LEAST_C2 0.75
 #define MILL_PROFILE_MOST_C2  1.25

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proposals for sampling a star's posterior: mixtures of Student's t distributions about its
- *  minima.
+/** Proposals for a star's posterior: mixtures of Student's t distributions about its minima.
  *
  *  A component has coordinates y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
  *  For another parameter x, y = x - bend u(v), with u the inner parameter of v sin i, since
@@ -13,8 +12,7 @@
 
 /** Variance of a proposal over its target's, above 1 so that the proposal covers the tails. */
 #define MILL_PART_WIDER 1.15
-/** A mean v sin i closer than this to its lower limit, in standard deviations, is put at the
- *  limit. */
+/** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
 /** Each minimum gets at least the fraction ORIGIN of the draws.  A new component needs at least the
  *  fraction LEAST of the weights. */
@@ -163,8 +161,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Put a mean v sin i that is near the lower limit at the limit, where the component is
- *  mirrored. */
+/** Put a mean v sin i near the lower limit at the limit, where the component is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -178,9 +175,10 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the fit's curvature compute part->bend, the derivative of the other parameters' best values
- *  in u (inner parameter of v sin i), and part->axes, the covariance at fixed u.  Returns the
- *  curvature of F in u (a Schur complement); <= 0: no minimum. */
+/** Compute from the fit's curvature, with u the inner parameter of v sin i,
+ *  - part->bend, the derivatives of the other parameters' best values in u;
+ *  - part->axes, the covariance at fixed u.
+ *  Returns F's curvature in u (a Schur complement); <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

@@ -15,14 +15,13 @@
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** Flag ODD_NOISE is set if CHISQ_NOISE per good pixel is below LEAST or above MOST.  IVAR is then
- *  no inverse variance, or has another unit.  Correlated pixels give 0.5, missing lines up to
- *  50. */
+ *  no inverse variance, or has another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR is set if the gain, chi-square of the continuum alone less that with the template, is
+/** NO_STAR is set if the template's gain in chi-square over the continuum alone is
  *  - below GAIN, or below GAIN times the noise per pixel, or
  *  - below PART (gain + misfit), with BROAD for PART if v sin i is at its upper limit.
- *  misfit: chi-square beyond the noise plus ERRORS standard deviations of the noise. */
+ *  misfit: chi-square less the noise and ERRORS standard deviations of the noise, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -47,7 +46,7 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
 }
 
 /** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond?  Hulls of elements do not
- *  count. cov [n][n]: covariance of the parameters idx [n]. */
+ *  count.  Argument cov [n][n] is the covariance of the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
@@ -57,7 +56,7 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
     for (int f = 0; f < m->hull[h].n_facet && !m->hull[h].of_element; f++) {
       const mill_hull *hull = &m->hull[h];
       const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
-      double slope[MILL_MAX_PAR], var = 0.0;
+      double slope[MILL_MAX_PAR], var = 0.0; /* of the distance to the facet */
       for (int i = 0; i < n; i++) {
         slope[i] = 0.0;
         for (int l = 0; l < hull->n_label; l++)
@@ -85,8 +84,7 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the step at which F has risen by 1; NaN if F
- *  does not rise.  F rises by g x + h x^2 for a step x of the inner parameter, with the other
- *  parameters at their best. */
+ *  does not rise.  For a step x of the inner parameter F rises by g x + h x^2. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
@@ -295,9 +293,8 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  The chi-squares are without
- *  model error, which would fit anything.  The noise is the residuals', as the file's errors may be
- *  wrong. */
+/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  With model error anything
+ *  would fit, so the chi-squares are without.  The noise is that of the residuals. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;

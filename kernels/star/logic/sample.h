@@ -85,7 +85,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   for (; s->n_draw < MILL_SAMPLE_REFUSED * m->set.sample.max_eval;) {
     const mill_counter_words w = mill_sample_words(m, slot, s->n_draw, MILL_DRAW_CHOICE);
     double u = mill_counter_uniform(w.v[0], w.v[1]);
-    int choice = s->first_part;
+    int choice = s->first_part; /* a component, by shares */
     for (; choice < s->n_part - 1 && u >= s->part[choice].share; choice++)
       u -= s->part[choice].share;
     mill_part_draw(m, slot, &s->part[choice], s->n_draw++, x);
@@ -100,8 +100,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
  *  it differs by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit that ends this much above the row's F saw another spectrum.  With the same spectrum it
- *  ends about 0.05 above. */
+/** A refit that ends this much above the row's F (usually 0.05) saw another spectrum. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Was the row to be sampled fitted to another spectrum?  The continuum's chi-square reveals other

@@ -10,8 +10,8 @@
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
 
-/** Write the simplex's next point, cut to the limits, to slot->theta. simplex.off is the penalty
- *  for leaving them: quadratic for v sin i, MILL_OFF_LIMITS for the velocity. */
+/** Write the simplex's next point, cut to the limits, to slot->theta.  Beyond a limit of v sin i
+ *  the penalty simplex.off is quadratic, beyond one of the velocity it is MILL_OFF_LIMITS. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;

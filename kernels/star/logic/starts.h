@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Doubts about a star's first solution, and the other starts that they justify.
+/** Doubts about a star's first solution, and the other starts that they justify
+ *  (docs/science/numerics.md).
  *
  *  Candidate starts are the guess's best templates with labels apart from each other
- *  (kernels/star/blocks/guess.h).  An easy star has one start.  Stars of MILES and DESI set the
- *  limits below (docs/science/numerics.md). */
+ *  (kernels/star/blocks/guess.h).  An easy star has one start. */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
 
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
-/** The first solution gets one doubt if it took more than DOUBT_JAC Jacobians, two if more than
- *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one.  A Jacobian that updated the
- *  curvature counts as two. */
+/** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
+ *  DOUBT_MORE_JAC.  Those of the leading arm count as one; updates of the curvature count extra. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
@@ -60,8 +59,8 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
-/** Would the next start end where the best one did, as its velocity and labels are the solution's?
- *  In tests all but one of some 750 such starts did, and that one found no lower minimum. */
+/** Would the next start end where the best one did, as its velocity and labels are near that
+ *  point?  In tests all but one of some 750 such starts did; that one found no lower minimum. */
 MILL_HD_CALLED static inline int mill_start_is_idle(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
@@ -96,8 +95,7 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** Return (F - sum ln(variance of the data)) / number of pixels, about the reduced chi-square; at
- *  least 1. */
+/** Return (F - sum ln(data's variance)) / number of pixels, a reduced chi-square; at least 1. */
 MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
 {
   double ln_var = 0.0;
@@ -126,15 +124,15 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
 {
   double mapped[MILL_MAX_LABEL];
   /* nelder-mead always has a simplex and a few Jacobians for its axes: no doubt */
-  const int asked =
+  const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
   const int n_jac =
       slot->result.n_jac - slot->lead.n_jac + (slot->lead.n_jac > 0) + slot->polish.n_learned;
-  if (!slot->best.have || !slot->best.converged || (!asked && slot->simplex.done))
+  if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
   mill_map_labels(m, slot->best.end, mapped);
-  return (!asked && n_jac > MILL_DOUBT_JAC) + (!asked && n_jac > MILL_DOUBT_MORE_JAC) +
-         mill_is_poor(slot, slot->best.at.f) +
+  return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +
+         (!wants_simplex && n_jac > MILL_DOUBT_MORE_JAC) + mill_is_poor(slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
          mill_at_hull(m, mapped);
 }
@@ -148,8 +146,7 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
   return n;
 }
 
-/** Is the next candidate start worthwhile?  Each doubt asks for one more start that finds the best
- *  minimum. */
+/** Is the next start worthwhile?  Each doubt asks for one more start that finds the lowest F. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute a step of the polish: damped, within the parameters' limits, and held back by the
- *  penalty beyond hull facets. */
+/** A step of the polish: damped, within limits, held back by the penalty beyond hull facets. */
 #pragma once
 
 #include "kernels/math/linalg.h"
@@ -20,8 +19,7 @@ typedef struct mill_polish_try {
   int n_facet;
 } mill_polish_try;
 
-/** Add facet i of hull h, with its signed distance at `at` and slopes, to the facets that the step
- *  has crossed. */
+/** Add facet i of hull h, with distance and slopes at `at`, to the facets that the step crosses. */
 MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
                                                    int i, mill_polish_try *t)
 {
@@ -75,8 +73,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
   }
 }
 
-/** Add the hull penalty's curvature to a [n][n].  An active facet's share is proportional to its
- *  force (Lagrange multiplier). */
+/** Add the hull penalty's curvature to a [n][n].  Facets share it by their forces (multipliers). */
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
@@ -114,7 +111,7 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int active[MILL_MAX_PAR], k = 0, first = -1;
-  double goal[MILL_MAX_PAR], way = 1.0;
+  double goal[MILL_MAX_PAR], way = 1.0; /* way: part of the way to the goal */
   for (int f = 0; f < t->n_facet; f++)
     if (t->facet[f].state == MILL_FACET_ON) {
       if (k == MILL_MAX_PAR)
@@ -150,13 +147,13 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
 
 /** Find the facets' forces on a step d.
  *
- *  The step minimises grad.d + d.hess.d + weight t^2, where t, the distance beyond the farthest
+ *  The step minimises grad.d + d.hess.d + weight t^2.  Here t, the distance beyond the farthest
  *  facet, is at least value + slope.d for each facet.  The forces are the Lagrange multipliers of
- *  these conditions: none is negative, and their sum is weight t.  They follow from the active-set
- *  method of Lawson & Hanson (1974, chapter 23) for non-negative least squares.  Its loop activates
- *  the facet that the step is farthest beyond, then balances the forces of the active facets.
+ *  these conditions: none is negative, and their sum is weight t.
  *
- *  a [MILL_MAX_PAR^2]  work space */
+ *  Active-set method for non-negative least squares (Lawson & Hanson 1974, chapter 23): activate
+ *  the facet that the step is farthest beyond, then balance the active facets' forces; repeat.
+ *  Work space: a [MILL_MAX_PAR^2]. */
 MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
 {
   for (int f = 0; f < t->n_facet; f++) {

@@ -48,7 +48,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   double move = -0.5 * slope / curve;
   const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
   if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
-    c->step = MILL_SEEK_STEP / sqrt(curve);
+    c->step = MILL_SEEK_STEP / sqrt(curve); /* too coarse for a parabola */
   } else if (is_near) {
     c->found = c->centre + move;
     c->err = 1.0 / sqrt(curve);
@@ -114,19 +114,19 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
                                                  int i_arm, mill_curve *c)
 {
   const double v = slot->theta[MILL_PAR_VRAD], first = c->step;
-  const double most = MILL_N_PROFILE_FEW / 2;
-  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile.width;
-  const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - along);
-  const double right = mill_arm_vrad(m, slot, i_arm, v + along) - c->centre;
-  double of[MILL_N_QUARTIC];
+  const double n_side = MILL_N_PROFILE_FEW / 2;
+  const double reach = n_side * MILL_PROFILE_FEW_STEP * slot->profile.width;
+  const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - reach);
+  const double right = mill_arm_vrad(m, slot, i_arm, v + reach) - c->centre;
+  double coef[MILL_N_QUARTIC];
   /* not if an offset or a limit holds the arm's velocity */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
-  mill_quartic(c->f, of);
+  mill_quartic(c->f, coef);
   if (c->step > right)
     c->step = right;
-  const double x = most * c->step / right; /* the search's step in steps of the grid */
-  mill_seek_digest(mill_quartic_at(of, -x), c->f_centre, mill_quartic_at(of, x), c);
+  const double x = n_side * c->step / right; /* the search's step in steps coef the grid */
+  mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
   if (c->step < first)
     c->step = first;
 }
