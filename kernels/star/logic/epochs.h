@@ -245,8 +245,8 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** Return what to add to the epochs' velocities so that their mean is VRAD, km/s.  With a model
- *  error VRAD weighs lines otherwise than the epochs' velocities. */
+/** Return the shift, km/s, that makes VRAD the mean of the epochs' velocities; 0 without model
+ *  error.  With model error VRAD weighs lines otherwise than the epochs' velocities. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

@@ -383,7 +383,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  p->star = 1;
+  p->star = 1; /* the penalty is of this star */
   double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
   p->star = 0;
   f += mill_penalty(m, slot, p->theta[0]);

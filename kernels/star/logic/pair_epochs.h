@@ -91,8 +91,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 }
 
 /** Begin with one velocity of the second star for all epochs.  The stars move (is_moving) if the
- *  epochs' peaks together are more significant than the peak of all exposures.  Returns the
- *  larger. */
+ *  epochs' peaks together are more significant than that of all exposures.  Returns the larger. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -313,7 +312,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
 }
 
 /** Compute the Newton step [2] of an epoch's velocities v1 and v2, km/s, to the least F on the line
- *  of mass ratio.  Here `most` is the longest step of v1, and `off` is v2 less the line's value at v1. */
+ *  of mass ratio.  Arguments: the longest step of v1 (most), v2 less the line's value at v1
+ *  (off). */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {

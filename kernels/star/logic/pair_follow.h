@@ -120,6 +120,6 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     const double was = p->ln_ratio[a], ln = was + step;
     p->ln_ratio[a] =
         ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* of the star not in turn */
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the companion's */
   }
 }

@@ -117,7 +117,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
   mill_sample_normals(m, slot, i, MILL_DRAW_NORMAL, n + MILL_PART_T, z);
   for (int k = 0; k < MILL_PART_T; k++)
     chi2 += z[n + k] * z[n + k];
-  const double scale = sqrt(MILL_PART_T / chi2);
+  const double scale = sqrt(MILL_PART_T / chi2); /* from a normal to a t distribution */
   for (int k = 0; k < n; k++) {
     double sum = 0.0;
     for (int l = 0; l <= k; l++)

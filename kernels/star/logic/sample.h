@@ -100,7 +100,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
  *  it differs by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit that ends this much above the row's F (usually 0.05) saw another spectrum. */
+/** A refit that ends this much above the row's F saw another spectrum; 0.05 is usual. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Was the row to be sampled fitted to another spectrum?  The continuum's chi-square reveals other
