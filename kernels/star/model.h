@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
- *  of spectra.  All pointers of these plain structures point into one memory space. */
+/** Data that a device holds once for all stars: the library's emulators and the wavelengths of
+ *  spectra.  All pointers of these plain structures point into one memory space. */
 #pragma once
 
 #include "kernels/base/layout.h"
@@ -22,7 +22,7 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** A guess template, stored by a CPU on the first request at the grid points of the batch. */
+/** A guess template that a CPU stores on the first request, at the grid points of the batch. */
 typedef struct mill_stored {
   int state;      /**< bits of enum mill_stored_state */
   int first, end; /**< its grid points, once it is made */
@@ -30,8 +30,8 @@ typedef struct mill_stored {
 
 enum mill_stored_state { MILL_STORED_BEGUN = 1, MILL_STORED_MADE = 2 };
 
-/** Emulator weights, in panels of MILL_PANEL_BYTES of outputs: [panel][n_in][outputs of a panel].
- *  The weights of a tile of outputs are then contiguous and fit a first-level cache. */
+/** Emulator weights [panel][n_in][outputs of a panel], with MILL_PANEL_BYTES of outputs per panel.
+ *  The weights of a tile of outputs then fit a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight;  /**< double; float for the last layer of a float32 run */
@@ -51,15 +51,15 @@ typedef struct mill_model_arm {
   double expm1_step; /**< exp(ln_step) - 1 */
   /** exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
   double spline_scale_right;
-  /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h):
-   *  their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
+  /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h).
+   *  Their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
   double spline_near[7], spline_far[7], spline_last[3];
-  /** Powers of the decay per grid point, rightwards from the left end, leftwards from the right. */
+  /** Powers of the spline's decay per grid point, from the left end and from the right end. */
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
-  /** The output's mean over pixels is computed separately in float64 (mill_workspace.mean), so that
-   *  the last layer's float32 digits serve the lines alone. */
+  /** The mean of the emulator's output over pixels is computed apart, in float64
+   *  (mill_workspace.mean).  The float32 digits of the last layer then serve the lines alone. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
@@ -76,14 +76,13 @@ typedef struct mill_model_arm {
   double template_sigma_aa; /**< as in mill_arm */
 } mill_model_arm;
 
-/** Return the number of elements from one row of a segment to the next: a multiple of 4, since a
- *  GPU may load four floats at once. */
+/** Return the pitch of a segment's rows: a multiple of 4, as GPUs load four floats at once. */
 MILL_HD static inline int mill_row_pitch(int n_pix)
 {
   return (n_pix + 3) / 4 * 4;
 }
 
-/** Number of groups of MILL_GUESS_LANE blocks that hold n_block blocks of bins. */
+/** Return the number of lane groups, of MILL_GUESS_LANE blocks each, for n_block blocks of bins. */
 MILL_HD static inline int mill_guess_lanes(int n_block)
 {
   return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
@@ -95,8 +94,8 @@ typedef struct mill_waveset {
   double *ln_wave;      /**< [n_pix] */
   float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
   unsigned char *reach; /**< functions not 0 in each unit of pixels (mill_reach_of), or NULL */
-  /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
-   *  kernels/math/cells.h); cell 0: a function is not smooth enough. */
+  /** Continuum functions as polynomials in each cell of `cell` pixels (kernels/math/cells.h); cell
+   *  0: a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
   float *sky;            /**< [n_sky of the arm][mill_row_pitch(n_pix)] flux of the components */
@@ -104,9 +103,9 @@ typedef struct mill_waveset {
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h).  A group
-   *  has MILL_GUESS_LANE templates; zeros fill up the last group.  Wavesets with about the same
-   *  range of bins share this array. */
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] Fourier transforms of the templates (guess.h).
+   *  A group has MILL_GUESS_LANE templates; the last group is filled up with zeros.  Wavesets with
+   *  about the same range of bins share this array. */
   int n_block;
   const float *templ;
 } mill_waveset;

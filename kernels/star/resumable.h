@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Macros for resumable functions: each stops at a request and goes on with its answer.
+/** Macros for resumable functions: each stops at a request and goes on with its answer, as a
+ *  protothread (Dunkels et al. 2006, SenSys).
  *
- *      MILL_RESUMABLE(mill_simplex_run)
+ *      MILL_RESUMABLE(mill_search)
  *      {
  *        MILL_BEGIN;
  *        do {
- *          mill_simplex_propose(m, slot);
+ *          mill_search_propose(m, slot);
  *          MILL_ASK(MILL_REQ_VALUES);  // returns; the next call goes on after this line
- *        } while (mill_simplex_tell(m, slot));
+ *        } while (mill_search_tell(m, slot));
  *        MILL_END;
  *      }
  *
- *  A function receives the model m, the star's slot, and at: at[0] is the line where it waits, the
- *  next elements are the lines of the functions that it calls.  The slot, in a device's memory,
- *  thus records how far its star is, and one thread serves thousands of stars.  After A. Dunkels et
- *  al. (2006), "Protothreads", SenSys.
+ *  A function receives the model m, the star's slot, and at.  at[0] is the line where the function
+ *  waits, 0 before the first call.  The next elements are the lines of the functions that it calls.
+ *  The slot thus records how far its star is, and one thread serves thousands of stars.
  *
  *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  Both macros may
- *  stand in loops and conditions, but not in a switch or twice on a line.  All elements of at are 0
- *  before the first call. */
+ *  stand in loops and conditions, but not in a switch or twice on a line. */
 #pragma once
 
 #include "kernels/star/slot.h"

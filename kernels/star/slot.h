@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
- *  question that the next round answers. */
+/** A slot holds one star: its spectra as segments (one for each arm and exposure), the state of its
+ *  fit, and the question that the next round answers. */
 #pragma once
 
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
 
-/** Solvers, by sigma in pixels, that take the templates' Gaussian out of a resolution matrix. */
+/** Solvers that take the templates' Gaussian out of a resolution matrix, one for each sigma. */
 typedef struct mill_deconv {
   const double *solve; /**< [solvers][n_diag][n_diag]; NULL: templates have no Gaussian */
   const float *at; /**< [n_pix] fractional index of each pixel's solver; NULL: all use the first */
@@ -20,14 +20,14 @@ typedef struct mill_segment {
   int used;  /**< 1: fitted; 0: dropped; 2: left out of the peak search under way */
   const mill_waveset *ws;
   mill_deconv deconv;
-  double blur_ln;     /**< sigma in ln wavelength of the blur on the grid; lsf_aa lacks it */
+  double blur_ln;     /**< sigma in ln wavelength of the blur on the grid, not part of lsf_aa */
   double width_error; /**< relative standard deviation of the line-spread function's width */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
   float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
-  /** [n_pix] Gaussian sigma (A) from template to instrument resolution; 0: none, NaN: the pixel is
-   *  not fitted.  NULL where the line-spread function is not given as a sigma. */
+  /** [n_pix] Gaussian sigma (A) from template to instrument resolution; 0: none; NaN: not fitted.
+   *  NULL: the line-spread function is not given as a sigma. */
   float *lsf_aa;
   /* prepared */
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
@@ -40,19 +40,19 @@ typedef struct mill_segment {
   float *templ_flux; /**< [n_pix] template of the best fit, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] continuum coefficients; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
-  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] sums of w and -2 w n in each bin of
-   *  the guess (guess.h), Fourier-transformed; a lane holds a block. */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of the sums of w
+   *  and -2 w n in the guess's bins (guess.h); a lane holds a block. */
   float *guess;
-  double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
-  double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` (flux /
-   * sigma) and `is` (1 / sigma) includes the part without correlation between pixels */
+  double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
+  double dd;         /**< sum (flux / sigma)^2; with model error D^T (1 - E^T E) D */
+  /* model error (kernels/star/blocks/model_error.h): once it is fixed, sigma in `d` and `is`
+   * includes its part without correlation between pixels */
   int error_fixed;       /**< 1: the model error is fixed */
   int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  /** [1 + n_deriv][mill_row_pitch(n_pix)] template of the other star of a pair and its derivatives,
-   *  in units of exp(pair_ln). */
+  /** [1 + n_deriv][mill_row_pitch(n_pix)] template of the pair's other star and its derivatives, in
+   *  units of exp(pair_ln). */
   float *pair;
   int paired;           /**< 1 + the star (0, 1) whose tangents are asked; 0: one star is fitted */
   double pair_ln;       /**< ln of the unit of `pair` */
@@ -83,12 +83,10 @@ typedef struct mill_slot {
   int is_held; /**< 1: a caller of the library asks questions; no fit runs */
   int n_segment;
   mill_segment *segment;
-  /** Sigma, in grid points, of the Gaussian that blurs an arm's templates on their grid if they are
-   *  too sharp for the grid or the pixels; 0: none. */
+  /** Sigma, in grid points, of the blur of an arm's templates that are too sharp; 0: none. */
   double blur[MILL_MAX_ARM];
-  double hull_weight; /**< hull penalty = hull_weight * distance^2 */
-  int no_offset
-      [MILL_MAX_ARM]; /**< 1: no velocity offset: the star's first arm, and arms without data */
+  double hull_weight;          /**< hull penalty = hull_weight * distance^2 */
+  int no_offset[MILL_MAX_ARM]; /**< 1: the arm has no velocity offset */
   /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   int free_par[MILL_MAX_PAR], n_free;
@@ -123,7 +121,7 @@ typedef struct mill_slot {
 /** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Number of rows of error: the arm's components, the line-spread function's width, and the sky. */
+/** Return the number of rows of model error: the arm's, the line-spread function's, the sky's. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
 {
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
@@ -141,10 +139,10 @@ enum { MILL_N_BALMER = 2 };
 /** Indices of the numbers in a segment's answer. */
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
-  /** Tangents: gradient [n], then the curvature's lower triangle: element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels; with two stars
-   *  also those of the companion, then ln(second star's flux / first star's flux).  With two stars
-   *  two sums over good pixels follow the curvature: the star's template, the companion's. */
+  /** Tangents: gradient [n], then the curvature's lower triangle, element (j, l) at n + j (j + 1) /
+   *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels.  With two stars
+   *  the companion's follow, then ln(second star's flux / first star's).  The curvature is then
+   *  followed by two sums over good pixels: of the star's template, of the companion's. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
@@ -195,15 +193,15 @@ MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_se
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
 }
 
-/** Is a segment asked?  For tangents and models NaN as its only velocity says no. */
+/** Is a segment asked?  For tangents and models, NaN as its only velocity means no. */
 MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 {
   const double v = mill_velocities_of(slot, i_segment)[0];
   return slot->segment[i_segment].used && (slot->request == MILL_REQ_VALUES || v == v);
 }
 
-/** Weight of the continuum's ln det in F; 0 for the profile likelihood.  n exposures that share one
- *  model error constrain a template like one exposure of lower noise: each has the weight 1/n. */
+/** Return the weight of the continuum's ln det in F; 0 for the profile likelihood.  Each of n
+ *  exposures that share a model error has the weight 1/n: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   if (m->set.likelihood != MILL_LIKE_MARGINAL)
@@ -218,7 +216,7 @@ MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
                              (slot->request == MILL_REQ_VALUES && slot->n_vel > 1));
 }
 
-/** Does the slot already have the template of its request, made for identical parameters? */
+/** Does the slot already have its request's template, of identical parameters? */
 MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slot *slot)
 {
   if (!slot->kept.has || !mill_template_keeps(slot))
@@ -236,7 +234,7 @@ MILL_HD static inline int mill_template_there(const mill_model *m, const mill_sl
 }
 
 /** Set slot->stored if start i begins at a guess template with stored emulator rows: its first
- *  Jacobian then needs no emulator.  Saves 9 to 14 % of a fit. */
+ *  Jacobian then needs no emulator. */
 MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
 {
   const int k = slot->starts.label[i];

@@ -10,14 +10,14 @@
 /** What the logic of a fit (kernels/star/logic) asks the device. */
 enum mill_request {
   MILL_REQ_NONE = 0,
-  MILL_REQ_WEIGH,    /**< posterior: weigh its points; finish it, or set how many more to draw */
+  MILL_REQ_WEIGH,    /**< weigh a posterior's points; finish it, or set how many more to draw */
   MILL_REQ_PEAK,     /**< largest correlation peak of the residuals from the last model */
   MILL_REQ_VALUES,   /**< F of each segment at its velocities */
   MILL_REQ_TANGENTS, /**< F, gradient and curvature of each segment at its velocity */
   MILL_REQ_MODELS    /**< F, chi-squares and the model of each segment at its velocity */
 };
 
-/** F of a star, the sum over its segments, and the derivatives in the star's parameters. */
+/** F of a star (-2 ln L), summed over its segments, and its derivatives. */
 typedef struct mill_eval {
   double f;
   double grad[MILL_MAX_PAR]; /**< for v sin i: in its inner parameter (rotation.h) */
@@ -25,7 +25,7 @@ typedef struct mill_eval {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point, F and derivatives: theta has v sin i in km/s, grad and hess its inner parameter. */
+/** A point, its F and derivatives; theta has v sin i, grad and hess its inner parameter. */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -47,21 +47,20 @@ enum {
 
 /** Candidate starts of a fit, and where each ended (kernels/star/logic/starts.h). */
 typedef struct mill_starts {
-  double theta[MILL_MAX_GUESS_START]
-              [MILL_MAX_PAR];         /**< the guess's best templates, the best first */
-  double chisq[MILL_MAX_GUESS_START]; /**< chi-square of the guess, less a constant */
-  double f[MILL_MAX_GUESS_START];     /**< F where each start ended */
-  int label[MILL_MAX_GUESS_START];    /**< index of the start's template in guess_label */
-  int n, i;                           /**< number of starts, and index of the current one */
-  int n_doubt;                        /**< reasons to doubt the first start's solution */
-  int low_sn;                         /**< S/N below second_start_sn */
-  int brief;                          /**< the spectrum is hardly a star's: one short start */
-  int has_given;                      /**< start from `given` instead of the guesses */
-  int try_all;                        /**< with has_given: start from all guesses too */
-  int is_several;     /**< the row of `given` has two stars, or epochs that differ */
-  double given_chisq; /**< CHISQ_C_DATA in the row of `given`; 0: not known */
-  double given_f;     /**< M2LL in that row; infinite: not known */
-  int has_limit;      /**< fit only where the guess's chi-square is at most `limit` */
+  double theta[MILL_MAX_GUESS_START][MILL_MAX_PAR]; /**< guess templates, the best first */
+  double chisq[MILL_MAX_GUESS_START];               /**< chi-square of the guess, less a constant */
+  double f[MILL_MAX_GUESS_START];                   /**< F where each start ended */
+  int label[MILL_MAX_GUESS_START]; /**< index of the start's template in guess_label */
+  int n, i;                        /**< number of starts, and index of the current one */
+  int n_doubt;                     /**< reasons to doubt the first start's solution */
+  int low_sn;                      /**< S/N below second_start_sn */
+  int brief;                       /**< the spectrum is hardly a star's: one short start */
+  int has_given;                   /**< start from `given` instead of the guesses */
+  int try_all;                     /**< with has_given: start from all guesses too */
+  int is_several;                  /**< the row of `given` has two stars, or epochs that differ */
+  double given_chisq;              /**< CHISQ_C_DATA in the row of `given`; 0: not known */
+  double given_f;                  /**< M2LL in that row; infinite: not known */
+  int has_limit;                   /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, perhaps outside the limits */
   int n_minimum;              /**< minima where starts converged, for a posterior's proposal */
@@ -71,15 +70,14 @@ typedef struct mill_starts {
   double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];
 } mill_starts;
 
-/** A start begins with the data of one arm, the leading arm, since its Jacobians cost less. */
+/** The leading arm: a start begins with its data alone, since its Jacobians cost less. */
 typedef struct mill_lead {
   double signal[MILL_MAX_ARM]; /**< squared significance of each arm's lines */
   int arm;                     /**< 1 + the leading arm; 0: all arms are asked */
   int n_jac;                   /**< Jacobians of leading arms */
 } mill_lead;
 
-/** F of a group of segments (of the star, an arm or an epoch) at evenly spaced velocities, and the
- *  search for its minimum (kernels/star/logic/velocities.h). */
+/** F of a star, an arm or an epoch at evenly spaced velocities, and the search for its minimum. */
 typedef struct mill_curve {
   int n;               /**< number of velocities centre + (i - n / 2) step */
   double centre, step; /**< km/s */
@@ -112,8 +110,8 @@ typedef struct mill_epoch {
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
-/** The simplex.  Its coordinates are x = L^T (parameter - centre) in inner parameters, where L, in
- *  polish.at.hess [nm.n][nm.n], is the Cholesky factor of the curvature: F rises by about |x|^2. */
+/** The simplex moves in x = L^T (parameter - centre), in which F rises by about |x|^2.  L, in
+ *  polish.at.hess [nm.n][nm.n], is the Cholesky factor of the curvature in inner parameters. */
 typedef struct mill_simplex {
   mill_nm nm;
   double centre[MILL_MAX_PAR];
@@ -177,8 +175,7 @@ typedef struct mill_profile {
   int has_arm; /**< 1: mill_slot.arm has F of each arm on the first grid about best.end */
 } mill_profile;
 
-/** Rotated templates of the last profile or models.  Later requests at the same v sin i and labels
- *  use these instead of running the emulator (mill_template_kept). */
+/** Rotated templates of the last profile or models, for later use (mill_template_kept). */
 typedef struct mill_kept {
   int has;
   double theta[MILL_MAX_PAR]; /**< parameters of the templates */
@@ -189,9 +186,8 @@ typedef struct mill_kept {
 /** Largest velocity difference of two stars, km/s; contact binaries stay below it. */
 #define MILL_PAIR_MOST_APART 500.0
 
-/** State of the fit of two stars (kernels/star/logic/pair.h).  The parameters are those of `star`
- *  and of its companion (velocity, v sin i, labels), and for each arm ln(flux of the second star's
- *  template / flux of the first one's). */
+/** State of the fit of two stars (kernels/star/logic/pair.h).  Its parameters are those of `star`
+ *  and of its companion, and each arm's ln(second star's flux / first star's flux). */
 typedef struct mill_pair {
   int is_fitted;     /**< 1: two stars are fitted; parameters and priors belong to `star` */
   int star;          /**< 0 or 1: the star that the requests' theta belongs to */
@@ -208,7 +204,7 @@ typedef struct mill_pair {
   double trust; /**< trust region of the companion's parameters, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** If the star steps by d, the companion's best step is follow + along d, with this variance. */
+  /** If the star steps by d, the companion's best step is follow + along d, of this variance. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;
@@ -265,6 +261,6 @@ typedef struct mill_fit_space {
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
   double density[MILL_DENSITY_PARTS * MILL_N_DENSITY]; /**< kernels/star/blocks/marginal.h */
-  double mean[MILL_MAX_PAR + 1]; /**< mean and moment: kernels/star/logic/proposal.h */
+  double mean[MILL_MAX_PAR + 1]; /**< mean and moment: kernels/star/blocks/sample_weigh.h */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;

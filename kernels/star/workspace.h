@@ -7,23 +7,21 @@
 #include "kernels/base/layout.h"
 #include "kernels/star/model.h"
 
-/** Layout of mill_workspace.error: U = E S [n_error][n_cont], then E r [n_error], then U N^-1
- *  [n_error][n_cont].  The rows of E are the model error (model_error.h).  S has the continuum
- *  functions times template / sigma as columns, r is the residual, and N = S^T S. */
+/** Layout of mill_workspace.error: U = E S [n_error][n_cont], E r [n_error], U N^-1
+ *  [n_error][n_cont].  E is the model error (model_error.h) and r the residual.  S has a column for
+ *  each continuum function, times template / sigma, and N = S^T S. */
 enum {
   MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
   MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes at the end of the arrays pixel and smooth (on a GPU of each warp's part), since rows
- *  begin up to 15 bytes into an array (mill_sharp_rows). */
+/** Spare bytes at the end of pixel and smooth: rows begin up to 15 bytes into them
+ *  (mill_sharp_rows).  On a GPU each warp's part has these spare bytes. */
 enum { MILL_PIXEL_SPARE = 128 };
 
-/** Work space of one block.
- *
- *  Rows are float or double, by the run's precision.  grid holds the emulator's output, rotated the
- *  rotated templates, and bend the spline coefficients of the rotated templates. */
+/** Work space of one block.  Rows are float or double, by the run's precision.  Rows on the grid:
+ *  emulator output (grid), rotated templates (rotated), their spline coefficients (bend). */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< template for a request without derivatives: in rotated or mill_slot.kept */
@@ -32,8 +30,8 @@ typedef struct mill_workspace {
   void *pixel, *smooth;
   int *index;  /**< [max_seg_pix] grid point to the left of each pixel */
   float *frac; /**< [max_seg_pix] position of each pixel in its grid interval, 0..1 in wavelength */
-  /** Mean over the grid of the emulator's output, and of its derivatives in labels.  A template is
-   *  exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux; rows hold t. */
+  /** Mean over the grid of the emulator's output and of its derivatives in labels.  Rows hold t: a
+   *  template is exp(mean[0]) (1 + t) for log flux, mean[0] + t for plain flux. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
@@ -80,14 +78,14 @@ static inline int mill_workspace_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** Number of rows at the pixels: a template and its derivatives; twice as many with binaries. */
+/** Return the number of rows at the pixels: a template and its derivatives, twice with binaries. */
 MILL_HD static inline int mill_n_pixel_row(const mill_model *m)
 {
   return (m->set.binaries ? 2 : 1) * (m->n_deriv + 1);
 }
 
-/** Write the numbers of elements of a block's arrays to count [MILL_N_WORK_COUNT]; 0 for normal,
- *  solve and sums, which each backend sets. */
+/** Write the numbers of elements of a block's arrays to count [MILL_N_WORK_COUNT].  Each backend
+ *  sets normal, solve and sums, here 0. */
 static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_pix_pad,
                                          int max_seg_pix, int precision, int guess_n, size_t *count)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** After the guess decide if the star can be fitted, which parameters are free, where it starts. */
+/** Decide after the initial guess if a star can be fitted; set its free parameters and starts. */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
@@ -54,8 +54,8 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   return 1;
 }
 
-/** Make `given` the only start, or with try_all the first start before the guess's templates.
- *  Parameters are cut to their limits, labels to the training range; fixed parameters stay. */
+/** Make `given` the only start, or with try_all the first one.  Values are cut to their limits,
+ *  labels to the training range. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
   const int n_guess =
@@ -81,7 +81,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
-/** The first arm with data has no velocity offset, nor has an arm without data. */
+/** Give a velocity offset to each arm with data except the first. */
 MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
 {
   int first = 0;
@@ -91,35 +91,32 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Another library ties with this one if its best guess template fits as well as this library's
- *  third (index 2).  With this rule none of 1371 MILES stars with two libraries missed the better
- *  library; comparing only the best templates would have missed it for 89. */
+/** Another library ties if its best guess template fits as well as this library's third best.
+ *  Comparing the best ones alone would miss the better library for 89 of 1371 MILES stars. */
 enum { MILL_GUESS_TIE = 2 };
 
-/** Record for the choice between libraries: guess_chisq, the chi-square of the best of the guess's
- *  n templates, and guess_tie, the largest chi-square at which another library ties.  Both include
- *  the least penalty that the priors on labels have anywhere within the library's range. */
+/** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which
+ *  another library ties (guess_tie).  Both include the least penalty of the labels' priors. */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
-  double apart = 0.0;
+  double penalty = 0.0;
   if (n < 1)
     return;
   for (int l = 0; l < m->n_label; l++) {
     const int j = MILL_PAR_LABEL0 + l;
     const double mean = mill_prior_mean(m, slot, j), lo = m->label[l].min, hi = m->label[l].max;
-    apart += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
+    penalty += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
   }
-  slot->result.guess_chisq = chisq[0] + apart;
-  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
+  slot->result.guess_chisq = chisq[0] + penalty;
+  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + penalty;
 }
 
-/** If the guess's best template lowers the chi-square of a continuum alone by less than this (half
- *  of MILL_STAR_GAIN), the star gets one brief start.  If the brief start finds a star after all
- *  (mill_fit_no_star is 0), all starts follow. */
+/** A star gets one brief start if the guess's best template lowers the continuum's chi-square by
+ *  less than this.  If the brief start finds a star, all starts follow. */
 #define MILL_BRIEF_GAIN 25.0
 
-/** After the guess set free parameters and starts; 0: the star is not fitted, see its status. */
+/** Set free parameters and starts after the guess.  Returns 0 if the star cannot be fitted. */
 MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   const int n_guess = slot->starts.n;
@@ -146,7 +143,7 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return 0;
   }
-  /* the guess's chi-squares are relative to a flat template, that is to the continuum alone */
+  /* the guess's chi-squares are relative to that of the continuum alone */
   slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
   return 1;
 }

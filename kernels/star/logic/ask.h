@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pose a star's questions to its device, and sum the segments' answers.
+/** Ask the device for F (-2 ln L) of a star's segments, and sum their answers.
  *
- *  A point is slot->theta: each segment is asked at one velocity.  Curves ask for F at several
- *  velocities of the star, of each arm or of each epoch.  Sums over segments are made here, arm by
- *  arm, so that their order does not depend on the device. */
+ *  A point asks for F at slot->theta.  Curves ask for F at several velocities of the star, of each
+ *  arm or of each epoch.  The sums run arm by arm, so that they do not depend on the device. */
 #pragma once
 
 #include "kernels/star/logic/parameters.h"
@@ -24,7 +23,7 @@ MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int
     slot->arms |= 1 << slot->segment[i_segment].arm;
 }
 
-/** Ask all segments at slot->theta, or only the leading arm's if there is one. */
+/** Ask all segments at slot->theta; with a leading arm, only the leading arm's segments. */
 MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot *slot)
 {
   mill_ask_begin(slot, 1);
@@ -36,8 +35,8 @@ MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot 
   }
 }
 
-/** Sum the segments' F at the point into slot->eval.f.  For tangents also sum gradient and
- *  curvature: those of one star into slot->eval, those of two stars into slot->space. */
+/** Sum the segments' F into slot->eval.f.  If tangents were asked for, also sum gradient and
+ *  curvature: for one star into slot->eval, for two stars into slot->space. */
 MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot *slot)
 {
   mill_eval *e = &slot->eval;
@@ -54,7 +53,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
   for (int a = 0; a < m->n_arm; a++)
     for (int i = 0; i < slot->n_segment; i++) {
       const double *answer = mill_answer_of(m, slot, i), v = mill_velocities_of(slot, i)[0];
-      if (slot->segment[i].arm != a || v != v)
+      if (slot->segment[i].arm != a || v != v) /* NaN: not asked */
         continue;
       e->f += answer[MILL_ANSWER_F];
       if (has_tangents)
@@ -62,7 +61,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
     }
 }
 
-/** Sum a number of the MILL_REQ_MODELS answers over the used segments of an arm; -1: of all. */
+/** Sum one of the answers to MILL_REQ_MODELS over the used segments of an arm (-1: of all arms). */
 MILL_HD_CALLED static inline double mill_sum_models(const mill_model *m, const mill_slot *slot,
                                                     int arm, enum mill_answer_place place)
 {
@@ -89,8 +88,8 @@ MILL_HD static inline double mill_curve_velocity(const mill_curve *c, int i)
   return c->centre + (i - c->n / 2) * c->step;
 }
 
-/** Ask for the curve F(velocity) of the star, of each arm or each epoch (group), except a known F
- *  at its centre; other parameters as in slot->theta.  F beyond the velocity limits is infinite. */
+/** Ask for F at the velocities of each curve of a group, with slot->theta's other parameters.
+ *  Beyond the velocity limits F is infinite. */
 MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot *slot,
                                                   enum mill_group group)
 {
@@ -100,7 +99,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
     n_vel = n > n_vel ? n : n_vel;
   }
   mill_ask_begin(slot, n_vel);
-  slot->data_only = group == MILL_OF_EPOCHS; /* without the model error, which all epochs share */
+  slot->data_only = group == MILL_OF_EPOCHS; /* all epochs share the model error */
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     mill_curve *c = mill_curve_of(slot, group, s);
@@ -117,7 +116,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** Sum the segments' F into the curves asked for; for the star's curve also into each arm's. */
+/** Sum the segments' F into their curves; if asked for the star's curve, also into the arms'. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
@@ -130,7 +129,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
       if (slot->segment[i].arm != a)
         continue;
       for (int k = 0; k < slot->n_vel; k++)
-        if (v[k] == v[k]) {
+        if (v[k] == v[k]) { /* NaN: not asked */
           c->f[k] += f[MILL_ANSWER_F + k];
           if (group == MILL_OF_STAR)
             slot->arm[a].f[k] += f[MILL_ANSWER_F + k];
@@ -139,7 +138,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** After an answer count the evaluation, note a kept template, and reset this question's flags. */
+/** Count an answered question, record its kept template, and reset the question's flags. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;
@@ -167,7 +166,7 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
     mill_take_point(m, slot);                                                                      \
   } while (0)
 
-/** Ask for values of the curves of a group (enum mill_group) about slot->theta. */
+/** Ask for F along the curves of a group (enum mill_group) about slot->theta. */
 #define MILL_ASK_CURVES(group)                                                                     \
   do {                                                                                             \
     mill_ask_curves(m, slot, group);                                                               \

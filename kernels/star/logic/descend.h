@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Descend from a start to a minimum by the polish, or by a simplex where derivatives mislead the
- *  polish.  If a method fails, the next one follows (mill_method_fall). */
+/** Descend from a start to a minimum of F by the polish (Levenberg-Marquardt) or a simplex.  If a
+ *  method fails, the next one follows (mill_method_fall). */
 #pragma once
 
 #include "kernels/star/logic/simplex.h"
@@ -17,18 +17,17 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
   return !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
 }
 
-/** A start uses one arm's data alone (the leading arm) while the predicted decrease of F is above
- *  PROMISE, for MAX_JAC Jacobians at most.  The arm's lines need a squared significance above
- *  SIGNAL, so that its minimum is within a few errors of the minimum of all arms. */
+/** A start fits the leading arm alone while a step's predicted decrease of F is above PROMISE, for
+ *  at most MAX_JAC Jacobians.  The arm's lines need a squared significance above SIGNAL. */
 #define MILL_LEAD_PROMISE 100.0
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** If no arm has a velocity offset, begin a start with the arm of the most significant lines alone,
- *  whose Jacobians cost less.  Saves 13 to 20 % of a fit of several arms. */
+/** Begin a start with the arm of the most significant lines, whose Jacobians cost less than those
+ *  of all arms.  With velocity offsets all arms are fitted. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
-  int lead = 0, n_arm = 0;
+  int lead = 0, n_arm = 0; /* lead: 1 + arm */
   for (int a = 0; a < m->n_arm; a++) {
     if (slot->result.n_pix[a] == 0)
       continue;
@@ -41,8 +40,7 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     slot->lead.arm = lead;
 }
 
-/** Begin a start.  After a first solution, starts use levenberg-marquardt: several starts search
- *  more cheaply than a simplex.  simplex.done 1: method nelder-mead, run its simplex first. */
+/** Begin a start.  After the first solution, starts use the cheaper method levenberg-marquardt. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;
@@ -57,7 +55,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
 
 /* ---- a Jacobian has been answered ---- */
 
-/** Digest a Jacobian of the leading arm, and go on with this arm or with all arms. */
+/** Digest a Jacobian of the leading arm, then go on with the leading arm or with all arms. */
 MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
 {
   const mill_polish *p = &slot->polish;
@@ -73,11 +71,11 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   mill_polish_begin(m, slot, theta);
 }
 
-/** Method hybrid runs a short simplex if F rose in two steps in a row, and the second one's
- *  predicted decrease was above this: the derivatives mislead. */
+/** Method hybrid runs a short simplex if two steps in a row raised F although the second one's
+ *  predicted decrease was above this. */
 #define MILL_SIMPLEX_PROMISE 1.0
 
-/** Should hybrid's simplex look around after the last steps of its polish? */
+/** Do the derivatives mislead the polish, so that method hybrid should run its simplex? */
 MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
@@ -85,7 +83,7 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
 }
 
-/** Do the templates or the width of a segment's line-spread function have a model error? */
+/** Do the templates, or the width of the line-spread function, have a model error? */
 MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
 {
   int has = mill_has_error(m);
@@ -94,14 +92,13 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
   return has;
 }
 
-/** Below this predicted decrease of F (two errors from the minimum), each Jacobian of a polish
- *  computes the model error at its own point, so that the solution does not depend on the start.
- *  With wrong templates this may not converge: after MAX_SETTLE Jacobians the model error stays. */
+/** Below this predicted decrease of F, each Jacobian computes the model error anew at its point, at
+ *  most MAX_SETTLE times.  The solution then does not depend on the start. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
-/** If the minimum is close, return 1 and have the model error computed at the polish's next point.
- *  The next F is then not compared with earlier ones, which had another model error. */
+/** If the minimum is close, let the next Jacobian compute the model error anew, and return 1.  F
+ *  values of different model errors are not compared. */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;
@@ -112,15 +109,14 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   p->n_settle++;
   slot->fix_error = 1;
   if (slot->error_is_here) {
-    /* F with two model errors cannot be compared, gradients can (mill_polish_learn) */
-    p->at.f = (double)INFINITY;
+    p->at.f = (double)INFINITY; /* any next F is accepted */
     return 1;
   }
-  /* the last Jacobian had an older model error: restart at slot->theta; if this fails, the next
-   * method begins at the present point */
+  /* restart, as the last Jacobian had an older model error; should this fail, the next method
+   * begins at the present point */
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[slot->starts.i][j] = p->at.theta[j];
-  /* updates of the curvature that wrong templates need stay valid with the new model error */
+  /* in a poor fit the updates of the curvature stay valid with the new model error */
   if (!mill_is_poor(slot, p->at.f))
     mill_polish_forget(m, p);
   mill_polish_restart(m, slot, slot->theta);
@@ -128,7 +124,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Has this start's path met an earlier start's?  Then starts.f gets the earlier start's last F. */
+/** Has this start met an earlier start's path?  Then starts.f becomes the earlier start's F. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
   const int like = mill_start_merges(m, slot);
@@ -165,11 +161,11 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
 /* ---- the whole way ---- */
 
 /** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner if the next step's
- *  predicted decrease of F is below NEAR: farther away the curvature has other axes. */
+ *  predicted decrease of F is below NEAR.  Farther from the minimum the curvature's axes differ. */
 #define MILL_SIMPLEX_NEAR 25.0
 enum { MILL_SIMPLEX_MAX_JAC = 3 };
 
-/** Digest a Jacobian for the axes of a simplex; 1: make one more. */
+/** Digest a Jacobian for the axes of a simplex; 1: another Jacobian is needed. */
 MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
@@ -178,8 +174,8 @@ MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot
          !(p->pred < MILL_SIMPLEX_NEAR);
 }
 
-/** After a failed polish choose the next method: levenberg-marquardt -> hybrid -> nelder-mead ->
- *  nelder-mead once more; 0: none is left, or an earlier start was better. */
+/** After a failed polish choose the next method: levenberg-marquardt, hybrid, nelder-mead,
+ *  nelder-mead again.  Returns 0 if none is left, or if an earlier start was better. */
 MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 {
   if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval || slot->starts.brief)
@@ -222,7 +218,7 @@ MILL_RESUMABLE(mill_descend)
 /** Solutions farther apart than this many errors are different minima. */
 #define MILL_TWO_MINIMA_DISTANCE 3.0
 
-/** At the end of a start: keep its point if it is the best, and flag two minima that tie. */
+/** After a start keep its point if F is the lowest.  Flag two distinct minima of about equal F. */
 MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot *slot,
                                                  int converged)
 {

@@ -4,14 +4,13 @@
 
 #include "kernels/star/logic/ask.h"
 
-/** POOR_LINES is set if chi-square per pixel, with the weights of mill_block_weigh_lines, is above
- *  MISFIT, and ERRORS standard deviations above what noise and model error explain. */
+/** Flag POOR_LINES is set if the chi-square per pixel in an element's lines is above MISFIT, and
+ *  above 1 by ERRORS standard deviations.  The errors are scaled first (err_scale). */
 #define MILL_LINES_MISFIT 1.5
 #define MILL_LINES_ERRORS 5.0
 
-/** Is element l's error above element_max_err, or does the prior constrain the element more than
- *  the spectrum does (the fit's error is above the prior's sigma / sqrt(2))?  A fixed element,
- *  which has no error, is weak too. */
+/** Does the spectrum constrain element l weakly?  Its error is then missing, above element_max_err,
+ *  or above the prior's sigma / sqrt(2). */
 MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_slot *slot, int l)
 {
   const mill_fit_result *r = &slot->result;
@@ -67,7 +66,7 @@ MILL_HD_CALLED static inline void mill_elements_flag(const mill_model *m, mill_s
   }
 }
 
-/** Weigh the residuals of a single star by its elements' lines, and set the flags. */
+/** Weigh a single star's residuals by each element's lines, and set the elements' flags. */
 MILL_RESUMABLE(mill_elements_run)
 {
   MILL_BEGIN;

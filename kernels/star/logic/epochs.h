@@ -1,46 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Find a velocity for each epoch of a star: the minimum of the epoch's F with the template of the
- *  joint solution (kernels/star/logic/velocities.h).
+/** Find the velocity of each epoch: the minimum of the epoch's F with the template of the joint
+ *  solution (docs/science/numerics.md, "Epochs").
  *
- *  If the epochs differ, the joint solution may lie between their minima with lines that are too
- *  broad.  Then a scan over many line widths restarts the searches, the labels are fitted with each
- *  epoch at its velocity, and the searches are repeated with the new template.
- *
- *  docs/science/numerics.md, "Epochs". */
+ *  If the epochs' velocities differ, the joint solution lies between them, with lines that are too
+ *  broad.  Then wide scans restart the searches, the labels are fitted with each epoch at its
+ *  velocity, and the searches are repeated with the new template. */
 #pragma once
 
 #include "kernels/star/logic/descend.h"
 #include "kernels/star/logic/profile.h"
 #include "kernels/star/logic/velocities.h"
 
-/** First step of a search, in expected velocity errors of one epoch (if all weigh the same). */
+/** First step of a search, in expected velocity errors of one epoch. */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.0
-/** Labels are fitted with each epoch at its velocity if mill_epochs_mean.pval is below this. */
+/** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
 /** Return P(chi-square > x) for n degrees of freedom (Abramowitz & Stegun 26.4.4 and 26.4.5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
-  const double most = 600.0; /* largest exponent, so that no term underflows */
+  const double max_exponent = 600.0; /* largest exponent, so that no term underflows */
   const int odd = n % 2;
-  double rest = 0.5 * x > most ? 0.5 * x - most : 0.0;
+  double left = 0.5 * x > max_exponent ? 0.5 * x - max_exponent : 0.0;
   double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
-  double term = exp(rest - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
+  double term = exp(left - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
   if (n < 1)
     return 1.0;
   for (int d = 2 + odd; d <= n; d += 2) {
     sum += term;
     term *= x / d;
-    if (rest > 0.0 && term > 1.0) { /* apply a part of exp(-rest), the factor left out so far */
-      const double part = exp(-(rest < most ? rest : most));
-      rest = rest < most ? 0.0 : rest - most;
+    if (left > 0.0 && term > 1.0) { /* apply part of the factor exp(-left) */
+      const double part = exp(-(left < max_exponent ? left : max_exponent));
+      left = left < max_exponent ? 0.0 : left - max_exponent;
       sum *= part;
       term *= part;
     }
   }
-  return sum * exp(-rest);
+  return sum * exp(-left);
 }
 
 /** Statistics of the n epochs that have a velocity, km/s. */
@@ -127,7 +125,7 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** Is an epoch's velocity far from the star's, or not found, so that it may be wrong? */
+/** Is an epoch's velocity missing or far from the star's, so that it may be wrong? */
 MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
 {
   int doubt = 0;
@@ -149,18 +147,18 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Scan all epochs in steps of the width w of the star's lines, km/s.  For Gaussian lines of
- *  squared significance G^2, F rises with velocity offset v as G^2 (1 - exp(-v^2 / 2 w^2)), so w is
- *  the error of v times G / 2^1/2. */
+/** Set up scans of all epochs in steps of the star's line width w, km/s.  For Gaussian lines of
+ *  significance G, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2 w^2)).  Hence w is the
+ *  velocity's error times G / sqrt(2). */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
-  const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
-  const double reach = v - m->set.min_vel_km_s < most ? v - m->set.min_vel_km_s : most;
+  const double v = slot->best.end[MILL_PAR_VRAD], to_max = m->set.max_vel_km_s - v;
+  const double to_limit = v - m->set.min_vel_km_s < to_max ? v - m->set.min_vel_km_s : to_max;
   const int half = MILL_N_PROFILE / 2;
   const double signal = mill_lines_signal(m, slot);
   double step = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
-  if (step > reach / (half + 1))
-    step = reach / (half + 1);
+  if (step > to_limit / (half + 1))
+    step = to_limit / (half + 1);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_curve *c = &slot->epoch[i].curve;
     c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
@@ -187,8 +185,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity, beginning at the solution.  If a velocity is in doubt before
- *  mill_epochs_shift has moved the epochs, scan all epochs and search again from each least F. */
+/** Search each epoch's velocity from the solution.  If a velocity is in doubt and the epochs are
+ *  not shifted yet, scan all epochs and search again from each scan's least F. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -203,10 +201,9 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_END;
 }
 
-/** If the epochs' velocities differ, shift each epoch to its velocity.  The first call then sets
- *  VRAD to the mean velocity and returns 1: the caller fits again with these shifts.  The call
- *  after that fit adds the weighted mean shift to VRAD, which becomes the epochs' weighted mean
- *  (with model error, approximately), and returns 0. */
+/** If the epochs' velocities differ, shift each epoch to its velocity.
+ *  - First call: VRAD becomes the mean velocity.  Returns 1: the caller fits again with the shifts.
+ *  - Second call, after that fit: VRAD moves by the weighted mean shift.  Returns 0. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = !slot->epochs_shifted;
@@ -230,8 +227,8 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
   return is_first;
 }
 
-/** Find the epochs' velocities.  If they differ, fit with each epoch at its own velocity, and find
- *  the velocities again with that fit's template. */
+/** Find the epochs' velocities.  If they differ, fit again with each epoch at its velocity, and
+ *  repeat the searches with the new template. */
 MILL_RESUMABLE(mill_epochs_run)
 {
   MILL_BEGIN;
@@ -248,9 +245,8 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** Return the shift, km/s, from the epochs' velocities to the zero point of VRAD.  An epoch's
- *  velocity weighs lines by noise alone, which gives the best differences between epochs.  Template
- *  errors move all epochs alike, but VRAD by less, since VRAD's weights include template errors. */
+/** Return the shift, km/s, that makes VRAD the mean of the epochs' velocities; 0 without model
+ *  error.  With model error VRAD weighs lines otherwise than the epochs' velocities. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {
@@ -258,7 +254,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
   return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
 }
 
-/** Fill in the epochs' velocities, and their summary (VRAD_CHI2 ...) in the star's row. */
+/** Fill in the epochs' velocities, and the star's summary of them (VRAD_CHI2 ...). */
 MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

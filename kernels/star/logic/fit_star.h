@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fit of one star: a resumable function (kernels/star/resumable.h) that asks the device
- *  questions.  After each round one thread of the star's block runs the code of this folder. */
+/** The fit of one star, a resumable function (kernels/star/resumable.h) that asks the device
+ *  questions.  One thread of the star's block runs this code after each answer. */
 #pragma once
 
 #include "kernels/star/logic/admit.h"
@@ -38,8 +38,8 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     slot->starts.n_doubt = mill_fit_doubts(m, slot);
 }
 
-/** After all starts flag a minimum that only one of three or more starts found.  Returns 1 if the
- *  model error was last fixed by another start than the best one. */
+/** After all starts, flag a solution that only one of three or more starts found (TWO_MINIMA).
+ *  Returns 1 if the start that fixed the model error last is not the best one. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
@@ -48,7 +48,7 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** Return 1 and undo the solution's last step if the step, evaluated only now, raised F. */
+/** The solution's last step is evaluated only now: if F rose, undo the step and return 1. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
@@ -63,7 +63,7 @@ MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** Fill in the row.  0: the brief start of a doubtful star found a star: fit with all starts. */
+/** Fill in the row.  Returns 0 if a brief start found a star, so that all starts must follow. */
 MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -120,8 +120,7 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** Continue the fit after the guess or an answer: to its next question, or to its end.  A held star
- *  has no fit: its caller asks the questions. */
+/** Continue the fit to its next question or its end.  A held star's caller asks the questions. */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

@@ -1,53 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fit two stars to one spectrum (a double-lined binary, SB2) if the one-star fit leaves lines of a
- *  second star in the residuals.
+/** Fit two stars to one spectrum (a double-lined binary, SB2) if the residuals of the one-star fit
+ *  show lines of a second star (docs/science/numerics.md, "Two stars").
  *
- *  The model is P a (T1(v1) + r T2(v2)): continuum functions P with coefficients a, the stars'
- *  templates T1 and T2 at their velocities, and their flux ratio r, free in each arm.  The stars
- *  take turns: a turn polishes one star's parameters.  Its Jacobians include ln r and the
- *  companion's template and derivatives, stored at the companion's last parameters, so that the
- *  curvature in all parameters is known.  A Schur complement puts the companion's parameters at
- *  their best within their trust region; F, gradient and curvature of the star are then those of
- *  the joint fit.  A few turns end in the joint minimum, with the joint covariance.
+ *  The model is P a (T1(v1) + r T2(v2)), with continuum P a, the stars' templates T1 and T2 at
+ *  their velocities, and their flux ratio r, free in each arm.
  *
- *  docs/science/numerics.md, "Two stars". */
+ *  The stars take turns: a turn polishes one star's parameters.  A Schur complement eliminates
+ *  those of the other star, its companion, so that F, gradient and curvature are those of the joint
+ *  fit.  A few turns reach the joint minimum and the joint covariance. */
 #pragma once
 
 #include "kernels/star/logic/pair_epochs.h"
 #include "kernels/star/logic/pair_follow.h"
 #include "kernels/star/logic/pair_row.h"
 
-/** Two stars are tried if the residual peak's significance, divided by the root of the reduced
- *  chi-square, exceeds PEAK_LEAST.  PEAK_BROAD suffices if v sin i exceeds MILL_PAIR_BROAD km/s,
- *  since two stars' lines look like broad lines of one. */
+/** Two stars are tried if the significance of the residuals' peak is above PEAK_LEAST times the
+ *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
-/** A peak below this many reduced chi-squares may come from template errors (mill_pair_misled). */
-#define MILL_PAIR_PEAK_WRONG 2.5
-/** v sin i, km/s.  Above BROAD a lower peak suffices to try two stars.  Below SHARP a peak close to
- *  the star is no second star, which would have broadened the lines (mill_pair_misled). */
-#define MILL_PAIR_BROAD 30.0
-#define MILL_PAIR_SHARP 10.0
-/** Two stars are kept if they lower -2 ln L by more than this many reduced chi-squares. */
-#define MILL_PAIR_GAIN 40.0
-/** With a model error the least velocity difference of two stars is this many times larger. */
-#define MILL_PAIR_WRONG 2.0
-/** Flux of the second star over the first one's where the fit begins. */
-#define MILL_PAIR_RATIO 0.3
-/** A resolved v sin i above SPLIT, km/s, may come from two slow rotators: one star covers the lines
- *  of two by a v sin i of about their distance.  Two equally bright stars then begin
- *  SPLIT_PART times v sin i to each side of the star, and are kept only if the first star's v sin i
- *  ends below SLOWER times v sin i; otherwise rotation alone explains the lines. */
+#define MILL_PAIR_PEAK_WRONG 2.5  /**< reduced chi-squares: a lower peak may be template errors */
+#define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s: for broader lines PEAK_BROAD suffices */
+#define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if slower, a close peak is no star */
+#define MILL_PAIR_GAIN       40.0 /**< reduced chi-squares by which two stars must lower -2 ln L */
+#define MILL_PAIR_WRONG      2.0  /**< factor to the least velocity difference with a model error */
+#define MILL_PAIR_RATIO      0.3  /**< first flux ratio, second star over first */
+/** A v sin i above SPLIT, km/s, may be the separation of two slow rotators' lines.  Two equal stars
+ *  then start at SPLIT_PART times v sin i to each side.  They are kept only if the first star's v
+ *  sin i falls below SLOWER times the single star's. */
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** Width of the trust region of the companion's parameters, in typical uncertainties: TRUST, but
- *  WIDE in the turns after SWAP, since the curvature of the last turns gives the errors. */
+/** Trust region of the companion's parameters, in typical uncertainties: TRUST at first, WIDE in
+ *  the last turns, which give the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** After JAC Jacobians the first turn ends unless it promises to lower the one-star fit's F by half
- *  of MILL_PAIR_GAIN: by the decrease so far plus PROMISE times that predicted for the next step.
- *  From LATER_JAC on, if stars do not move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
+/** After JAC Jacobians the first turn must promise half of MILL_PAIR_GAIN.  The promise is the
+ *  decrease of F so far plus PROMISE times the next step's predicted decrease.  After LATER_JAC,
+ *  unless the stars move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -60,7 +49,7 @@ enum {
   MILL_PAIR_MOST_JAC = 12  /**< most Jacobians of the first turn */
 };
 
-/** Will F, lowered further by `promised`, miss half of the decrease that two stars need? */
+/** Even if F falls by `promised` more, does it fall by less than half of what two stars need? */
 MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
 {
   return !(slot->result.m2ll - slot->polish.at.f + promised >
@@ -85,12 +74,12 @@ MILL_HD static inline int mill_pair_drop(mill_slot *slot)
   return 0;
 }
 
-/** May a second star be sought after the one-star row?  Sets least_apart, km/s, from line width. */
+/** Set least_apart, km/s, from the line width.  Returns 0 if no second star may be sought. */
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   double signal = mill_lines_signal(m, slot);
-  /* with overestimated errors the continuum's chi-square is below n_pix: use the template's gain */
+  /* overestimated errors make this signal too low: the template's gain is its lower limit */
   const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
   signal = gain > signal ? gain : signal;
   if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
@@ -107,7 +96,7 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
   return 1;
 }
 
-/** Set in each segment which star's tangents are asked, and ln(companion's flux / that star's). */
+/** Tell each segment whose tangents are asked, and ln(companion's flux / this star's flux). */
 MILL_HD static inline void mill_pair_relate(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_segment; i++) {
@@ -118,8 +107,7 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
   }
 }
 
-/** Store this star's template and its derivatives at the pixels, then switch to the other star,
- *  whose Jacobians use them. */
+/** Store this star's template and derivatives for the other star's Jacobians; then switch stars. */
 MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
@@ -138,8 +126,8 @@ MILL_RESUMABLE(mill_pair_keep_rows)
   MILL_END;
 }
 
-/** Sum the template fluxes of both stars in each arm from the last tangents: flux [arm][0] of the
- *  star whose tangents were asked for, [1] of its companion. */
+/** Sum both stars' template fluxes in each arm, from the last tangents.  flux [arm][0] is of the
+ *  star whose tangents were asked for, flux [arm][1] of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
   const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
@@ -150,16 +138,14 @@ MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_
       slot->pair.flux[slot->segment[i].arm][k] += mill_answer_of(m, slot, i)[at + k];
 }
 
-/** Least velocity difference of two stars, km/s; larger if templates have a model error. */
+/** Return the least velocity difference of two stars, km/s. */
 MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mill_pair *p)
 {
   return p->least_apart * (mill_has_error(m) ? MILL_PAIR_WRONG : 1.0);
 }
 
-/** Do template errors explain the residuals' peak?  They do if the correlation is high at all
- *  velocities, if the peak is low for the chi-square, or if it is within a line's width (two widths
- *  with a model error) of a star with sharp lines: a companion there would broaden them.  Residuals
- *  of moving stars always count as real, as a fit at one velocity cannot match such stars. */
+/** Do template errors explain the residuals' peak?  Not if the stars move.  Else yes if the peak
+ *  hardly stands out, is low for the chi-square, or is within a slow rotator's lines. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -170,9 +156,8 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < mill_pair_least_apart(m, p)));
 }
 
-/** May v sin i be the distance of the lines of two slow rotators?  Yes, if the fit's chi-square
- *  exceeds that of noise by twice the decrease that two stars need.  No, if there are epochs, whose
- *  peaks show two stars, or outside the hulls, where a second star would fit template errors. */
+/** May v sin i be the separation of two slow rotators' lines?  The fit must be poor, and within the
+ *  hulls.  A star with epochs is no blend, since its epochs' peaks would show two stars. */
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -192,8 +177,8 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 
-/** Set where the fit of both stars starts: two equal stars in place of one with broad lines
- *  (is_split), or the star and a companion at the residuals' peak. */
+/** Set the start of a two-star fit: two equal stars in place of one with broad lines (is_split), or
+ *  the star and a companion at the residuals' peak. */
 MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -219,7 +204,7 @@ MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot 
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
-/** Mean over pixels of ln(second star's flux / first one's), from the last Jacobian of p->star. */
+/** Return the mean over pixels of ln(second star's flux / first star's), from the last Jacobian. */
 MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -230,25 +215,24 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
   return sum / (double)slot->result.n_pix_tot;
 }
 
-/** Set least_apart (km/s) from the lines' width, which follows from the curvature in velocity of F
- *  without model error.  For one star F is summed over arms, for the first of two over epochs. */
+/** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
-  /* (second star's flux / first one's)^2: p->flux is of the second star's turn, but p->star is 0 */
-  const double other = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
-  double curve = 0.0;
+  /* p->flux is in the order of the second star's turn, hence the minus sign */
+  const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
+  double curvature = 0.0;
   for (int i = 0; i < n; i++) {
     const mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
-    const double bend = 0.5 * (c->f[0] + c->f[2] - 2.0 * c->f[1]) / (c->step * c->step);
-    curve += c->n > 0 && isfinite(bend) ? bend : 0.0;
+    const double part = 0.5 * (c->f[0] + c->f[2] - 2.0 * c->f[1]) / (c->step * c->step);
+    curvature += c->n > 0 && isfinite(part) ? part : 0.0;
   }
-  if (curve > 0.0)
+  if (curvature > 0.0)
     slot->pair.least_apart =
-        MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + other) / curve);
+        MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + ratio2) / curvature);
 }
 
-/** Measure the lines' width from F without model error, which broadens minima but not lines. */
+/** Measure the lines' width from F without model error, since model error broadens minima. */
 MILL_RESUMABLE(mill_pair_measure)
 {
   const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
@@ -269,8 +253,7 @@ MILL_RESUMABLE(mill_pair_measure)
   MILL_END;
 }
 
-/** Before a turn find both stars' velocities at each epoch: by scans if they change, then by
- *  Jacobians (mill_pair_epochs_settle). */
+/** Before a turn find both stars' velocities at each epoch, by scans and by n_settle Jacobians. */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
@@ -297,11 +280,11 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   MILL_END;
 }
 
-/** Return the error (km/s) of the second star's velocity from its last turn; infinite: none. */
+/** Return the second star's velocity error, km/s, after its last turn; infinite: not known. */
 MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
-  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0};
+  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0}; /* becomes the inverse's column */
   int idx[MILL_MAX_PAR], n = 0;
   for (int j = 0; j < m->n_par; j++)
     if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, p->theta[1][j]))
@@ -315,8 +298,8 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  It only fits errors of the first star's template if its velocity is
- *  too far from the first star's, at a limit, or uncertain, or if its lines are broad. */
+/** Is the second star real?  A star that only fits template errors has broad lines, or a velocity
+ *  that is uncertain, at a limit, or far from the first star's. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -328,7 +311,7 @@ MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slo
          mill_pair_velocity_error(m, slot) < p->least_apart;
 }
 
-/** n turns, and those that moving stars need until each epoch has its velocities. */
+/** Return n turns, or n + MILL_PAIR_MOVING for moving stars. */
 MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
 {
   return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
@@ -354,8 +337,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End the turn of star p->star: store its parameters; step flux ratios, offsets and epochs'
- *  velocities; go to the next turn.  Returns 0 if the pair is dropped: high F, or no real star. */
+/** End a turn: store the star's parameters, step flux ratios, offsets and epochs' velocities, and
+ *  set up the next turn.  Returns 0 if the pair is dropped. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -395,12 +378,12 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Write both stars to the row if they lower F enough and are real; else drop the pair. */
+/** Write both stars to the row if they are real and lower F enough; else drop the pair. */
 MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  p->star = 1;
+  p->star = 1; /* the penalty is of this star */
   double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
   p->star = 0;
   f += mill_penalty(m, slot, p->theta[0]);
@@ -453,7 +436,7 @@ MILL_RESUMABLE(mill_pair_try)
   MILL_END;
 }
 
-/** Look for a second star after the one-star fit; if one is found, the row describes both. */
+/** Look for a second star after the one-star fit; if there is one, the row describes both. */
 MILL_RESUMABLE(mill_pair_run)
 {
   mill_pair *p = &slot->pair;

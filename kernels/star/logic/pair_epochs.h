@@ -1,47 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Velocities of both stars of a pair at each epoch.
+/** Velocities of both stars of a pair at each epoch (docs/science/numerics.md, "Two stars").
  *
- *  A turn fits one star's parameters (pair.h); its Jacobian gives gradient and curvature of each
- *  epoch's F in both velocities.  At the end of the turn both velocities of each epoch take a
- *  Newton step, and each star's VRAD becomes the mean of its epochs.  If the residual peaks of
- *  single epochs are more significant than the peak of all exposures together, is_moving is set,
- *  and both velocities are scanned.  Before some turns only the epochs' velocities are fitted, at
- *  minimum v sin i, then again from the two stars' swapped velocities.
- *
- *  docs/science/numerics.md, "Two stars". */
+ *  - The Jacobian of a turn (pair.h) has gradient and curvature of each epoch's F in both
+ *    velocities.
+ *  - A turn ends with a Newton step of both velocities of each epoch.  Each star's VRAD is then the
+ *    mean over its epochs.
+ *  - The stars move (is_moving) if the epochs' residual peaks together are more significant than
+ *    the peak of all exposures.  Both velocities of moving stars are scanned.
+ *  - Before some turns the epochs' velocities alone are fitted, and again with both exchanged. */
 #pragma once
 
 #include "kernels/star/logic/epochs.h"
 
-/** Two stars are kept only if their velocities differ by more than this fraction of the width of
- *  one star's lines: a closer second star would fit errors of the first one's template. */
+/** Two stars are kept only if their velocities differ by more than this fraction of a line's
+ *  width.  A closer second star would fit template errors. */
 #define MILL_PAIR_APART 0.25
-/** Typical significance of the residual peak of an epoch without a second star. */
-#define MILL_PAIR_NOISE 2.7
-/** If the stars move, the second star's velocity at each epoch is scanned before turns 0 and
- *  SCANNED, which fit the second star: a scan for each of PLACES velocities of the first star. */
+#define MILL_PAIR_NOISE 2.7 /**< typical significance of a single star's residual peak */
+/** Before turns 0 and SCANNED of moving stars, the second star's velocity at each epoch is scanned
+ *  for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** A fit of the epochs' velocities alone takes SETTLE Jacobians, then SETTLE more with the stars'
- *  velocities exchanged.  It precedes turn LATE; if stars move, 0, SCANNED and LATE + SCANNED. */
+/** The epochs' velocities alone are fitted before turn LATE, for moving stars more often.  A fit
+ *  has SETTLE Jacobians, and SETTLE more from the exchanged velocities. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
-/** An epoch tells which velocity belongs to which star if exchanging the velocities raises -2 ln L
- *  by more than this many reduced chi-squares (mill_pair_unit_at). */
+/** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
+ *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
-/** All epochs get the flag EXCHANGEABLE unless at one epoch the velocities differ by more than
- *  RESOLVED line widths, and at one the residual peak exceeds the significance SEEN.  For closer
- *  lines the fit gives the stars wrong v sin i; a second star that only all epochs together show
- *  may be at a wrong velocity. */
+/** All epochs get the flag EXCHANGEABLE unless in one the stars are more than RESOLVED line widths
+ *  apart, and one has a residual peak above SEEN. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
-/** Lines closer than this many line widths are blended: the second star's velocity then also fits
- *  errors of the templates. */
+/** Closer lines, in line widths, are blended: their velocities also fit template errors. */
 #define MILL_PAIR_BLENDED 1.2
-/** On the line of mass ratio (mill_pair_line), an epoch tells which velocity belongs to which star
- *  only if the velocities differ by more than this many times the sum of their errors. */
+/** An epoch on the line of mass ratio (mill_pair_line) tells the stars apart if their velocities
+ *  differ by more than this many times the sum of the errors. */
 #define MILL_PAIR_SIDED 2.0
-
-/** A velocity at an epoch whose error is above this (km/s) counts as unknown; the search for the
- *  velocity of one star has the same limit. */
+/** An epoch's velocity is unknown if its error is above this (km/s), as in a one-star search. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
 /** Does the star have epochs with velocities of their own? */
@@ -50,25 +43,24 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
   return slot->n_epoch > 1;
 }
 
-/** Return the chi-square per pixel of a coadd of an epoch's exposures (epoch -1: of all exposures),
- *  from chisq, the sum over all exposures without model error.  Template errors repeat in each
- *  exposure, so the excess over 1 grows with the number of exposures.  So does the decrease of F by
- *  a second star that fits these errors. */
+/** Return the reduced chi-square of the coadd of an epoch's exposures (epoch -1: of all).  Each
+ *  exposure has the same template errors, so the excess over 1 grows with the number of exposures.
+ *  Argument chisq: the sum over all exposures, without model error. */
 MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, double chisq,
                                                       int epoch)
 {
   const double excess = chisq / (double)slot->result.n_pix_tot - 1.0;
-  int n[MILL_MAX_ARM] = {0}, most = 1;
+  int n_exposure[MILL_MAX_ARM] = {0}, most = 1;
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    n[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
-    most = n[s->arm] > most ? n[s->arm] : most;
+    n_exposure[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
+    most = n_exposure[s->arm] > most ? n_exposure[s->arm] : most;
   }
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Return the reduced chi-square that scales the limits on how much a second star lowers -2 ln L.
- *  If the epochs' velocities differ, template errors repeat only within an epoch: use epoch 0. */
+/** Return the reduced chi-square of the coadd, which scales the limits on -2 ln L.  If the epochs'
+ *  velocities differ, only an epoch's exposures are added, here those of epoch 0. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -98,9 +90,8 @@ MILL_RESUMABLE(mill_pair_peaks)
   MILL_END;
 }
 
-/** Begin with the epochs' velocities of the one-star fit, and with one velocity of the second star.
- *  Sets is_moving if the epochs' peaks together are more significant than the peak of all
- *  exposures.  Returns the larger significance. */
+/** Begin with one velocity of the second star for all epochs.  The stars move (is_moving) if the
+ *  epochs' peaks together are more significant than that of all exposures.  Returns the larger. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -126,7 +117,7 @@ MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, 
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
 }
 
-/** Set a star's VRAD to the weighted mean of its epochs' velocities; shifts count from VRAD. */
+/** Set a star's VRAD to the weighted mean of its epochs' velocities, and adapt their shifts. */
 MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
 {
   double sum = 0.0, weight = 0.0;
@@ -142,15 +133,15 @@ MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int s
     slot->epoch[i].shift[star] -= mean;
 }
 
-/** Set a star's v sin i to its lower limit: the one-star fit made it large to cover two stars. */
+/** Set a star's v sin i to its lower limit: the one-star fit's v sin i covers both stars' lines. */
 MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slot, int star)
 {
   if (!m->set.fixed[MILL_PAR_VSINI])
     slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
 }
 
-/** Set up each epoch's scan of the second star's velocity about the first one's, in steps of half a
- *  line's width; 0: no scan is due. */
+/** Set up a scan of the second star's velocity at each epoch about the first star's, in steps of
+ *  half a line's width.  Returns 0 if no scan is due. */
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -176,15 +167,16 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
   return 1;
 }
 
-/** Return the least F of a scan, refined by a parabola, and its velocity *v.  The centre, where
- *  both stars have one velocity, does not count.  Infinity: no minimum. */
+/** Return the least F of a scan and its velocity *v, refined by a parabola; infinity: no minimum.
+ *  The centre, where both stars have one velocity, does not count. */
 MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 {
   const double *f = c->f;
   int least = 0;
   for (int k = 1; k < c->n - 1; k++) {
-    const int from = k - c->n / 2;
-    if (from != 0 && fabs(from * c->step) < MILL_PAIR_MOST_APART && (least == 0 || f[k] < f[least]))
+    const int offset = k - c->n / 2;
+    if (offset != 0 && fabs(offset * c->step) < MILL_PAIR_MOST_APART &&
+        (least == 0 || f[k] < f[least]))
       least = k;
   }
   if (least == 0)
@@ -196,14 +188,13 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Digest the scans at one velocity of the first star: at each epoch keep both velocities if F is
- *  the least so far, and move the first star to its next velocity.  After the first star's last
- *  velocity both stars get the velocities kept. */
+/** Digest the scans for one velocity of the first star: each epoch keeps both velocities of its
+ *  least F, and the first star goes to its next velocity.  At the end both get the kept ones. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   /* places alternate about the first one: 1, -1, 2, -2 ... steps */
-  const int n = ++p->n_scan, from = n % 2 ? (n + 1) / 2 : -n / 2;
+  const int n = ++p->n_scan, place = n % 2 ? (n + 1) / 2 : -n / 2;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     double v = 0.0;
@@ -213,7 +204,7 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
       e->best[0] = e->shift[0];
       e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
     }
-    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + from * e->curve.step : e->best[0];
+    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + place * e->curve.step : e->best[0];
     e->shift[1] = e->best[1];
   }
 }
@@ -259,20 +250,20 @@ MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_slot *slot, int i
   return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(slot, chisq, i);
 }
 
-/** Does the epoch alone determine both velocities?  Blended lines do without model error only. */
+/** Does the epoch alone determine both velocities?  With model error, blended lines do not. */
 MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot *slot, int i)
 {
   return mill_pair_is_sided(slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
-/** In a binary the second star's velocity v2 depends linearly on the first one's, v1: v2 = v[1] +
- *  slope (v1 - v[0]), slope = -(mass of the first star / mass of the second). */
+/** In a binary the second star's velocity is a linear function of the first star's: v2 = v[1] +
+ *  slope (v1 - v[0]), with slope = -(first star's mass / second star's mass). */
 typedef struct mill_pair_line {
-  double v[2], slope, variance; /**< km/s; slope 0: the line is not known; variance of v2 */
+  double v[2], slope, variance; /**< km/s; slope 0: line not known; variance: of v2 */
 } mill_pair_line;
 
-/** Fit v2 = v[1] + slope (v1 - v[0]) by total least squares to the epochs that determine both
- *  velocities and have clear lines; slope 0: the velocities vary too little. */
+/** Fit the line of mass ratio by total least squares to the epochs that determine both velocities
+ *  and have clear lines.  The slope is 0 if the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
@@ -306,41 +297,43 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
-/** Compute the Newton step [2] of both velocities of an epoch at fixed other parameters, within
- *  +-most km/s; 0 for a velocity whose error exceeds `most`. */
+/** Compute the Newton step [2], within +-most km/s, of both velocities of an epoch; all else is
+ *  fixed.  A velocity with an error above `most` stays. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
-  const double both = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - both * both;
+  const double mixed = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - mixed * mixed;
   for (int k = 0; k < 2; k++) {
-    const double by = -0.5 * (h[1 - k] * g[k] - both * g[1 - k]) / det;
+    const double newton = -0.5 * (h[1 - k] * g[k] - mixed * g[1 - k]) / det;
     e->pair_err[k] = h[k] > 0.0 && det > 0.0 ? sqrt(h[1 - k] / det) : INFINITY;
-    step[k] = e->pair_err[k] < most ? (by < -most ? -most : (by > most ? most : by)) : 0.0;
+    step[k] =
+        e->pair_err[k] < most ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
   }
 }
 
-/** Compute the Newton step [2] of an epoch's velocities v1, v2 to the least F on the line of mass
- *  ratio; v1 moves by at most `most`.  off: v2 less the line's value at v1.  All are in km/s. */
+/** Compute the Newton step [2] of an epoch's velocities v1 and v2, km/s, to the least F on the line
+ *  of mass ratio.  Arguments: the longest step of v1 (most), v2 less the line's value at v1
+ *  (off). */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
   const double slope = line->slope, cross = e->moment[MILL_MOMENT_BOTH] + slope * h[1];
-  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross);
-  const double by = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
-  step[0] = by < -most ? -most : (by > most ? most : by);
+  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross); /* along the line */
+  const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
+  step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
   e->pair_err[0] = bend > 0.0 ? sqrt(1.0 / bend + line->variance) : INFINITY;
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** At the end of a turn, step both velocities of each epoch from the last accepted point.  If the
- *  epoch alone does not determine both, step along the line that the other epochs determine. */
+/** At the end of a turn, step both velocities of each epoch.  An epoch that does not determine both
+ *  steps along the line of mass ratio. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const double most = 2.0 * p->least_apart;
-  /* the turn has just changed the labels, so that a full step leads too far */
+  /* a full step would be too far: the turn has just changed the labels */
   const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
   if (!mill_pair_has_epochs(slot))
     return;
@@ -373,8 +366,8 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Digest a Jacobian of the epochs' velocities.  The first half of these Jacobians descends from
- *  each epoch's velocities, the second from the stars' exchanged ones; keep the lower minimum. */
+/** Digest a Jacobian of the epochs' velocities.  The first half of the Jacobians descends from the
+ *  present velocities, the second half from the exchanged ones.  The lower minimum is kept. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -417,7 +410,7 @@ MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
   }
 }
 
-/** Return the stars' largest velocity difference, km/s, of VRAD and of all epochs with data. */
+/** Return the largest velocity difference of the stars, km/s: of VRAD and of epochs with data. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -431,14 +424,14 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   return most;
 }
 
-/** Does an epoch determine a star's velocity?  Pixels of hardly any weight give a huge error. */
+/** Does an epoch determine a star's velocity?  Pixels of little weight give a huge error. */
 MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
 {
   return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
-/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE: the stars are not
- *  surely resolved (MILL_PAIR_RESOLVED), or the epoch does not tell which velocity is whose. */
+/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that the
+ *  epoch does not surely tell which velocity belongs to which star. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Eliminate the companion's parameters from a star's fit (a Schur complement): the joint curvature
- *  gives their best values for any step of the star (docs/science/numerics.md, "Two stars"). */
+/** Eliminate the companion's parameters from a star's fit by a Schur complement: at each step of
+ *  the star they take their best values (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Is companion parameter k free?  k counts the companion's velocity, v sin i and labels, then
- *  ln(flux ratio) of each arm, then the velocity offsets. */
+/** Is companion parameter k free? k counts the companion's velocity, v sin i and labels, then the
+ *  arms' ln(flux ratio), then the velocity offsets. */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
   const double *theta = slot->pair.theta[1 - slot->pair.star];
@@ -28,9 +28,9 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** Eliminate the companion's parameters by a Schur complement.  slot->space has F's gradient and
- *  curvature in all parameters; slot->eval gets those in the star's parameters, and F, with the
- *  companion at its best.  0: the companion's damped curvature is not positive definite. */
+/** Set the companion's parameters to their best values, and eliminate them from F's gradient and
+ *  curvature (slot->space).  Then slot->eval has F and derivatives in the star's parameters.
+ *  Returns 0 if the companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -106,7 +106,7 @@ MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot
 #define MILL_PAIR_STEP  0.7
 #define MILL_PAIR_LEAST (-4.0)
 
-/** Move flux ratios and velocity offsets to their best values at the end of the star's turn. */
+/** At the end of a star's turn, move flux ratios and velocity offsets to their best values. */
 MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -120,6 +120,6 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     const double was = p->ln_ratio[a], ln = was + step;
     p->ln_ratio[a] =
         ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* of the star not in turn */
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the companion's */
   }
 }

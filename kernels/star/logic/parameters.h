@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star's parameters: their typical uncertainties, limits, hulls, priors, the inner parameter of
- *  v sin i (rotation.h), and the linear map to a segment's parameters. */
+/** A star's parameters: typical uncertainties, limits, hulls, priors, the inner parameter of v sin
+ *  i (rotation.h), and the map to a segment's parameters. */
 #pragma once
 
 #include "kernels/math/hull.h"
@@ -10,7 +10,7 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is parameter j fixed in this star's fit?  With two stars, offsets count as the companion's. */
+/** Is parameter j fixed in this star's fit?  With two stars, offsets belong to the companion. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)
@@ -61,7 +61,7 @@ MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
   return m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Trust region: largest step of a parameter in one iteration (km/s or the label's unit). */
+/** Return the largest step of a parameter in one iteration (trust region), km/s or label's unit. */
 MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
 {
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
@@ -92,7 +92,7 @@ MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
 }
 
-/** Return parameter j for its inner value u, cut to the limits, which are returned unrounded. */
+/** Return parameter j for its inner value u.  A u beyond a limit gives exactly the limit. */
 MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
 {
   const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
@@ -122,8 +122,8 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Are the labels at the edge of a hull, or outside?  Hulls of elements do not count, since an
- *  element at its edge has a flag of its own and leaves the star within the library. */
+/** Are the labels at or beyond the edge of a hull?  Hulls of elements do not count: an element at
+ *  its edge has a flag of its own. */
 MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double *mapped)
 {
   int is_at = 0;
@@ -132,8 +132,7 @@ MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double 
   return is_at;
 }
 
-/** Farther than this outside the hulls (mapped units), F is MILL_OFF_LIMITS, as for velocities
- *  outside their limits.  The emulator is meaningless there, and F could have a false minimum. */
+/** Farther outside the hulls (mapped units) the emulator is meaningless: F is MILL_OFF_LIMITS. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
@@ -160,7 +159,7 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
 
 /* ---- the map to a segment's parameters ---- */
 
-/** d(best offset of an arm)/d(VRAD), from the curvature at the best point; prior included. */
+/** Return d(best offset of an arm)/d(VRAD), from the curvature at the best point. */
 MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_slot *slot,
                                                int i_arm)
 {
@@ -170,8 +169,8 @@ MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_s
                                             : 0.0;
 }
 
-/** Return the velocity offset of an arm, km/s, at the star's velocity vrad_km_s: the offset in
- *  slot->theta if slot->theta has this velocity, else the best offset. */
+/** Return the velocity offset of an arm, km/s, if the star's velocity is vrad_km_s.  At another
+ *  velocity than slot->theta's the offset takes its best value. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
@@ -190,7 +189,7 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
   return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Velocity of a segment's epoch less the star's, km/s; with two stars less that of `pair.star`. */
+/** Return an epoch's velocity less VRAD, km/s; with two stars less the VRAD of `pair.star`. */
 MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
 {
   const int star = slot->pair.is_fitted ? slot->pair.star : 0;
@@ -200,8 +199,8 @@ MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_
 /** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
-/** Return the velocity of a segment, km/s, if the segment's group (star, arm or epoch) has velocity
- *  vel_km_s and all other parameters are those of slot->theta. */
+/** Return a segment's velocity, km/s, if the velocity of its star, arm or epoch (group) is
+ *  vel_km_s.  All other parameters are those of slot->theta. */
 MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const mill_slot *slot,
                                                      const mill_segment *s, enum mill_group group,
                                                      double vel_km_s)
@@ -212,16 +211,16 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Return how many parameters two stars have besides the current star's: the companion's, each
- *  arm's ln(second star's flux / first star's flux), and the velocity offsets that both share. */
+/** Return the number of parameters that two stars have besides the current star's: the companion's,
+ *  the arms' ln(flux ratio), and the shared velocity offsets. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
 }
 
 /** Write to `to` the indices of the fit's parameters on which a segment's parameter r depends, and
- *  return their number: two for a velocity (VRAD and the arm's offset), else one.  Indices from
- *  n_par on are, with two stars, the parameters that mill_pair_n counts. */
+ *  return their number.  A velocity depends on two: VRAD and the arm's offset.  Indices from n_par
+ *  on are the parameters of mill_pair_n. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
@@ -231,8 +230,8 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add a segment's gradient g and curvature H to the star's grad [n] and hess [n][n]: J^T g and
- *  J^T H J, where J = d(segment's parameters)/d(star's parameters) has elements 0 and 1. */
+/** Add a segment's gradient g and curvature H to the star's: grad [n] += J^T g, hess [n][n] += J^T
+ *  H J.  J = d(segment's parameters)/d(star's parameters) has elements 0 and 1. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

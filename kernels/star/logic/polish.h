@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Polish a solution: Levenberg-Marquardt steps with variable projection, limits and hull facets.
+/** Polish a solution by Levenberg-Marquardt steps within limits and hull facets.
  *
  *  Every trial point is evaluated with its derivatives, since most steps are accepted.  Steps,
- *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h); points hold
- *  v sin i itself.  Settings: docs/science/numerics.md. */
+ *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h), points in v
+ *  sin i itself.  Settings: docs/science/numerics.md. */
 #pragma once
 
 #include "kernels/star/logic/step.h"
 
 #define MILL_POLISH_TOLERANCE      1e-2 /**< the polish ends below this predicted decrease of F */
 #define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same after mill_polish_learn */
-/** The polish also ends if a step's predicted decrease of F is below NEAR_END and the step after
- *  this one would lower F by less than REST (mill_polish_rest). */
+/** The polish also ends if the next step's predicted decrease of F is below NEAR_END, and that of
+ *  the step after the next below REST. */
 #define MILL_POLISH_NEAR_END   0.2
 #define MILL_POLISH_REST       5e-4
 #define MILL_POLISH_NOISE      1e-3 /**< rounding noise of F */
 #define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
 #define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which the polish does not end */
 #define MILL_POLISH_LAMBDA_MAX 1e10
-/** The curvature is updated if it was wrong along a step by more than the fraction LEARN; the
- *  updated curvature along the step is at least the fraction FLAT of the old one. */
+/** The curvature is updated if it was wrong along a step by more than the fraction LEARN.  Along
+ *  the step at least the fraction FLAT of it is kept. */
 #define MILL_POLISH_LEARN 0.25
 #define MILL_POLISH_FLAT  0.1
 enum { MILL_POLISH_MAX_JAC = 41 };
@@ -32,7 +32,7 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta, and ask for its Jacobian next; updates of the curvature are kept. */
+/** Start at theta, whose Jacobian is then asked for; keep the updates of the curvature. */
 MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
                                                       const double *theta)
 {
@@ -62,8 +62,8 @@ enum mill_polish_outcome {
   MILL_POLISH_CONVERGED,
   MILL_POLISH_FAILED,
   MILL_POLISH_MISLED,  /**< derivatives of F mislead: a simplex should look around */
-  MILL_POLISH_CUT,     /**< the Jacobians of a brief start are used up */
-  MILL_POLISH_GIVEN_UP /**< it would end where an earlier start did, or without a second star */
+  MILL_POLISH_CUT,     /**< no more Jacobians are allowed */
+  MILL_POLISH_GIVEN_UP /**< start: meets an earlier one; pair: no second star */
 };
 
 /** Derivative of F at slot->theta by the inner parameter j, prior included. */
@@ -86,7 +86,7 @@ MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mi
   return s > 0.0 ? slope * slope / (s * s) : 0.0;
 }
 
-/** Make slot->theta, with its last Jacobian and total F f, the point that steps start from. */
+/** Accept slot->theta, with its last Jacobian and F (f), as the point from which steps start. */
 MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
@@ -103,7 +103,7 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
 }
 
 /** Compute step [n_par], from polish->at to slot->theta, and rise [n_par]: half the gradient's
- *  change along the step, less the change that the mean of both points' curvatures predicts. */
+ *  change along the step, less what the mean curvature of both points predicts. */
 MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
                                                      double *step, double *rise)
 {
@@ -120,38 +120,37 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
   }
 }
 
-/** Update polish->second if the gradient changed along a step otherwise than the curvature
- *  predicts: hess lacks residuals times second derivatives, which are large with wrong templates,
- *  and the model error's dependence on the point.  The BFGS update keeps hess + second positive
- *  definite, with Powell's (1978) damping if the gradient hardly rises. */
+/** Update polish->second (BFGS) if the gradient changed along a step otherwise than the curvature
+ *  predicts.  The matrix hess lacks the residuals' second derivatives, which matter for wrong
+ *  templates.  Powell's (1978) damping keeps hess + second positive definite. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
   const int np = m->n_par;
-  double with[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
+  double known[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, damping = 1.0;
   for (int j = 0; j < np; j++) {
-    with[j] = y[j] = 0.0; /* curvature times step: as known so far, and as found by this step */
+    known[j] = y[j] = 0.0; /* curvature times step: known so far, and found by this step */
     for (int k = 0; k < np; k++) {
-      with[j] += p->second[j * np + k] * step[k];
+      known[j] += p->second[j * np + k] * step[k];
       y[j] += p->at.hess[j * np + k] * step[k];
     }
-    with[j] += y[j];
+    known[j] += y[j];
     y[j] += rise[j];
-    expected += step[j] * with[j];
+    expected += step[j] * known[j];
     found += step[j] * y[j];
   }
   if (!(expected > 0.0) || !(fabs(found - expected) > MILL_POLISH_LEARN * expected))
     return;
   if (found < MILL_POLISH_FLAT * expected)
-    share = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
+    damping = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
   p->learned = 1;
   p->n_learned++;
-  found = share * found + (1.0 - share) * expected;
+  found = damping * found + (1.0 - damping) * expected;
   for (int j = 0; j < np; j++)
-    y[j] = share * y[j] + (1.0 - share) * with[j];
+    y[j] = damping * y[j] + (1.0 - damping) * known[j];
   for (int j = 0; j < np; j++)
     for (int k = 0; k < np; k++)
-      p->second[j * np + k] += y[j] * y[k] / found - with[j] * with[k] / expected;
+      p->second[j * np + k] += y[j] * y[k] / found - known[j] * known[k] / expected;
 }
 
 /** Is the answer to a Jacobian finite? */
@@ -163,8 +162,8 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
   return finite;
 }
 
-/** Set slot->theta to the end of a step that starts at polish->at; damping grows until the step
- *  predicts no rise of F.  Returns 0 if there is no such step. */
+/** Set slot->theta to the end of a step from polish->at that predicts no rise of F; the damping
+ *  grows until then.  Returns 0 if there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
                                                      mill_polish_axes *axes)
 {
@@ -181,9 +180,8 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Predict the decrease of F by the step after the next: the next step's predicted decrease times
- *  its ratio to the last step's.  Infinite after an update of the curvature or for a ratio above a
- *  half.  A small result ends the polish: 3 % fewer Jacobians of DESI stars. */
+/** Extrapolate the predicted decrease of F, from the last step and the next, to the step after.
+ *  Infinite after an update of the curvature, or if the decreases do not at least halve. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {
   if (p->learned || !(p->pred >= 0.0 && p->pred < MILL_POLISH_NEAR_END) ||
@@ -193,9 +191,8 @@ MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 }
 
 /** Digest the Jacobian at slot->theta, where F with penalties is f, and propose the next point.
- *  Returns enum mill_polish_outcome.
- *
- *  Once the polish has converged, polish->end is the end of its last step; F is not known there. */
+ *  Returns enum mill_polish_outcome.  After convergence polish->end is the end of the last step,
+ *  where F is not known. */
 MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute the likelihood of the velocity about the solution on a grid; its moments are VRAD_ERR,
- *  VRAD_SKEW and VRAD_KURT.
- *
- *  docs/science/numerics.md, "Velocity profile". */
+/** Compute the likelihood of the velocity on a grid about the solution.  Its moments are VRAD_ERR,
+ *  VRAD_SKEW and VRAD_KURT (docs/science/numerics.md, "Velocity profile"). */
 #pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
-/** A quartic through the first grid, F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 with x in expected
- *  errors of the velocity, replaces the full grid if its coefficients are within these limits.  Its
- *  minimum is then near, and terms of higher order, about c3 c4 and c4^2, are negligible. */
+/** A quartic F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4 through the first grid replaces the full grid
+ *  if its coefficients are within these limits.  Here x is the velocity in expected errors. */
 #define MILL_PROFILE_MOST_C1  1.0
 #define MILL_PROFILE_LEAST_C2 0.75
 #define MILL_PROFILE_MOST_C2  1.25
 #define MILL_PROFILE_MOST_C3  0.02
 #define MILL_PROFILE_MOST_C4  0.006
-/** Points at which the quartic is integrated, half an expected error apart: from -6 to 6 errors. */
+/** Points at which the quartic is integrated, half an expected velocity error apart. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
-/** Set up a grid of n velocities about the solution, in steps of 1.5 (first) or 0.5 errors. */
+/** Set up a grid of n velocities about the solution. */
 MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 {
   mill_curve *c = &slot->profile.curve;
@@ -29,7 +26,7 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
   c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
 }
 
-/** Set the expected error of the velocity from the curvature, and a grid of n velocities. */
+/** Set the velocity's expected error from the curvature, and set up a grid of n velocities. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
@@ -44,7 +41,7 @@ MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_s
   mill_profile_grid(slot, n);
 }
 
-/** Return the prior penalty of the velocity offsets if the star's velocity is vrad_km_s. */
+/** Return the prior penalty of the velocity offsets at the velocity vrad_km_s. */
 MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill_slot *slot,
                                                  double vrad_km_s)
 {
@@ -57,8 +54,8 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** Add the priors of VRAD and of the offsets to F of the grid; F beyond the limits becomes
- *  infinite.  Returns the least F. */
+/** Add the priors of VRAD and of the offsets to F of the grid, and return the least F.  F beyond
+ *  the velocity limits becomes infinite. */
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
@@ -74,15 +71,15 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
   return least;
 }
 
-/** Replace the first grid, of few velocities, by MILL_N_PROFILE_QUARTIC values of the quartic
- *  through it; 0: a coefficient is outside its limits.  Saves 5 to 39 % of a fit. */
+/** Replace the first grid by values of the quartic through it.  Returns 0 if a coefficient or the
+ *  new grid is outside its limits. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
-  mill_curve *at = &slot->profile.curve;
-  const double h = MILL_PROFILE_FEW_STEP, v = at->centre;
+  mill_curve *grid = &slot->profile.curve;
+  const double h = MILL_PROFILE_FEW_STEP, v = grid->centre;
   const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
-  mill_quartic(at->f, c);
+  mill_quartic(grid->f, c);
   /* coefficients by expected errors in place of grid steps */
   const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
   if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
@@ -92,7 +89,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
     return 0;
   mill_profile_grid(slot, MILL_N_PROFILE_QUARTIC);
   for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++)
-    at->f[i] = mill_quartic_at(c, 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
+    grid->f[i] = mill_quartic_at(c, 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
   slot->profile.has_arm = 1;
   return 1;
 }
@@ -124,8 +121,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Set up another grid and return 1 if the profile's width (km/s) is below 1.6 grid steps (too
- *  coarse) or above 2.6 (the grid cuts the profile off inside the velocity limits). */
+/** Set up another grid and return 1 if the profile's width (km/s) is below 1.6 grid steps, or above
+ *  2.6, so that the grid cuts the profile off. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proposals of a star's posterior: mixtures of Student's t distributions about its minima.
+/** Proposals for a star's posterior: mixtures of Student's t distributions about its minima.
  *
- *  A component's coordinates are y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
- *  For another parameter x, y = x - bend u(v), where u is the inner parameter of v sin i: with
- *  unresolved lines the labels follow v^2, so that their density is bent in v.  The Jacobian is 1
- *  (docs/science/numerics.md, "Posteriors"). */
+ *  A component has coordinates y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
+ *  For another parameter x, y = x - bend u(v), with u the inner parameter of v sin i, since
+ *  unresolved lines make the labels follow v^2 (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/counter_random.h"
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Variance of a proposal over its target's; above 1, so that its tails cover the target's. */
+/** Variance of a proposal over its target's, above 1 so that the proposal covers the tails. */
 #define MILL_PART_WIDER 1.15
 /** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
-/** Each minimum gets at least the fraction ORIGIN of the draws; a new component with less than the
- *  fraction LEAST of the weights is dropped. */
+/** Each minimum gets at least the fraction ORIGIN of the draws.  A new component needs at least the
+ *  fraction LEAST of the weights. */
 #define MILL_PART_ORIGIN 0.125
 #define MILL_PART_LEAST  0.01
-/** In the first proposal, v sin i extends to where F is this much above its least value. */
+/** The first proposal covers v sin i up to where F is this much above its least value. */
 #define MILL_PART_REACH 36.0
 
 enum {
@@ -29,8 +28,8 @@ enum {
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Indices of a point's random numbers.  CHOICE: for the choice of a component and the refusal
- *  by hulls.  PRIOR and following: normals of a draw from priors; NORMAL: normals of the point. */
+/** Indices of a draw's random numbers.  CHOICE: for the component, and for refusal by hulls; from
+ *  PRIOR on: normals of priors; from NORMAL on: normals of the point. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 /** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
@@ -95,7 +94,7 @@ MILL_HD_CALLED static inline double mill_part_density(const mill_model *m, const
 }
 
 /** Replace the covariance in part->axes [n_free][n_free] by the Cholesky factor of a t distribution
- *  with `wider` times this covariance; 0: the covariance is not positive definite. */
+ *  with `wider` times this covariance.  Returns 0 if it is not positive definite. */
 MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double wider,
                                                  mill_part *part)
 {
@@ -118,7 +117,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
   mill_sample_normals(m, slot, i, MILL_DRAW_NORMAL, n + MILL_PART_T, z);
   for (int k = 0; k < MILL_PART_T; k++)
     chi2 += z[n + k] * z[n + k];
-  const double scale = sqrt(MILL_PART_T / chi2);
+  const double scale = sqrt(MILL_PART_T / chi2); /* from a normal to a t distribution */
   for (int k = 0; k < n; k++) {
     double sum = 0.0;
     for (int l = 0; l <= k; l++)
@@ -137,7 +136,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
 
 /* ---- the first proposal ---- */
 
-/** Compute mean (km/s) and variance of v sin i less its lower limit, for the density exp(-F/2) with
+/** Compute mean and variance of v sin i less its lower limit, km/s.  The density is exp(-F/2), with
  *  F = hess (u - at)^2 in the inner parameter u. */
 MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at, double hess,
                                                   double *mean, double *var)
@@ -145,7 +144,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
-  /* off: distance from `at` to the nearest v sin i within the limits, whose weight w is 1 */
+  /* off: distance of `at` from the limits, or 0 within them; makes the largest weight w 1 */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);
@@ -162,7 +161,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Move a mean v sin i near the lower limit to the limit, where the component is mirrored. */
+/** Put a mean v sin i near the lower limit at the limit, where the component is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -176,15 +175,16 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the fit's curvature compute part->bend, the derivative of the other parameters' best values
- *  in u (inner parameter of v sin i), and part->axes, the covariance at fixed u.  Returns the
- *  curvature along u with the others at their best (a Schur complement); <= 0: no minimum. */
+/** Compute from the fit's curvature, with u the inner parameter of v sin i,
+ *  - part->bend, the derivatives of the other parameters' best values in u;
+ *  - part->axes, the covariance at fixed u.
+ *  Returns F's curvature in u (a Schur complement); <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
   const double *hess = slot->best.at.hess, *of_u = hess + MILL_PAR_VSINI * m->n_par;
-  double *a = slot->space.matrix[0], left = v < 0 ? 1.0 : of_u[MILL_PAR_VSINI];
+  double *a = slot->space.matrix[0], curvature = v < 0 ? 1.0 : of_u[MILL_PAR_VSINI];
   for (int k = 0; k < n; k++)
     for (int l = 0; l < n; l++) /* v sin i is held: its row is the identity's */
       a[k * n + l] = k == v || l == v ? (double)(k == l)
@@ -195,13 +195,13 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   for (int k = 0; k < n && v >= 0; k++) {
     for (int l = 0; l < n && k != v; l++)
       part->bend[k] -= l == v ? 0.0 : part->axes[k * n + l] * of_u[slot->free_par[l]];
-    left += part->bend[k] * of_u[slot->free_par[k]];
+    curvature += part->bend[k] * of_u[slot->free_par[k]];
   }
-  return left;
+  return curvature;
 }
 
-/** Set a component of the proposal to the Gaussian of the fit's curvature (mean, covariance), bent
- *  in v sin i by `bend`.  Without a minimum its widths are the typical uncertainties. */
+/** Set a component to the Gaussian of the fit's curvature, bent in v sin i.  Without a minimum its
+ *  widths are the typical uncertainties. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

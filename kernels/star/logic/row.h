@@ -5,41 +5,37 @@
 #include "kernels/star/logic/epochs.h"
 #include "kernels/star/logic/polish.h"
 
-/** Flag NEAR_HULL is set if a hull's facet is within this many errors of the labels: the facet then
- *  cuts a sizeable part off the posterior. */
+/** Flag NEAR_HULL is set if the labels are within this many errors of a hull's facet, which then
+ *  cuts off part of the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if its square exceeds the lower limit's square by this many errors of the
- *  square: below the line-spread function's width, -2 ln L is about quadratic in (v sin i)^2. */
+/** v sin i is resolved if (v sin i)^2 exceeds the square of the lower limit by this many errors. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Flag STIFF_CONTINUUM is set if slow waves in the residuals (along the arm) make up more than the
- *  fraction PART of its chi-square, and are ERRORS standard deviations above noise. */
+/** Flag STIFF_CONTINUUM is set if slow waves along an arm make up more than the fraction PART of
+ *  the arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** CHISQ_NOISE per good pixel is about 1 if the errors are right, 0.5 if neighbours are correlated,
- *  and up to 50 if the templates lack lines of a bright star.  Below LEAST and above MOST, IVAR is
- *  not an inverse variance or has another unit. */
+/** Flag ODD_NOISE is set if CHISQ_NOISE per good pixel is below LEAST or above MOST.  IVAR is then
+ *  no inverse variance, or has another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
-/** NO_STAR is set if the gain (chi-square of the continuum alone less chi-square with the template)
- *  is below GAIN, or below GAIN times the noise per pixel, or below PART (gain + misfit).  BROAD
- *  replaces PART if v sin i is at its upper limit.  misfit = chi-square - noise - ERRORS standard
- *  deviations of the noise, at least 0. */
+/** NO_STAR is set if the template's gain in chi-square over the continuum alone is
+ *  - below GAIN, or below GAIN times the noise per pixel, or
+ *  - below PART (gain + misfit), with BROAD for PART if v sin i is at its upper limit.
+ *  misfit: chi-square less the noise and ERRORS standard deviations of the noise, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** A Balmer line's core is in emission if its light above the model has at least this equivalent
- *  width (A), at this many times its error. */
+/** A Balmer line's core is in emission if its light above the model has an equivalent width (A)
+ *  above LEAST, and above ERRORS times the error. */
 #define MILL_EMISSION_LEAST  0.5
 #define MILL_EMISSION_ERRORS 5.0
-/** Flag ARMS is set if the probability that arms of equal velocity differ as much as measured is
- *  below PVAL.  FLOOR, km/s, is the templates' zero-point error in each arm: with
- *  this floor, 2 of 952 MILES stars at S/N 60, cut in two arms, are flagged. */
-#define MILL_ARMS_PVAL  1e-6
-#define MILL_ARMS_FLOOR 3.0
-/** Warnings, km/s: the velocity is within VEL_LIMIT of a limit; v sin i is above VSINI_FAST. */
-#define MILL_VEL_LIMIT_KM_S 5.0
-#define MILL_VSINI_FAST     100.0
+/** Flag ARMS_DIFFER is set if the probability of larger differences between the arms' velocities is
+ *  below PVAL.  FLOOR, km/s: zero-point error of the templates in each arm. */
+#define MILL_ARMS_PVAL      1e-6
+#define MILL_ARMS_FLOOR     3.0
+#define MILL_VEL_LIMIT_KM_S 5.0   /**< a velocity this close to a limit gets a warning */
+#define MILL_VSINI_FAST     100.0 /**< km/s; a faster v sin i gets a warning */
 
 /** End the fit of this star with a status. */
 MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
@@ -49,8 +45,8 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
 }
 
-/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond it?  Hulls of elements do not
- *  count.  cov [n][n]: covariance of the parameters idx [n]. */
+/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond?  Hulls of elements do not
+ *  count.  Argument cov [n][n] is the covariance of the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
@@ -60,7 +56,7 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
     for (int f = 0; f < m->hull[h].n_facet && !m->hull[h].of_element; f++) {
       const mill_hull *hull = &m->hull[h];
       const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
-      double slope[MILL_MAX_PAR], var = 0.0;
+      double slope[MILL_MAX_PAR], var = 0.0; /* of the distance to the facet */
       for (int i = 0; i < n; i++) {
         slope[i] = 0.0;
         for (int l = 0; l < hull->n_label; l++)
@@ -76,8 +72,8 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
   return 0;
 }
 
-/** Return the error of v sin i, km/s, from the variance of its inner parameter: half the interval
- *  of one standard deviation to each side.  Far from the lower limit this is the usual error. */
+/** Return the error of v sin i, km/s, from the variance of its inner parameter: half the 1-sigma
+ *  interval, cut off at the lower limit. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
@@ -87,9 +83,8 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** Return the 1-sigma error (km/s) of a v sin i at one of its limits: the step at which F has
- *  risen by 1; NaN if F does not rise.  F rises by g x + h x^2, where x is the step of the inner
- *  parameter and all other parameters are at their best. */
+/** Return the error (km/s) of a v sin i at a limit: the step at which F has risen by 1; NaN if F
+ *  does not rise.  For a step x of the inner parameter F rises by g x + h x^2. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
@@ -112,8 +107,8 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
 }
 
-/** Fill in covariance and errors of the free parameters that are not at a limit, from the curvature
- *  without the hull term; 0: this curvature is not positive definite. */
+/** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
+ *  their curvature, without the hull term, is not positive definite. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -181,7 +176,7 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
 }
 
 /** Fill in the reduced chi-squares.  Degrees of freedom are good pixels less continuum functions;
- *  for chisq_tot also less the free parameters.  Segments without a good pixel do not count. */
+ *  for the total, free parameters are subtracted too. */
 MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -200,7 +195,7 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Fill in STIFF, the fraction of slow waves in each arm's chi-square, and flag STIFF_CONTINUUM. */
+/** Fill in STIFF, the part of each arm's chi-square in slow waves, and flag STIFF_CONTINUUM. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -225,7 +220,7 @@ MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
   return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
 }
 
-/** Fill in each arm's velocity and error; the arm's own reduced chi-square scales the error. */
+/** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -238,8 +233,8 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Return the probability of larger differences between the arms' velocities if the star has one
- *  velocity; NaN: fewer than two velocities.  An arm's error includes its offset's prior. */
+/** Return the probability of larger velocity differences between the arms of a star; NaN: fewer
+ *  than two arms.  An arm's error includes its offset's prior. */
 MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
@@ -298,9 +293,8 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum unlike all stars of the library (limits: MILL_STAR_GAIN)?  Uses chi-squares
- *  without model error, since a model error would fit anything well, and the noise of the
- *  residuals, since the file's errors may be too small. */
+/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  With model error anything
+ *  would fit, so the chi-squares are without.  The noise is that of the residuals. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sample the posterior of a fitted star by importance sampling.
+/** Sample the posterior of a fitted star by importance sampling (docs/science/numerics.md,
+ *  "Posteriors").
  *
- *  A round evaluates one point of each star's proposal (kernels/star/logic/proposal.h).  The
- *  density is exp(-F/2), where F includes the fit's priors and hull penalty; without them the prior
- *  is flat within the limits.  A point beyond a limit is refused without an evaluation; a point
- *  outside the hulls with the probability 1 - exp(-penalty/2).  Points are drawn until the
- *  effective sample size suffices: from the same proposal if it is good, otherwise from one learned
- *  from the weights.  Random numbers depend on the seed, the star's identity and the number of the
- *  draw (docs/science/numerics.md, "Posteriors"). */
+ *  - The density is exp(-F/2); F includes the fit's priors and hull penalty.
+ *  - A round evaluates one point of each star's proposal (kernels/star/logic/proposal.h).
+ *  - A point beyond a limit is refused without an evaluation.  A point outside the hulls is refused
+ *    with the probability 1 - exp(-penalty/2).
+ *  - Points are drawn until the effective sample size suffices.  A bad proposal is replaced by one
+ *    learned from the weights.
+ *  - Random numbers depend on the seed, the star's identity and the number of the draw. */
 #pragma once
 
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
 
-/** A minimum gets a component of the first proposal if its F is above the solution's by less than
- *  ORIGIN_F, and if the minimum is more than APART errors from the others. */
+/** Another minimum gets a component of the first proposal if its F is less than ORIGIN_F above the
+ *  solution's, and its distance from other minima more than APART errors. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 
@@ -24,9 +25,9 @@ enum {
   MILL_SAMPLE_REFUSED = 16 /**< most draws for each evaluation that max_eval allows */
 };
 
-/** Make the first proposal: a component about the solution, and one about each other minimum that
- *  lies apart and fits nearly as well.  Shares are exp(-dF/2) with dF = F less the solution's, but
- *  at least MILL_PART_ORIGIN.  0: a covariance is not positive definite. */
+/** Make the first proposal: a component about the solution, and one about each other minimum
+ *  (MILL_SAMPLE_APART).  Shares are exp(-dF/2), at least MILL_PART_ORIGIN; dF: F less the
+ *  solution's.  Returns 0 if a covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -65,7 +66,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is slot->theta within the limits, and do the hulls admit it?  u: uniform random number. */
+/** Is slot->theta within the limits, and not refused by the hulls? u: uniform random number. */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
@@ -84,7 +85,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   for (; s->n_draw < MILL_SAMPLE_REFUSED * m->set.sample.max_eval;) {
     const mill_counter_words w = mill_sample_words(m, slot, s->n_draw, MILL_DRAW_CHOICE);
     double u = mill_counter_uniform(w.v[0], w.v[1]);
-    int choice = s->first_part;
+    int choice = s->first_part; /* a component, by shares */
     for (; choice < s->n_part - 1 && u >= s->part[choice].share; choice++)
       u -= s->part[choice].share;
     mill_part_draw(m, slot, &s->part[choice], s->n_draw++, x);
@@ -96,15 +97,14 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** A chi-square that differs from the fit's by more than this fraction belongs to another spectrum;
- *  between processors it differs by some 1e-6 (float32). */
+/** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
+ *  it differs by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit from the row's solution that ends this much above the row's F saw another spectrum; with
- *  the row's own spectrum it ends about 0.05 above. */
+/** A refit that ends this much above the row's F saw another spectrum; 0.05 is usual. */
 #define MILL_SAMPLE_RISE 5.0
 
-/** Was the row to be sampled fitted to another spectrum?  The chi-square of the continuum without
- *  model error reveals other pixels, F also other wavelengths and line-spread functions. */
+/** Was the row to be sampled fitted to another spectrum?  The continuum's chi-square reveals other
+ *  pixels, F other wavelengths and line-spread functions. */
 MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
 {
   const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;
@@ -131,9 +131,8 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
     s->n_part = 0;
 }
 
-/** Make `copy`, a copy of a slot, request the next point, which does not depend on the answer at
- *  the slot's point.  The copy uses the next element of each segment's velocities and values.  0:
- *  there is no next point. */
+/** Let `copy`, a copy of a slot, ask for the point after the slot's.  The copy uses the next
+ *  element of each segment's velocities and values.  Returns 0 if there is no next point. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
   if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
@@ -147,7 +146,7 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Copy each segment's F from a copy of the slot that was evaluated at this slot's point. */
+/** Copy each segment's F from a copy of the slot that was asked at this slot's point. */
 MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
                                             const mill_slot *copy)
 {
@@ -155,7 +154,7 @@ MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot
     mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
-/** Store ln of the evaluated point's density without the hull penalty, which acts by refusal. */
+/** Store ln(density) of the evaluated point, without hull penalty, as the hulls act by refusal. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -165,8 +164,7 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
 }
 
-/** Sample the posterior of a fitted star until the effective sample size suffices.  Evaluations of
- *  points are counted in the posterior, not in the row. */
+/** Sample the posterior of a fitted star until the effective sample size suffices. */
 MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;

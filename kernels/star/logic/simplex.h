@@ -5,13 +5,13 @@
 #include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/polish.h"
 
-/** First step of a simplex along each axis of x, and its tolerances in F and in each coordinate. */
+/** First step along each coordinate of x, and tolerances in F and in each coordinate. */
 #define MILL_SIMPLEX_STEP        2.0
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
 
-/** Write the simplex's next point to slot->theta.  v sin i beyond its limits is evaluated at the
- *  limit with a quadratic penalty; a velocity beyond its limits has F = MILL_OFF_LIMITS. */
+/** Write the simplex's next point, cut to the limits, to slot->theta.  Beyond a limit of v sin i
+ *  the penalty simplex.off is quadratic, beyond one of the velocity it is MILL_OFF_LIMITS. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
@@ -60,11 +60,10 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin a simplex; with the optimizer `hybrid` it is a short one.
- *
- *  Its centre is polish.at, or with `step` the next point of the polish.  Its axes are those of the
- *  curvature at polish.at.  If the curvature is not positive definite, the axes are the parameters,
- *  scaled by typical uncertainties.  Without polish.at the centre is the start. */
+/** Begin a simplex, a short one for method hybrid.
+ *  - Centre: polish.at, or with `step` the polish's next point; without polish.at the start.
+ *  - Axes: those of the curvature at polish.at.  If it is not positive definite, they are the
+ *    parameters in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;

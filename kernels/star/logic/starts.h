@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Doubts about a star's first solution, and the other starts that they justify.
+/** Doubts about a star's first solution, and the other starts that they justify
+ *  (docs/science/numerics.md).
  *
- *  The candidate starts are the guess's best templates with labels apart from each other
- *  (kernels/star/blocks/guess.h).  An easy star has one start.  The limits below were chosen on 984
- *  MILES spectra at S/N 10, 20 and 60, 200 simulated DESI stars of other templates and 375 real
- *  stars (docs/science/numerics.md). */
+ *  Candidate starts are the guess's best templates with labels apart from each other
+ *  (kernels/star/blocks/guess.h).  An easy star has one start. */
 #pragma once
 
 #include "kernels/star/logic/polish.h"
 
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
-/** The first solution gets one doubt if it took more than DOUBT_JAC Jacobians, two if more than
- *  DOUBT_MORE_JAC.  Jacobians of the leading arm count as one together, those that updated the
- *  curvature (mill_polish_learn) as two each. */
+/** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
+ *  DOUBT_MORE_JAC.  Those of the leading arm count as one; updates of the curvature count extra. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
-/** The guess's next template gets a start if its chi-square exceeds the best template's by less
- *  than this times the fit's reduced chi-square: GAP if there is no doubt, ONE_GAP if one. */
+/** The guess's next template gets a start if its chi-square is above the best template's by less
+ *  than this many reduced chi-squares: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
 
-/** Two points are near each other if, in units of the polish's longest step, each parameter differs
- *  by less than MILL_NEAR and the sum of squared differences is below MILL_NEAR_SUM. */
+/** Two points are near each other if each parameter differs by less than NEAR, and the sum of
+ *  squared differences is below NEAR_SUM.  The unit is the polish's longest step. */
 #define MILL_NEAR     0.6
 #define MILL_NEAR_SUM 0.5
 
-/** Are the points a and b near each other, in units of the polish's longest step? */
+/** Are the points a and b near each other (MILL_NEAR)? */
 MILL_HD static inline int mill_near(const mill_model *m, const double *a, const double *b)
 {
   double sum = 0.0;
@@ -44,8 +42,8 @@ MILL_HD static inline int mill_near(const mill_model *m, const double *a, const 
 }
 
 /** Return an earlier start whose polish passed near slot->theta: both starts then end in one
- *  minimum.  If there is none, record slot->theta and return -1.  After a first solution that has
- *  not converged, the second start is not compared.  Saves 8 to 90 % of a fit. */
+ *  minimum.  If there is none, record slot->theta and return -1.  The second start is only compared
+ *  if the first one converged. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
@@ -61,9 +59,8 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
-/** Would the next start end where the best one did, since its velocity and labels are near the
- *  solution's?  Of some 750 such starts of MILES, DESI and LAMOST all but one merged with an
- *  earlier start, and that one found no lower minimum. */
+/** Would the next start end where the best one did, as its velocity and labels are near that
+ *  point?  In tests all but one of some 750 such starts did; that one found no lower minimum. */
 MILL_HD_CALLED static inline int mill_start_is_idle(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
@@ -98,8 +95,7 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** Compute (F - sum ln(variance of the data)) / number of pixels: the reduced chi-square plus the
- *  small share of the continuum's determinants; at least 1. */
+/** Return (F - sum ln(data's variance)) / number of pixels, a reduced chi-square; at least 1. */
 MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
 {
   double ln_var = 0.0;
@@ -128,15 +124,15 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
 {
   double mapped[MILL_MAX_LABEL];
   /* nelder-mead always has a simplex and a few Jacobians for its axes: no doubt */
-  const int asked =
+  const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
   const int n_jac =
       slot->result.n_jac - slot->lead.n_jac + (slot->lead.n_jac > 0) + slot->polish.n_learned;
-  if (!slot->best.have || !slot->best.converged || (!asked && slot->simplex.done))
+  if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
   mill_map_labels(m, slot->best.end, mapped);
-  return (!asked && n_jac > MILL_DOUBT_JAC) + (!asked && n_jac > MILL_DOUBT_MORE_JAC) +
-         mill_is_poor(slot, slot->best.at.f) +
+  return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +
+         (!wants_simplex && n_jac > MILL_DOUBT_MORE_JAC) + mill_is_poor(slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
          mill_at_hull(m, mapped);
 }
@@ -150,7 +146,7 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
   return n;
 }
 
-/** Is the next candidate start worthwhile?  Each doubt asks for one more that finds the best. */
+/** Is the next start worthwhile?  Each doubt asks for one more start that finds the lowest F. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
@@ -164,8 +160,8 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
 }
 
-/** Go to the next start that is worthwhile, and return 1; 0: there is none.  Starts that would end
- *  where the best one did are passed over, and count as agreeing. */
+/** Go to the next worthwhile start and return 1; 0: there is none.  Starts that would end where the
+ *  best one did are passed over, and count as ending there. */
 MILL_HD_CALLED static inline int mill_start_next(const mill_model *m, mill_slot *slot)
 {
   while (mill_start_wanted(m, slot)) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute a step of the polish: damped, within the parameters' limits, and held back by the
- *  penalty of the hull facets that it crosses. */
+/** A step of the polish: damped, within limits, held back by the penalty beyond hull facets. */
 #pragma once
 
 #include "kernels/math/linalg.h"
@@ -20,8 +19,7 @@ typedef struct mill_polish_try {
   int n_facet;
 } mill_polish_try;
 
-/** Add facet i of hull h to the facets that the step has crossed.  value: signed distance at `at`;
- *  slope [n_par]: its derivatives. */
+/** Add facet i of hull h, with distance and slopes at `at`, to the facets that the step crosses. */
 MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
                                                    int i, mill_polish_try *t)
 {
@@ -41,7 +39,7 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   }
 }
 
-/** Add the facets that the step from `at` crosses to t->facet; returns whether any is new. */
+/** Add the facets that the step from `at` crosses to t->facet.  Returns 1 if any is new. */
 MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
                                                    mill_polish_try *t)
 {
@@ -75,8 +73,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
   }
 }
 
-/** Add the curvature of the hull penalty to a [n][n]; each active facet's share is proportional to
- *  its Lagrange multiplier (force). */
+/** Add the hull penalty's curvature to a [n][n].  Facets share it by their forces (multipliers). */
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
@@ -92,8 +89,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Return how far beyond facet i the step ends under all facets' forces (Lagrange multipliers),
- *  less what the penalty allows (sum of forces / weight).  If positive, facet i must be active. */
+/** Return how far beyond facet i the step ends, less the distance that the penalty allows (sum of
+ *  all facets' forces / weight).  If positive, facet i must be active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -108,56 +105,55 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
   return x;
 }
 
-/** Solve for the forces of the active facets, and move the present forces towards the solution
- *  until one becomes 0; its facet becomes inactive.  Returns 1 if a facet became inactive, 0 if the
- *  solution is reached, -1 if the facets' slopes are linearly dependent. */
+/** Solve for the active facets' forces, and move their present forces towards the solution.  If a
+ *  force becomes 0 on the way, stop there and make its facet inactive.  Returns 1 if a facet became
+ *  inactive, 0 at the solution, -1 if facets are linearly dependent. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
-  int on[MILL_MAX_PAR], k = 0, first = -1;
-  double z[MILL_MAX_PAR], way = 1.0;
+  int active[MILL_MAX_PAR], k = 0, first = -1;
+  double goal[MILL_MAX_PAR], way = 1.0; /* way: part of the way to the goal */
   for (int f = 0; f < t->n_facet; f++)
     if (t->facet[f].state == MILL_FACET_ON) {
       if (k == MILL_MAX_PAR)
         return -1;
-      on[k++] = f;
+      active[k++] = f;
     }
   for (int i = 0; i < k; i++) {
-    z[i] = t->facet[on[i]].reach;
+    goal[i] = t->facet[active[i]].reach;
     for (int l = 0; l <= i; l++) {
       a[i * k + l] = 1.0 / weight;
       for (int r = 0; r < t->n; r++)
-        a[i * k + l] += t->facet[on[i]].half[r] * t->facet[on[l]].half[r];
+        a[i * k + l] += t->facet[active[i]].half[r] * t->facet[active[l]].half[r];
     }
   }
   if (mill_cholesky(k, a, k) != 0)
     return -1;
-  mill_cholesky_solve(k, a, k, z);
+  mill_cholesky_solve(k, a, k, goal);
   for (int i = 0; i < k; i++) {
-    const double now = t->facet[on[i]].force;
-    if (!(z[i] > 0.0) && (first < 0 || now < way * (now - z[i]))) {
-      way = now > 0.0 ? now / (now - z[i]) : 0.0;
+    const double now = t->facet[active[i]].force;
+    if (!(goal[i] > 0.0) && (first < 0 || now < way * (now - goal[i]))) {
+      way = now > 0.0 ? now / (now - goal[i]) : 0.0;
       first = i;
     }
   }
   for (int i = 0; i < k; i++)
-    t->facet[on[i]].force += way * (z[i] - t->facet[on[i]].force);
+    t->facet[active[i]].force += way * (goal[i] - t->facet[active[i]].force);
   if (first < 0)
     return 0;
-  t->facet[on[first]].force = 0.0;
-  t->facet[on[first]].state = MILL_FACET_OFF;
+  t->facet[active[first]].force = 0.0;
+  t->facet[active[first]].state = MILL_FACET_OFF;
   return 1;
 }
 
-/** Find the forces of the facets on a step d.
+/** Find the facets' forces on a step d.
  *
- *  The step minimises grad.d + d.hess.d + weight t^2, where t is the distance beyond the farthest
- *  facet: t >= value + slope.d for each facet.  The forces are the Lagrange multipliers of these
- *  conditions: none is negative, and their sum is weight t.  They solve a non-negative least
- *  squares problem by the active-set method of Lawson & Hanson (1974, chapter 23): activate the
- *  facet that the step is farthest beyond, balance the forces, deactivate facets whose force would
- *  be negative.
+ *  The step minimises grad.d + d.hess.d + weight t^2.  Here t, the distance beyond the farthest
+ *  facet, is at least value + slope.d for each facet.  The forces are the Lagrange multipliers of
+ *  these conditions: none is negative, and their sum is weight t.
  *
- *  a [MILL_MAX_PAR^2]  work space */
+ *  Active-set method for non-negative least squares (Lawson & Hanson 1974, chapter 23): activate
+ *  the facet that the step is farthest beyond, then balance the active facets' forces; repeat.
+ *  Work space: a [MILL_MAX_PAR^2]. */
 MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
 {
   for (int f = 0; f < t->n_facet; f++) {
@@ -188,8 +184,8 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
 }
 
 /** Solve for the damped step of the parameters that are neither fixed nor pinned, with the penalty
- *  of the hull facets crossed so far (t->facet).  Unless NULL, axes gets the Cholesky factor of the
- *  curvature.  Returns 0 if the curvature is not positive definite. */
+ *  of the crossed facets (t->facet).  Unless NULL, axes gets the Cholesky factor of the curvature.
+ *  Returns 0 if the curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
                                                    mill_polish_try *t, mill_polish_axes *axes)
 {
@@ -256,8 +252,8 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
   return v;
 }
 
-/** Shorten the step to the trust region (mill_par_limit).  1: a parameter would leave its limits
- *  and is pinned there, so the rest must be solved again; 0: none would; -1: there is no step. */
+/** Shorten the step to the trust region (mill_par_limit), and pin parameters that would leave their
+ *  limits.  Returns 1 if one was pinned: the rest must be solved again; -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {
@@ -311,8 +307,7 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
 }
 
 /** Compute a trial point theta, a step from polish->at; 0: there is none.  Unless NULL, axes gets
- *  the Cholesky factor of the step's curvature: damped, with the active facets, over the parameters
- *  that are neither fixed nor pinned. */
+ *  the Cholesky factor of the step's curvature (mill_polish_solve). */
 MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
                                                   double *theta, mill_polish_axes *axes)
 {

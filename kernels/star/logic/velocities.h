@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Find the velocity of each arm or epoch: the minimum of F, by parabolas through three values. */
+/** Find the velocity of each arm or epoch, the minimum of F, by parabolas through three values. */
 #pragma once
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/ask.h"
 
 #define MILL_SEEK_ROUNDS 8    /**< a search without a minimum ends after these rounds */
-#define MILL_SEEK_STEP   2.0  /**< first step in the star's velocity errors, later in the arm's */
+#define MILL_SEEK_STEP   2.0  /**< in errors: first step, and step after a coarse one */
 #define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
 #define MILL_SEEK_NOISE  0.5  /**< in errors: a smaller step is doubled, as F hardly changes */
@@ -28,7 +28,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Fit a parabola to F at the centre and its neighbours; end, or set the next step or centre. */
+/** Fit a parabola to F at the centre and beside it.  Then end, or set the next step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -48,7 +48,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   double move = -0.5 * slope / curve;
   const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
   if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
-    c->step = MILL_SEEK_STEP / sqrt(curve);
+    c->step = MILL_SEEK_STEP / sqrt(curve); /* too coarse for a parabola */
   } else if (is_near) {
     c->found = c->centre + move;
     c->err = 1.0 / sqrt(curve);
@@ -108,30 +108,30 @@ MILL_RESUMABLE(mill_seek_run)
   MILL_END;
 }
 
-/** Begin an arm's search with its F on the first grid of the velocity profile: the quartic through
- *  these values replaces the first two evaluations.  Saves 3 to 5 % of a fit. */
+/** Begin an arm's search with its F on the velocity profile's first grid.  The quartic through the
+ *  grid replaces the first two evaluations. */
 MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
                                                  int i_arm, mill_curve *c)
 {
   const double v = slot->theta[MILL_PAR_VRAD], first = c->step;
-  const double most = MILL_N_PROFILE_FEW / 2;
-  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile.width;
-  const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - along);
-  const double right = mill_arm_vrad(m, slot, i_arm, v + along) - c->centre;
-  double of[MILL_N_QUARTIC];
+  const double n_side = MILL_N_PROFILE_FEW / 2;
+  const double reach = n_side * MILL_PROFILE_FEW_STEP * slot->profile.width;
+  const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - reach);
+  const double right = mill_arm_vrad(m, slot, i_arm, v + reach) - c->centre;
+  double coef[MILL_N_QUARTIC];
   /* not if an offset or a limit holds the arm's velocity */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
-  mill_quartic(c->f, of);
+  mill_quartic(c->f, coef);
   if (c->step > right)
     c->step = right;
-  const double x = most * c->step / right; /* the search's step in steps of the grid */
-  mill_seek_digest(mill_quartic_at(of, -x), c->f_centre, mill_quartic_at(of, x), c);
+  const double x = n_side * c->step / right; /* the search's step in steps coef the grid */
+  mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
   if (c->step < first)
     c->step = first;
 }
 
-/** Begin each arm's velocity search at slot->theta, where the answered models give the arm's F. */
+/** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */
 MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
 {
   slot->of_epochs = 0;
