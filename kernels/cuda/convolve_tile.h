@@ -12,8 +12,8 @@ MILL_INLINE int mill_tiles_first(int half)
   return (half + 3) / 4 * 4;
 }
 
-/** Count the tiles of a row [n] from output `first` on.  At least n_diag / 2 outputs remain after
- *  the last tile, whose loads stay within the row. */
+/** Count the tiles of a row [n] from output `first` on.  Their loads stay within the row, so n_diag
+ *  / 2 outputs or more remain after the last tile. */
 MILL_INLINE int mill_resolve_most(int n, int n_diag, int first)
 {
   const int half = n_diag / 2, loaded = (n_diag + 3) / 4 * 4 + 4 - half;
