@@ -51,7 +51,7 @@ int mill_memory_room(int n, size_t n_byte)
   return n_map;
 }
 
-/* from HUGE_PAGE bytes on the memory has large pages */
+/* from HUGE_PAGE bytes on, ask for large pages */
 int mill_alloc_raw(size_t n, size_t size, void **out)
 {
   size_t bytes = 0;

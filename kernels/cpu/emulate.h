@@ -71,6 +71,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
       const mill_waveset *ws = slot[j]->segment[i].ws;
       if (slot[j]->segment[i].arm != i_arm)
         continue;
+      /* ln of the rest wavelengths of the first and last pixel at the extreme velocities */
       const double left = ws->ln_wave[0] + mill_doppler_ln(m->set.max_vel_km_s);
       const double right = ws->ln_wave[ws->n_pix - 1] + mill_doppler_ln(m->set.min_vel_km_s);
       low = fmin(low, (left - whole->ln_wave0) / whole->ln_step - edge);

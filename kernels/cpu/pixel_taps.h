@@ -65,6 +65,7 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   double from[MILL_TAPS_SPACE], bend[MILL_TAPS_SPACE] = {0.0};
   if (2 * most + 3 > MILL_TAPS_SPACE)
     return 0;
+  /* K on both sides of its middle, from[most + 1] */
   for (int i = 0; i < 2 * most + 3; i++) {
     const int k = i <= most ? most + 1 - i : i - most - 1;
     from[i] = k <= half ? kernel[k] : 0.0;

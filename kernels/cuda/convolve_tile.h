@@ -31,6 +31,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
 /** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
+  /* left and right: inputs at distance k0 to either side; before and after: at k0 + 4 */
   mill_quad left = mill_quad_at(x), right = left, sum;
   const mill_real w0 = (mill_real)kernel[0];
   MILL_UNROLL

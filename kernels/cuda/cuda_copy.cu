@@ -61,7 +61,7 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   const char *source = (const char *)piece->from;
   for (size_t left = piece->bytes; left > 0;) {
     size_t gap;
-    if (follows(d, dest, &gap)) {
+    if (follows(d, dest, &gap)) { /* extend the last upload over the gap */
       d->staged += gap;
       d->send[d->n_send - 1].bytes += gap;
     } else {

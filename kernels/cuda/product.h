@@ -167,6 +167,7 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   typedef product_size<real> size;
   enum { IN_ROW = STAGE / size::PIECE, IN_PANEL = size::PANEL / size::PIECE };
   enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW };
+  /* a thread copies the inputs k_in, k_in + 1, ... of several rows */
   const int thread = (int)threadIdx.x;
   const int k_in = thread % IN_ROW * size::PIECE, n = n_in - k0 - k_in;
   const int n_there = n <= 0 ? 0 : n < size::PIECE ? n : (int)size::PIECE;
@@ -248,6 +249,7 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
 {
   typedef product_size<double> size;
   const int k_lane = (int)threadIdx.x % MILL_MMA_SUMS, c_lane = (int)threadIdx.x % 32 / 4;
+  /* mill_mma_f64 wants b at row k_lane and column c_lane, unlike the outputs at at.column */
   const int column = at.column - k_lane * size::PIECE + c_lane;
 #pragma unroll
   for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) {
