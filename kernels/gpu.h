@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The GPU interface of every build: what CUDA reports about this process's GPUs, and the engines
- *  that run on one.  In a build without CUDA (kernels/no_gpu.c) every function that can fail does,
+ *  that run on one.  In a build without CUDA (kernels/no_gpu.c) every function that can fail fails,
  *  with MILL_ERR_CONFIG. */
 #pragma once
 
@@ -15,8 +15,8 @@ MILL_EXTERN_C_BEGIN
 int mill_gpu_is_built(void);
 
 /** Describe this process's GPUs in node, without making a context.  node->gpu points to *gpu, which
- *  the caller frees with mill_free.  No driver: node->driver is 0; no GPU: node->n_gpu is 0;
- *  neither is a failure.  MILL_ERR_BACKEND if the driver fails; MILL_ERR_MEMORY. */
+ *  the caller frees with mill_free.  Neither a missing driver (node->driver 0) nor a missing GPU
+ *  (node->n_gpu 0) is a failure.  MILL_ERR_BACKEND if the driver fails; MILL_ERR_MEMORY. */
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
 
 /** Make this process's context on a GPU and get the GPU's free memory.  MILL_ERR_BACKEND if the GPU
@@ -37,26 +37,23 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device);
 /** Write the PCI address of this thread's current device; "" without one. */
 void mill_cuda_probe_bus(char *out, size_t size);
 
-/** Return the backend for this rank's GPU; its name is "cuda <GPU> sm_<xy>".
+/** Return the backend for this rank's GPU, with the name "cuda <GPU> sm_<xy>", or NULL with a
+ *  message.  Call it from one thread only.
  *
- *  The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first GPU whose
- *  compute mode is not PROHIBITED and for which this build has code.
- *
- *  NULL if no GPU can run this build; mill_error_message() then says why.  *err (err may be NULL):
- *  MILL_ERR_CONFIG without driver, GPU or code for this GPU; MILL_ERR_BACKEND if a GPU fails.  Call
- *  it from one thread only.
- *
- *  The table's functions fail with MILL_ERR_MEMORY if the GPU's memory is full (use fewer slots),
- *  else with MILL_ERR_BACKEND: then the device can only be closed.  A mill_device belongs to one
- *  thread at a time. */
+ *  - The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first that is not
+ *    PROHIBITED and for which this build has code.
+ *  - *err (err may be NULL): MILL_ERR_CONFIG without driver, GPU or code; MILL_ERR_BACKEND if a GPU
+ *    fails.
+ *  - The table's functions fail with MILL_ERR_MEMORY if the GPU's memory is full, else with
+ *    MILL_ERR_BACKEND: then the device can only be closed.
+ *  - A mill_device belongs to one thread at a time. */
 const mill_backend *mill_backend_cuda(int *err);
 
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one) and return the
  *  particle engine.  NULL on failure, with *err MILL_ERR_CONFIG (no GPU) or MILL_ERR_BACKEND.
  *
- *  A call of evolve computes as many problems together as fit the GPU's memory, with one upload and
- *  one download, then the others.  MILL_ERR_MEMORY if a single problem does not fit.  The bits
- *  depend on the kind of GPU alone. */
+ *  A call of evolve computes as many problems together as fit the GPU's memory, then the others.
+ *  MILL_ERR_MEMORY if a single problem does not fit.  Results depend on the kind of GPU alone. */
 const mill_particle_ops *mill_particle_ops_cuda(int *err);
 
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one), load cuBLAS and

@@ -2,8 +2,8 @@
 /** Functions compiled twice, with and without AVX2. */
 #pragma once
 
-/** Define the function prefix##name, which calls the inline function `name` (a MILL_AVX2_BODY), in
- *  its AVX2 version if the processor has AVX2. */
+/** Define the function prefix##name, which runs the inline function `name` (a MILL_AVX2_BODY).  The
+ *  compiled code uses AVX2 if the processor has it. */
 #define MILL_AVX2_BODY __attribute__((always_inline)) static inline void
 #if defined(__x86_64__)
 #define MILL_AVX2(prefix, name, parameters, arguments)                                             \

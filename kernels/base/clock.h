@@ -2,8 +2,7 @@
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
 #pragma once
 
-/** Return the CPU time (user + system, s) since the thread or the process began.  A call takes 0.2
- *  microseconds, since it is a system call. */
+/** CPU time (user + system, s) of the thread or process.  A system call, so 0.2 microseconds. */
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 

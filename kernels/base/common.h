@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Portability, limits and constants shared by every layer.
- *
- *  Read by C11 and by CUDA C++ alike, so only their common subset is used:
- *  no variable-length arrays, no bare restrict, explicit casts. */
+/** Portability, limits and constants shared by every layer, in the common subset of C11 and CUDA
+ *  C++: no variable-length arrays, no bare restrict, explicit casts. */
 #pragma once
 
 #include <assert.h>

@@ -2,13 +2,12 @@
 /** Error codes, their texts, and macros that pass them on.
  *
  *  A function that can fail returns a code from the list below.  Its message names the file, row or
- *  option and what to do; the thread keeps it until its next failure.
+ *  option and what to do.  The thread keeps the message until its next failure.
  *
- *  A function fails by `return MILL_ERROR(code, "...")`; MILL_CHECK(call) returns the call's
- *  failure.  Variables free their own memory (MILL_OWNED, MILL_AT_END in kernels/base/memory.h).
- *  A function with other work at its end has a variable `int err` and one exit, the label `done`:
- *  MILL_FAIL sets code and message and goes there, and MILL_TRY(call) goes there if the call fails.
- *  MILL_CHECK declares an `err` too, so -Wshadow refuses it in such a function. */
+ *  - Most functions fail by `return MILL_ERROR(code, "...")` and pass a failure on by
+ *    MILL_CHECK(call).  MILL_OWNED and MILL_AT_END (kernels/base/memory.h) free their memory.
+ *  - A function with other work at its end has a variable `int err` and a label `done`.  MILL_FAIL
+ *    and MILL_TRY go there.  -Wshadow refuses MILL_CHECK in such a function. */
 #pragma once
 
 #include <stddef.h>
@@ -92,7 +91,7 @@ int mill_error_restore(const mill_error_kept *kept);
       goto done;                                                                                   \
   } while (0)
 
-/** Make a call unless an earlier one has failed: steps of a rank before all ranks agree. */
+/** Make a call unless err has a failure: for ranks that must all reach a later MPI call. */
 #define MILL_STEP(call) (err = err == MILL_OK ? (call) : err)
 
 #define MILL_CHECK(call)                                                                           \

@@ -7,8 +7,8 @@
 #include "kernels/base/common.h"
 
 enum {
-  /** Number and size of the pinned buffers for uploads to a GPU, filled in turn.  Smaller buffers
-   *  would not hold a DESI star; larger ones would leave the cache before the GPU reads them. */
+  /** Pinned buffers for uploads to a GPU, filled in turn.  A buffer holds a DESI star, and its
+   *  contents stay in the cache until the GPU reads them. */
   MILL_N_STAGE = 4,
   MILL_STAGE_BYTES = 1 << 19
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Arrays laid out one after another in a block of memory, from a table.
+/** Place the arrays of a structure one after another in a block of memory.
  *
- *  A structure's table has a row for each array that the structure points to.  Given the arrays'
- *  numbers of elements, mill_lay_out measures the memory or, given memory, sets the pointers. */
+ *  A table (mill_array) has a row for each pointer of the structure.  Given the arrays' numbers of
+ *  elements, mill_lay_out sets the pointers or only measures the memory. */
 #pragma once
 
 #include <string.h>
@@ -38,9 +38,9 @@ static inline size_t mill_take(size_t *at, size_t bytes)
  *  array [n_array]      in      the structure's table
  *  count                in      numbers of elements (mill_array.count); 0: do not set the pointer
  *  unit                 in      arrays begin at multiples of this many bytes
- *  at                   in/out  for each region (mill_array.region) the next array's offset, bytes
+ *  at                   in/out  offset of the next array in each region (mill_array.region), bytes
  *  block                in      memory of all regions; NULL: only *at moves
- *  structure [n_copy]   out     pointers; each structure has size bytes */
+ *  structure [n_copy]   out     structures of `size` bytes, whose pointers are set */
 static inline void mill_lay_out(int n_array, const mill_array *array, const size_t *count,
                                 size_t unit, size_t *at, char *block, int n_copy, void *structure,
                                 size_t size)

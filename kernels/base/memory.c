@@ -51,6 +51,7 @@ int mill_memory_room(int n, size_t n_byte)
   return n_map;
 }
 
+/* from HUGE_PAGE bytes on, ask for large pages */
 int mill_alloc_raw(size_t n, size_t size, void **out)
 {
   size_t bytes = 0;
@@ -65,7 +66,7 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
   if (!p)
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes%s", bytes, mill_memory_limit());
 #if defined(__linux__)
-  /* getting a 4 kB page costs as much as filling it: ask for large pages, which are optional */
+  /* large pages are faster to get; a refusal does no harm */
   if (bytes >= HUGE_PAGE)
     (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif
@@ -101,6 +102,7 @@ void mill_free_list(int n, const void *const *p)
     free((void *)p[i]);
 }
 
+/* double the room, or more if n_need exceeds that */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
 {
   int64_t n = *n_room < 32 ? 64 : *n_room;

@@ -10,15 +10,15 @@
 MILL_EXTERN_C_BEGIN
 
 /** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.
- *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (*out NULL): memory full, n * size too large. */
+ *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (memory full, n * size too large) sets *out
+ *  NULL. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
 
 /** mill_alloc_bytes without zeroing, for large memory that is written before it is read. */
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
-/** Call function(&variable) when the block of the declared variable ends, in whatever way.  Clang
- *  does not take this call for a use of the variable. */
+/** Call function(&variable) at the end of its scope.  `unused`: clang counts no use of it. */
 #define MILL_AT_END(function) __attribute__((unused, cleanup(function)))
 
 /** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */
@@ -38,15 +38,14 @@ void mill_free_at(const void *pointer); /**< pointer: address of the pointer to 
 /** Free n pointers; MILL_FREE(a, b, ...) counts them. */
 void mill_free_list(int n, const void *const *p);
 
-/** Enlarge the array *p, which has room for *n_room elements of size bytes, to hold n_need.  Its
- *  room at least doubles: appending n elements one by one copies some n elements, not n * n.  *p is
- *  NULL or from this function; free it with mill_free.  New room is not zeroed.  On failure *p and
- *  *n_room do not change. */
+/** Make the array *p, which has room for *n_room elements of size bytes, hold n_need elements.  If
+ *  it must grow, its room at least doubles; the new part is not zeroed.  *p is NULL or from this
+ *  function; free it with mill_free.  A failure changes nothing. */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 
-/** If n_need exceeds *n_room, the number of elements (of size bytes) in *p, free *p and allocate
- *  zeroed memory.  *p is NULL or from mill_alloc_bytes; a failure sets *p NULL and *n_room 0. */
+/** Like mill_grow_bytes, but an array that must grow loses its contents and becomes zero.  *p is
+ *  NULL or from mill_alloc_bytes.  A failure sets *p NULL and *n_room 0. */
 int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))

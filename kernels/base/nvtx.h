@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Named ranges on the timeline of a profiler (NVIDIA Nsight Systems), in one NVTX domain
- *  "starmill".
+/** Named ranges on the timeline of a profiler, NVIDIA Nsight Systems (docs/develop/performance.md).
  *
- *  Without a profiler, or built without NVTX's headers, a range costs two tests of a variable.  The
- *  thread that begins ranges ends them, in reverse order.  docs/develop/performance.md describes
- *  the timeline. */
+ *  Without a profiler a range costs two tests of a variable.  A thread ends the ranges that it
+ *  began, in reverse order. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Where the time of a backend goes, by stage of the fit.
  *
- *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  A round
- *  serves stars in several stages; a stage's share of the emulator's time is its share of rows. */
+ *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  Stars in
+ *  different stages share calls of the emulator: its time is divided by their numbers of rows. */
 #pragma once
 
 #include "kernels/base/common.h"

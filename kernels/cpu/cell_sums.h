@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums over pixels of products with K continuum functions, from moments of pixel cells
- *  (kernels/math/cells.h): some 20 multiplications a pixel instead of K (K + 3) / 2. */
+/** Sums over pixels of products with K continuum functions, which are polynomials over a cell of
+ *  pixels (kernels/math/cells.h).  The sums follow from a cell's moments, with some 20
+ *  multiplications a pixel instead of K (K + 3) / 2. */
 #pragma once
 
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
 
-/** Compute moment [n] of w [cell], the weights of a cell's pixels: moment[m] is the sum of w times
- *  power[m], the m-th power of the pixel's position (power [n][cell]).  Each sum has its own
- *  variable, since the compiler would not keep an array in registers. */
+/** Compute moments of the weights w [cell] of a cell's pixels: moment[m] is the sum over pixels of
+ *  w times power[m].  power [n][cell]: powers of the pixels' positions.  A variable for each sum
+ *  keeps the sums in registers. */
 MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
                                    double *moment)
 {
@@ -34,9 +35,11 @@ MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, c
 #undef MILL_CELL_PUT
 }
 
-/** For all continuum functions k and l <= k, add the sum of weight times k times l over a cell's
- *  pixels to sum[k][l] (sum [n_cont][pitch]).  coef: the functions' polynomials in the cell;
- *  moment: the weight's moments.  The upper triangle of sum becomes invalid. */
+/** Over the pixels of a cell, add the sum of weight times p_k times p_l to sum[k][l], l <= k.
+ *
+ *  coef                 in      polynomials of the continuum functions p_k in the cell
+ *  moment               in      moments of the weight
+ *  sum [n_cont][pitch]  in/out  becomes invalid for l > k */
 MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
                                      const double *moment, double *sum)
 {

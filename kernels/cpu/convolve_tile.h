@@ -45,8 +45,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     *(vec *)(to + v * MILL_VEC_N) = sum[v];
 }
 
-/** Multiply a tile of nr <= MILL_RESOLVE_ROWS rows, pitch apart, by the resolution matrix, whose
- *  diagonals are pitch_res apart.  The compiler keeps the separate sums in registers. */
+/** Multiply a tile of nr <= MILL_RESOLVE_ROWS rows by the resolution matrix.  pitch and pitch_res:
+ *  distances between rows and between diagonals, in numbers. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.  Compiled once per instruction set
- * (MILL_ISA), and once more with fibers in place of plain loops for tests. */
+ * (MILL_ISA), and once for tests, where a block has several threads (fibers). */
 #define MILL_PRECISION 32 /* of the guess; cpu_real.h has code for the precision of the run */
 
 #include <string.h>
@@ -91,15 +91,15 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** Compute slot->guess.chisq of all stars for a group of templates, from k0 on.  Up to
- *  MILL_GUESS_STARS stars with the same templates share each load of the templates, which do not
- *  fit into the first-level cache. */
+/** Compute slot->guess.chisq of all stars for the group of templates from k0 on.  MILL_GUESS_STARS
+ *  stars (or half as many) with the same templates share the loads of templates. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
   for (int j = 0; j < MILL_GUESS_STARS; j++)
     sum[j] = (float *)t->work[j].grid;
   for (int i = 0, n; i < t->n; i += n) {
+    /* n: MILL_GUESS_STARS, half of it or 1, as many as are left and alike */
     for (n = MILL_GUESS_STARS; n > 1 && (n > t->n - i || !are_alike(n, t->slot + i));)
       n = n > MILL_GUESS_STARS / 2 ? MILL_GUESS_STARS / 2 : 1;
     if (n == MILL_GUESS_STARS)
@@ -173,7 +173,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   if (lane->max_seg_pix >= m->max_seg_pix && lane->hidden[0])
     return MILL_OK;
   lane_clear(lane);
-  /* each slot has its own templates; all slots share the other arrays, one star at a time */
+  /* each slot has its own templates; the slots take turns with the other arrays */
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
@@ -365,8 +365,8 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Answer all requests for an arm in a round.  Slots that have their template are answered at once.
- *  The others form batches, each emulated and then answered while its templates are in cache. */
+/** Compute what slots request in an arm, first for slots that have their template.  The other slots
+ *  form batches.  A batch's likelihoods follow its templates at once, while these are in cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -407,12 +407,13 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
-/** Fill the list of n active slots up to MILL_GROUP entries with copies of slots, since emulators
- *  are fastest with full batches.  A slot's copies ask for its next posterior samples, in order.
+/** Extend the list of n active slots by copies, to MILL_GROUP entries at most: emulators are
+ *  fastest with full batches.  The copies of a slot request its next posterior samples, in order.
  *  of [n] out: index of each entry's slot.  Returns the new n. */
 static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
 {
   const int n_slot = n;
+  /* last[i]: entry of the last copy of slot i; -1: the slot has no more samples */
   int more = lane->ahead != NULL, last[MILL_GROUP], n_copy = 0;
   for (int i = 0; i < n_slot; i++)
     last[i] = of[i] = i;
@@ -505,6 +506,7 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   return MILL_OK;
 }
 
+/** mill_backend.collect: slots without a request have finished. */
 static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int n = 0;

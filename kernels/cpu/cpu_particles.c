@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The particle engine on a CPU: drives the block functions of kernels/particles.
  *
- * Compiled once per instruction set (MILL_ISA), and once with fibers for the checking build. The
- * setup alone decides into how many parts a problem's particles are cut, and parts are summed in a
- * fixed order: the bits do not depend on the number of threads. */
+ * Compiled once per instruction set (MILL_ISA), and once with fibers for the checking build.  A
+ * problem's particles are cut into parts, whose number depends on the setup alone.  Parts are
+ * summed in a fixed order, so results do not depend on the number of threads. */
 #include <string.h>
 
 #include <omp.h>
@@ -52,8 +52,6 @@ static int points(const mill_particle_setup *s, const int *n)
   return all;
 }
 
-/* ---- memory ---- */
-
 static void free_clouds(engine *e)
 {
   for (int i = 0; e->cloud && i < e->n_cloud; i++)
@@ -87,8 +85,6 @@ static int make_clouds(engine *e, int n)
     MILL_CHECK(MILL_ALLOC(1, &e->work[i]));
   return MILL_OK;
 }
-
-/* ---- blocks ---- */
 
 static void body_move(mill_block *b, void *argument)
 {
@@ -129,8 +125,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Set the cloud's density to the sum of its parts; in the binned form, convolve this axis by axis
- * from nodes to grid points. */
+/* Set the cloud's density to the sum of its parts.  In the binned form that sum is at nodes:
+ * convolve it, axis by axis, to grid points. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -153,8 +149,6 @@ static void body_total(mill_block *b, void *argument)
     }
   }
 }
-
-/* ---- an evolution ---- */
 
 /* Make steps [step, step + n_step) of all clouds; step 0 is the start. All steps of a part are made
  * before those of the next part, while the part is in the cache. */
@@ -238,7 +232,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   MILL_AT_END(free_clouds) engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
   e.n_grid = points(s, s->n_grid);
   e.n_out = e.n_grid;
-  if (s->form == MILL_DENSITY_BINNED) /* axis by axis, the last first, nodes become grid points */
+  if (s->form == MILL_DENSITY_BINNED) /* the largest array between two convolutions */
     for (int a = 0, n = points(s, s->n_node); a < s->n_dim; a++) {
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];

@@ -8,7 +8,7 @@
 #include "kernels/math/block.h"
 
 enum {
-  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; powers of two crowd few cache sets */
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< a power of two would use few cache sets */
 };
 
 /** mill_block_arm (kernels/star/blocks/likelihood.h). */
@@ -18,9 +18,9 @@ mill_answer_arm MILL_ISA_SYMBOL(mill_answer_arm_f32), MILL_ISA_SYMBOL(mill_answe
 
 /** Compute a layer: out[r][0..n_out_pad) = W h[r], plus the bias where is_value[r].
  *
- *  weight                       in   W of the layer in panels (mill_layer), in the type of h
- *  h [n_row][MILL_ROW_PITCH]    in
- *  out [n_row]                  out  pointers to rows [layer->n_out_pad], of the bias's type */
+ *  weight                     in   W of the layer in panels (mill_layer), in the type of h
+ *  h [n_row][MILL_ROW_PITCH]  in   rows of inputs
+ *  out [n_row]                out  pointers to rows [layer->n_out_pad], of the bias's type */
 void MILL_ISA_SYMBOL(mill_layer_product_f32)(const mill_layer *layer, const void *weight, int n_row,
                                              const float *h, const int *is_value,
                                              float *const *out);

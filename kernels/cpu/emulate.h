@@ -48,12 +48,12 @@ static size_t real_bytes(const mill_model *m)
   return m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
 }
 
-/** Grid points that cut_arm keeps beyond the reach of rotation and blur: with fewer, splines and
- *  taps near the cut would give other bits. */
+/** Grid points that cut_arm keeps beyond the reach of rotation and blur, so that the cut does not
+ *  change the splines at the pixels. */
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
 /** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
- *  at any velocity.  Templates at the pixels are the same, bit for bit, as from the whole grid. */
+ *  at any velocity.  The cut does not change a bit of the templates at the pixels. */
 static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slot, mill_model *part)
 {
   const mill_model_arm *whole = &m->arm[i_arm];
@@ -71,6 +71,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
       const mill_waveset *ws = slot[j]->segment[i].ws;
       if (slot[j]->segment[i].arm != i_arm)
         continue;
+      /* ln of the rest wavelengths of the first and last pixel at the extreme velocities */
       const double left = ws->ln_wave[0] + mill_doppler_ln(m->set.max_vel_km_s);
       const double right = ws->ln_wave[ws->n_pix - 1] + mill_doppler_ln(m->set.min_vel_km_s);
       low = fmin(low, (left - whole->ln_wave0) / whole->ln_step - edge);
@@ -105,8 +106,8 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** Replace the value row by its SiLU; multiply the tangent rows by the SiLU's slope.  The tangent
- *  rows are thin (float) or, if thin is NULL, tangent (double). */
+/** Apply the SiLU to the value row, and its slope to the tangent rows (derivatives of the value
+ *  row).  These are `thin` (float) or, if thin is NULL, `tangent` (double). */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -133,9 +134,9 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
   return slot->request == MILL_REQ_TANGENTS ? m->n_label : 0;
 }
 
-/** The rows of a batch: first a value row for each slot, then all tangent rows.  Row r of a layer's
- *  input or output begins at element r * MILL_ROW_PITCH of lane->hidden (float64) for r < n_wide,
- *  else of lane->narrow (float32). */
+/** The rows of a batch: first a value row for each slot, then all tangent rows (derivatives in
+ *  labels).  Row r is at element r * MILL_ROW_PITCH of lane->hidden (float64) if r < n_wide, else
+ *  of lane->narrow (float32). */
 typedef struct mill_rows {
   int n_slot, n_row;
   int n_wide;                                   /**< rows from here on are float32 in all layers */
@@ -143,7 +144,7 @@ typedef struct mill_rows {
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
 
-/** Number the rows of a batch: a value row per slot, then the tangents, slot by slot. */
+/** Number the rows of a batch (mill_rows). */
 static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot, mill_rows *rows)
 {
   rows->n_slot = n_slot;
@@ -158,8 +159,7 @@ static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot,
     rows->is_value[r] = r < n_slot;
 }
 
-/** Write the emulator's input for a slot: a row of mapped labels, then n_tangent rows with the
- *  slope of one label's mapping each. */
+/** Write the emulator's input for a slot: mapped labels, then their derivative in each label. */
 static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent, double *row)
 {
   mill_map_labels(m, slot->theta, row);
@@ -219,14 +219,12 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
   }
 }
 
-/** Emulate one arm for a batch of slots with MILL_BATCH_ROWS rows at most.  Slot i's rows go to
- *  lane->work[i].grid (pitch max_pix_pad), indexed by the whole arm's grid points: the value, and
- *  for a Jacobian one tangent per label.
+/** Emulate one arm for a batch of slots with MILL_BATCH_ROWS rows at most.  lane->work[i].grid gets
+ *  the template of slot i and, for a Jacobian, its derivatives in the labels.  Rows have the pitch
+ *  max_pix_pad and the indices of the whole arm's grid points.
  *
- *  Labels, grids, radial functions and the hidden layers of values are always float64: rounding
- *  there moves all pixels together, as a change of labels would.  Tangents have the run's precision
- *  from the first layer on: float32 makes a step wrong by only 1e-6 of its length.  The last layer,
- *  the expensive one, has the run's precision for values and tangents. */
+ *  Templates are float64 up to the last layer: rounding there would act like a change of labels.
+ *  The last layer, the expensive one, and all layers of derivatives have the run's precision. */
 static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
                     mill_lane *lane)
 {
@@ -249,6 +247,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
       double *h = lane->hidden[from] + (size_t)r * MILL_ROW_PITCH;
       float *thin = lane->narrow[from] + (size_t)r * MILL_ROW_PITCH;
       const size_t at = (size_t)t * (size_t)m->max_pix_pad + (size_t)arm->first;
+      /* the mean needs float64, the last layer float32 */
       for (int k = 0; k < last->n_in && !wide; k++) {
         if (r < rows.n_wide)
           thin[k] = (float)h[k];
@@ -266,8 +265,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
-/** Copy guess template k, which emulate has written to work, to rows and mean.  These have the
- *  layout of mill_model_arm.stored and stored_mean of the whole arm. */
+/** Copy guess template k from work, where emulate has written it, to rows and mean.  Their layout
+ *  is that of the whole arm's mill_model_arm.stored and stored_mean. */
 static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
                            float *rows, double *mean)
 {
@@ -296,8 +295,8 @@ static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill
   return own->first <= arm->first && arm->first + arm->n_pix <= own->end;
 }
 
-/** Let this slot store its guess template, which is about to be emulated (stored_end).  If another
- *  slot already stores this template, set slot->stored to 0: then stored_end is not called. */
+/** Claim the slot's guess template, which stored_end will store.  If another slot has claimed this
+ *  template, set slot->stored to 0: then stored_end is not called. */
 static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
 {
   mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];

@@ -14,8 +14,8 @@ enum { MILL_GRAM_TILE = 4 }; /* of 32 registers 16 hold sums, 4 + 1 factors */
 enum { MILL_GRAM_TILE = 3 }; /* of 16 registers 9 hold sums, 3 + 1 factors */
 #endif
 
-/** Add the product of row r of x [nr] and row c of z [nc] to sum[r][at[c]]: for all r and c if
- *  whole is set, else for c <= r.  Each sum is a variable, which stays in a register. */
+/** Add the product of row r of x [nr] and row c of z [nc] to sum[r][at[c]]; unless `whole` is set,
+ *  only for c <= r.  A variable for each sum keeps the sums in registers. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
                                 const double *x, const double *z, const int *at,
                                 mill_vec_f64 *const *sum)
@@ -86,11 +86,9 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
 /** Add the products of each row first .. n - 1 with itself and with all rows before it.
  *
  *  row [n][pitch]  in      len numbers per row, padded with zeros to whole vectors
- *  of [n]          in      number of each row in a larger matrix, ascending
+ *  of [n]          in      number of each row in the segment's matrix of products, ascending
  *  origin          in      mill_gram_at of the first element that sum holds
- *  sum             in/out  element (r, c) of that matrix at mill_gram_at(r, c) - origin
- *
- *  Each lane of a vector has its own partial sum, in the order of the pixels. */
+ *  sum             in/out  element (r, c) of that matrix at mill_gram_at(r, c) - origin */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
                                  const int *of, int origin, mill_vec_f64 *sum)
 {

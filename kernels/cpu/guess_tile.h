@@ -20,8 +20,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
 /** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
-/** Add conj(D) T at one frequency, summed over n_block blocks, to the sums of n_star stars and
- *  MILL_GUESS_TEMPLATES templates.  D: transform of a star's block; T: of a template's block.
+/** At one frequency add conj(D) T of n_block blocks of bins to the sums of n_star stars.  D and T:
+ *  Fourier transforms of a star's and of a template's block.
  *
  *  Index [2] is 0 for real parts, 1 for imaginary parts.
  *  d    in      [n_star] pointers to D [2][MILL_GUESS_LANE], last index: block
@@ -61,9 +61,9 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum [n][2][MILL_GUESS_LANE], of products, back to correlations over n velocity bins.
- *  Write the real parts of bins nv - 1 to 0, nv <= n / 4, of the first n_lane templates to chisq
- *  [n_lane][nv].  A pass over sum does two steps of the transform, the last one for these bins. */
+/** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins, two steps of
+ *  the transform per pass.  The last pass computes only bins nv - 1 to 0 (nv <= n / 4).  Their real
+ *  parts go to chisq [n_lane][nv]. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Names of the functions of kernels/cpu/cpu_*.c, one set per instruction set, and the logic of a
- *  fit (kernels/star/logic) as the CPU backend calls it.
+/** CMake compiles kernels/cpu/cpu_*.c once per instruction set.  MILL_ISA (x86_64_v2, x86_64_v3,
+ *  x86_64_v4 or generic) ends the functions' names; MILL_ISA_NAME is its name as a string.
  *
- *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4 (or generic) and
- *  MILL_ISA_NAME, the name as a string. */
+ *  Below: the logic of a fit (kernels/star/logic) as the CPU backend calls it. */
 #pragma once
 
 #include "kernels/star/slot.h"

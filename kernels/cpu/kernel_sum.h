@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sum the Gaussian kernels of a batch of particles on a CPU, by vectors in one thread.
  *
- *  Particles are sorted by their grid cell along the last axis.  MILL_KERNEL_LANES particles of a
- *  cell are added to a grid line together, with one multiplication per point
- *  (kernels/particles/density.h).  All of them start from the same grid point, so the loop is the
- *  same for each. */
+ *  Particles are sorted by their grid cell along the last axis.  The particles of a cell start from
+ *  the same grid point.  So MILL_KERNEL_LANES of them are added to a grid line together, with one
+ *  multiplication per point (kernels/particles/density.h). */
 #pragma once
 
 #include <string.h>
@@ -48,8 +47,8 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
 
-/** Set *l, with cells for all places on the last axis that the shear (density.h) leads to.  If
- *  n_cell > MILL_KERNEL_MAX_CELL, there are too many cells. */
+/** Set *l.  Its cells cover the last axis and beyond, as far as the shear (density.h) moves
+ *  particles. n_cell > MILL_KERNEL_MAX_CELL: there are too many cells. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -75,7 +74,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by their sheared cell c on the last axis; it begins at first[c]. */
+/** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -112,22 +111,25 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
     for (int a = 0; a < l->last; a++)
       w->place[a][to] = batch->x[a][i];
   }
+  /* first[c] has moved to the end of cell c */
   for (int c = l->n_cell; c > 0; c--)
     w->first[c] = w->first[c - 1];
   w->first[0] = 0;
 }
 
-/** Load particles `from`, from + 1, ... into the lanes, n at most.  other: the grid line's place on
- *  the other axes.  A particle is w->offset + delta grid steps from the line's start point.  Set
- *  w->start to the kernel's value at this point (unused lanes: 0), w->up and w->down to the ratios
- *  of its values at neighbouring points (without w->fade).  Returns 0 if none reaches the line. */
+/** Load up to n particles, `from` first, into the lanes; returns 0 if none reaches the line.
+ *
+ *  other           in   the line's place on the other axes
+ *  delta           in   a particle is w->offset + delta grid steps from the line's start point
+ *  w->start        out  kernels at the start point; 0 in unused lanes
+ *  w->up, w->down  out  ratio of a kernel's values at neighbouring points, without w->fade */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {
   const mill_particle_kernel *k = l->kernel;
   const double rho2 = l->rho2;
   double any = 0.0;
-  double d[MILL_KERNEL_LANES], far[MILL_KERNEL_LANES];
+  double d[MILL_KERNEL_LANES], far[MILL_KERNEL_LANES]; /* along the line; off it, squared */
   n = n < MILL_KERNEL_LANES ? n : MILL_KERNEL_LANES;
   for (int q = 0; q < MILL_KERNEL_LANES; q++) {
     far[q] = 0.0;
@@ -201,7 +203,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
-    const int there = l->low_cell + cell - (int)rint(shift);
+    const int there = l->low_cell + cell - (int)rint(shift); /* nearest point, may be off grid */
     const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
     const double delta = (l->low_cell + cell) - shift - point;
     const int n_up = point + l->reach < l->n_point ? l->reach : l->n_point - 1 - point;
@@ -232,8 +234,8 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point.  Used for wide grid steps: there the ratios from point
- *  to point would overflow, and a kernel covers few points. */
+/** Add one particle's kernel point by point, where mill_kernel_cell cannot: for wide grid steps and
+ *  a steep shear. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {
@@ -279,7 +281,7 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].... */
+/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

@@ -143,8 +143,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-/* mill_lanes_transform_group: transform m^2 + i m of each block of bins (m: template / continuum -
- * 1), as the guess needs it (kernels/star/blocks/guess.h). */
+/* mill_lanes_transform_group: m^2 + i m of template / continuum - 1 (m), by blocks of bins. */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

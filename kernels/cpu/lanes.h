@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Loops over eight interleaved spectra, float64, that prepare the initial guess's templates on the
- *  host before a fit: emulate, rotate, normalise, transform (src/pipeline/guess_table.h).
+/** Prepare the initial guess's templates on the host before a fit (src/pipeline/guess_table.h), in
+ *  float64, eight interleaved spectra at a time: emulate, rotate, normalise, transform.
  *
- *  Each uses AVX2 where the processor has it, without fused products, so that the bits do not
- *  depend on AVX2. */
+ *  AVX2 is used where the processor has it.  It does not change results: no products are fused. */
 #pragma once
 
 #include "kernels/star/slot.h"
@@ -36,7 +35,7 @@ typedef struct mill_lanes_rotation {
   const int *bin;         /**< [n_pix] */
   mill_lanes *sum;        /**< [bins] in/out: sums over each bin's grid points */
 } mill_lanes_rotation;
-/** Add rotated templates to the sums of their bins.  Flux beyond the grid, far from data, is 0. */
+/** Add rotated templates to the sums of their bins.  Flux beyond the grid counts as 0. */
 void mill_lanes_rotate(const mill_lanes_rotation *task);
 
 /** Continuum functions whose sums share one pass. */
@@ -44,7 +43,7 @@ enum { MILL_LANES_TILE = 5 };
 /** Task: normalise an arm's templates on the bins of a wavelength range. */
 typedef struct mill_lanes_fill {
   int nk, pitch;          /**< continuum functions; the same padded to whole tiles */
-  int half, n, width;     /**< bins on each side of the data; of the data; all */
+  int half, n, width;     /**< numbers of bins: on each side of the data, of the data, all */
   int n_bin;              /**< bins of the arm */
   const int *count;       /**< [n_bin] grid points in a bin */
   const mill_lanes *mean; /**< [groups][n_bin] mean flux in a bin */
@@ -60,7 +59,7 @@ static inline int mill_lanes_count(const mill_lanes_fill *f, int i)
   return b >= 0 && b < f->n_bin ? f->count[b] : 0;
 }
 /** Divide the MILL_LANE templates of a group by their continuum fits and subtract 1.  They fill
- *  half of the columns of templ.  A missing template has mean 0 everywhere and gives 0. */
+ *  half of the columns of templ.  A missing template has mean 0 and gives 0. */
 void mill_lanes_fill_half(const mill_lanes_fill *task, int group);
 
 /** Task: Fourier transforms of one group's templates. */

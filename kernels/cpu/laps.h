@@ -13,8 +13,8 @@ static inline double lap_s(double *last)
   return lap;
 }
 
-/** lap_s measures wall time, which is cheap to read but includes other programs.  laps_end
- *  therefore scales the times added since laps_begin to the thread's CPU time. */
+/** lap_s measures wall time, which is cheap to read but includes the time of other programs.  So
+ *  laps_end scales the laps since laps_begin to the thread's CPU time. */
 typedef struct mill_laps {
   mill_timing before;
   double wall_s, cpu_s;

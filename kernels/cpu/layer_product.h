@@ -2,15 +2,12 @@
 /** The emulator's matrix products on a CPU (declared in cpu_real.h).  The including file defines
  *  the function's name, MILL_LAYER_PRODUCT.
  *
- *  Every output is one sum in one fixed order, whatever the number of rows: a star's template does
- *  not depend on what else is in the batch.  Tiles of all heights run the same chain of
- *  multiply-adds.
- *
- *  A tile is some rows by MILL_TILE_VECS vectors of columns; its sums are in registers.  A strip,
- *  the weights of a tile's columns, stays in the first-level cache for the tiles of all rows.  Each
- *  tile prefetches a share of the next strip, so that a call reads a layer's weights from memory
- *  once.  The outputs of a batch are too many for the second-level cache, so a tile also prefetches
- *  its outputs in the next strip. */
+ *  - An output is one sum in a fixed order, whatever the number of rows.  So a star's template does
+ *    not depend on the other stars of a batch.
+ *  - A tile is some rows by MILL_TILE_VECS vectors of columns.  Its sums are in registers.
+ *  - A strip is a tile's columns for all rows.  Its weights stay in the first-level cache.
+ *  - Each tile prefetches for the next strip: a share of its weights, and the tile's rows of
+ *    outputs. */
 #pragma once
 
 #include <stddef.h>
@@ -18,8 +15,8 @@
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/math/real.h"
 
-/* Tiles fill the registers: 32 with AVX-512, else 16.  With twelve rows GCC must not unroll: it
- * would load the factors of several steps and keep some sums in memory. */
+/* The sums of the largest tile fill the registers: 32 with AVX-512, else 16.  GCC must not unroll
+ * the tile of twelve rows, or some sums would be in memory. */
 #define MILL_TILE_VECS 2
 /* clang-format off */
 #if defined(__AVX512F__)
@@ -34,9 +31,8 @@
 #endif
 /* clang-format on */
 
-/** Inputs of a partial sum; an output is the total of its partial sums.  In float32, partial sums
- *  of 25 to 50 inputs have half the rounding error of one sum of 200 (the network of the reference
- *  survey): 4e-8 of the flux instead of 8e-8.  float64 has no partial sums. */
+/** An output is the total of partial sums of this many inputs, which halves the rounding error in
+ *  float32.  float64 has no partial sums. */
 enum { MILL_K_BLOCK = MILL_WIDE ? MILL_MAX_WIDTH : 40 };
 
 enum {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels as
- *  vectors, in the cache, and sums their products.  Symbols: kernels/star/blocks/likelihood.h (P,
- *  T, S, N, a, r, V); E: rows of model error; D: data. */
+/** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels in the
+ *  cache, and sums their products.
+ *
+ *  Symbols (kernels/star/blocks/likelihood.h): P: continuum functions; p: the same at one pixel; a:
+ *  their coefficients; t: template / sigma; D: flux / sigma; r: residual / sigma; N: normal matrix;
+ *  E: rows of model error; F: -2 ln L. */
 #pragma once
 
 #include <string.h>
@@ -105,6 +108,7 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
     for (int k = 0; k < n; k++) {
       const double *row = inverse[which[k]], *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
       mill_vec_f64 z[N_VEC];
+      /* half of the diagonal, then the functions before k: twice that is the quadratic form */
       for (int v = 0; v < N_VEC; v++)
         z[v] = 0.5 * row[which[k]] * *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
       for (int l = 0; l < k; l++) {
@@ -144,10 +148,14 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
-/** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] from the sums of
- *  mill_normal_sums, with the n_error rows E of model error eliminated.  Also copy the products of
- *  E with P t (continuum times template) to with_s [n_error][nk], and the products of E with the
- *  data D to with_residual [n_error].  The next barrier is in mill_block_normal. */
+/** Compute a segment's normal equations, with the n_error rows E of model error eliminated.
+ *
+ *  sums                     in   from mill_normal_sums
+ *  a [nk][nk], v [nk]       out  normal matrix (lower triangle), right-hand side
+ *  with_s [n_error][nk]     out  products of E with P t (continuum functions times template)
+ *  with_residual [n_error]  out  products of E with the data D
+ *
+ *  No barrier at the end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -218,8 +226,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Set of[i] to the index of a chunk's row i among the segment's rows.  A chunk has the rows of
- *  model error, n of the n_cont continuum functions (`which`), and the n_last rows after them. */
+/** Set of[i] to the number of a chunk's row i among the segment's rows: the rows of model error, n
+ *  of the n_cont continuum functions (`which`, those not 0 in the chunk), and n_last others. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -231,8 +239,7 @@ MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_con
     of[n_error + n + j] = n_error + n_cont + j;
 }
 
-/** Sum the products of rows r and c of model error, for r and c below n, over this thread's pixels,
- *  into acc [mill_gram_at(r, c)]. */
+/** Sum products of n rows of model error over this thread's pixels, in acc [mill_gram_at(r, c)]. */
 MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n, double *acc)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
@@ -292,11 +299,13 @@ MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segme
   mill_block_sum_n(b, part, mill_gram_at(nk, nk), sums);
 }
 
-/** Sum products of rows over a segment's pixels.  The rows are: n_error of model error, P_k t for k
- *  < nk (continuum function times template / sigma), and the data D.  Each row P_k t is multiplied
- *  by itself and all rows before it, D by all rows before it.  The sum of a pair is at
- *  mill_gram_at(row, column) - mill_gram_at(n_error, 0).  The template is level * s->base + templ
- *  (NULL: zeros). */
+/** Sum products of rows over a segment's pixels.
+ *
+ *  - Rows: n_error rows E of model error, P_k t for k < nk (continuum function times template /
+ *    sigma), the data D.
+ *  - Products: each row P_k t with itself and all rows before it, D with all rows before it.  The
+ *    product of rows r and c is at sums [mill_gram_at(r, c) - mill_gram_at(n_error, 0)].
+ *  - The template is level * s->base + templ (NULL: zeros). */
 MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                     const mill_real *templ, double level, double *sums)
 {
@@ -347,10 +356,12 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** Add the terms of model error E (error) to slope, half of dF/dt, where t is the template /
- *  sigma, at len pixels.  The residuals r add (P a) E^T E r, the determinant adds weight times
- *  -p^T N^-1 U^T E.  P a is the continuum (poly), p a pixel's continuum functions, N the normal
- *  matrix, and U the products of E with P t. */
+/** At len pixels, add the terms of model error E to slope, half of dF/dt:
+ *
+ *    (P a) E^T E r - weight p^T N^-1 U^T E
+ *
+ *  t: template / sigma; P a: continuum (poly); r: residual; p: the pixel's continuum functions; N:
+ *  normal matrix; U: products of E with P t. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -389,10 +400,11 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
 
 /** Compute at pixels [first, first + len), padded with zeros to a whole vector:
  *
- *  row    rows of model error, and P_k t of the n functions in `which` (t: template / sigma)
+ *  row    rows of model error, and P_k t of the n functions in `which`
  *  poly   the continuum P a
- *  slope  half of dF/dt: mill_det_weight t p^T N^-1 p - (P a) r (p: the pixel's
- *         continuum functions, N: normal matrix, r: residual), plus the terms of model error */
+ *  slope  half of dF/dt: mill_det_weight t p^T N^-1 p - (P a) r + terms of model error
+ *
+ *  t: template / sigma; p: the pixel's continuum functions; N: normal matrix; r: residual. */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,
@@ -431,11 +443,13 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The rows are:
- *  n_error of model error, P_k t for k < nk (continuum function times template / sigma), and V_j =
- *  (dT/dtheta_j / sigma) (P a), the model's derivative in parameter j.  Row n_error + nk + j, V_j,
- *  is multiplied by itself and all rows before it; the sum is at mill_gram_at(row, column) -
- *  mill_gram_at(n_error + nk, 0).  After the products comes half the gradient in each parameter.
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.
+ *
+ *  - Rows: E and P_k t as for mill_normal_sums, then V_j = (dT/dtheta_j / sigma) (P a), the model's
+ *    derivative in parameter j.
+ *  - Products: each row V_j with itself and all rows before it.  The product of rows r and c is at
+ *    mill_gram_at(r, c) - mill_gram_at(n_error + nk, 0).
+ *  - After the products comes half the gradient in each parameter.
  *
  *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
  *  work->solve, work->normal    in   coefficients a; Cholesky factor of N

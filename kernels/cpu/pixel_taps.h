@@ -3,15 +3,14 @@
  *  weighted sum of grid points (taps).  This saves 12 to 60 % of a fit's time where the grid is
  *  finer than the pixels.  Included by kernels/cpu/pixel_sums.h.
  *
- *  A pixel's value is linear in the grid's row: kernel K rotates the row, and kernel B gives the
- *  spline coefficients of the rotated row.  The grid point that lies t points after the left end of
- *  the pixel's interval has a weight that is a cubic in the pixel's place in the interval, with the
- *  coefficients
+ *  Let u be the pixel's place in its grid interval, 0 to 1.  The grid point t steps to the right of
+ *  the interval's left end has the weight P0 + P1 u + P2 u^2 + P3 u^3 with
  *
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
- *    P3 = (s B[t-1] - B[t]) / 6,
+ *    P3 = (s B[t-1] - B[t]) / 6.
  *
- *  where s is spline_scale_right (mill_model_arm). */
+ *  K: the rotation's kernel.  B: the kernel that gives the spline coefficients of the rotated row.
+ *  s: spline_scale_right (mill_model_arm). */
 #pragma once
 
 #include <string.h>
@@ -33,10 +32,10 @@ typedef struct mill_taps {
   int reach;
 } mill_taps;
 
-/** Compute kernel B (bend [2 * most + 1]), which gives a rotated row's spline coefficients, from
- *  the rotation's kernel K (kernel [2 * most + 3]).  The spline's response to a second difference
- *  is `centre` there and falls by the factors `left` and `right` per point to each side, so B adds
- *  two running sums. */
+/** Compute bend [2 * most + 1], the kernel B of the rotated row's spline coefficients, from the
+ *  rotation's kernel K (kernel [2 * most + 3]).  The response to a second difference of 1 is
+ *  `centre` at its own point, and falls by the factor `left` or `right` per point to either
+ *  side. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -57,9 +56,8 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Make the taps of a symmetric kernel K [half + 1].  They end where both K and B (mill_taps_bend)
- *  are below MILL_BLUR_LEAST times the middle of K; B enters the flux with a factor of 0.06 at
- *  most.  Returns 0 if the kernel is too broad. */
+/** Make the taps of a symmetric kernel K [half + 1].  They end where K and B (mill_taps_bend) are
+ *  both below MILL_BLUR_LEAST times the middle of K.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -67,6 +65,7 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   double from[MILL_TAPS_SPACE], bend[MILL_TAPS_SPACE] = {0.0};
   if (2 * most + 3 > MILL_TAPS_SPACE)
     return 0;
+  /* K on both sides of its middle, from[most + 1] */
   for (int i = 0; i < 2 * most + 3; i++) {
     const int k = i <= most ? most + 1 - i : i - most - 1;
     from[i] = k <= half ? kernel[k] : 0.0;
@@ -130,8 +129,8 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Compute the template at pixels first to first + MILL_VEC_N_F32 - 1 into row 0 of `to`.  Unless
- *  slope_ln is 0, also write its derivative in velocity to row 1, in the labels to rows 3, 4, ...
+/** Compute MILL_VEC_N_F32 pixels from `first` on: the template into row 0 of `to` and, unless
+ *  slope_ln is 0, its derivatives in velocity into row 1, in the labels into rows 3, 4, ...
  *  slope_ln: mill_doppler_ln_slope; e: arm->expm1_step. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,

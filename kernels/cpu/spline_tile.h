@@ -5,8 +5,8 @@
 
 enum { MILL_SPLINE_NEAR = 3 };
 
-/** Compute the second differences of y [n] about grid points origin + i, i < len: the right-hand
- *  side of the spline's equations, 0 at the ends of the grid and beyond.  e: arm->expm1_step. */
+/** Compute the second differences of y [n] about grid points origin + i, i < len, for the spline's
+ *  equations.  They are 0 at the ends of the grid and beyond.  e: arm->expm1_step. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {

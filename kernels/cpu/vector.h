@@ -30,8 +30,8 @@ enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 
 #define MILL_INLINE    static inline __attribute__((always_inline))
 #define MILL_HD_INLINE MILL_INLINE
 
-/* Load two neighbouring floats as one double. Half of the pairs go into each of two vectors, in an
- * order that keeps shuffles within 128 bits. */
+/* Load two neighbouring floats as one double.  The order of pairs in a vector keeps later shuffles
+ * within 128 bits. */
 typedef double mill_vec_pair __attribute__((vector_size(MILL_VEC_BYTES)));
 typedef float mill_vec_ends __attribute__((vector_size(MILL_VEC_BYTES)));
 #if MILL_VEC_BYTES == 64
@@ -62,8 +62,8 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
 #define MILL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mill_vec_lanes){__VA_ARGS__})
 #endif
 
-/* Sum several vectors at once by folds. A fold adds two shuffles of vectors a and b: in each group
- * of 2 h lanes the first h have partial sums of a, the others of b. */
+/* Sum the lanes of several vectors at once, by folds of two vectors a and b.  After a fold, each
+ * group of 2 h lanes has h partial sums of a, then h of b. */
 #define MILL_FOLD_LOW(h, l)                                                                        \
   ((l) / (h) % 2 * (int)MILL_VEC_N_F32 + (l) / (2 * (h)) * 2 * (h) + (l) % (h))
 #define MILL_FOLD_HIGH(h, l) (MILL_FOLD_LOW(h, l) + (h))

@@ -43,15 +43,15 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #ifndef MILL_BLOCK_FN
 #define MILL_BLOCK_FN static __device__ __forceinline__
 #endif
-#ifndef MILL_HAS_PAIRS /* 1 in separate kernels: with pairs a kernel keeps less in registers */
+#ifndef MILL_HAS_PAIRS /* 1: with code for two stars, which costs registers */
 #define MILL_HAS_PAIRS 0
 #endif
 #define MILL_ARM_FIRST(arm) 0
 #define MILL_FOR(b, i, n)   for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* overlap the loads of several elements */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
-/* Neighbouring threads take neighbouring elements.  In place of an element beyond n a thread loads
- * its batch's first element again: other threads may be changing other elements. */
+/* Neighbouring threads take neighbouring elements.  Beyond n a thread loads its batch's first
+ * element again: other threads may be changing other elements. */
 #define MILL_FOR_BATCHES(b, first, n)                                                              \
   for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
 #define MILL_BATCH_LEN(first, n)       MILL_BATCH
@@ -71,10 +71,9 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #else
 #define MILL_UNROLL
 #endif
-/* MILL_GLOBAL and MILL_SHARED tell the compiler a pointer's memory space, so that loads need no
- * run-time check.  Never use them on a pointer and on another derived from it: nvcc 13.0 then
- * removed a whole function as unreachable (tests/cuda/kernel_gates.py checks).  After MILL_FORGET
- * the compiler loads all values again. */
+/* MILL_GLOBAL and MILL_SHARED tell the compiler a pointer's memory space.  Never use them on a
+ * pointer and on another derived from it: nvcc 13.0 then drops the whole function
+ * (tests/cuda/kernel_gates.py checks).  After MILL_FORGET the compiler loads all values again. */
 #if defined(__CUDA_ARCH__)
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
 #define MILL_SHARED(p) __builtin_assume(__isShared(p))

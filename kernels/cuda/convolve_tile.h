@@ -12,8 +12,8 @@ MILL_INLINE int mill_tiles_first(int half)
   return (half + 3) / 4 * 4;
 }
 
-/** Count the tiles of a row [n] from output `first` on.  At least n_diag / 2 outputs remain after
- *  the last tile, whose loads stay within the row. */
+/** Count the tiles of a row [n] from output `first` on.  Their loads stay within the row, so n_diag
+ *  / 2 outputs or more remain after the last tile. */
 MILL_INLINE int mill_resolve_most(int n, int n_diag, int first)
 {
   const int half = n_diag / 2, loaded = (n_diag + 3) / 4 * 4 + 4 - half;
@@ -31,6 +31,7 @@ MILL_INLINE int mill_resolve_shift(int n_diag)
 /** Write MILL_ROTATE_TILE outputs: the row at x convolved with a symmetric kernel [half + 1]. */
 MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_real *x, mill_real *to)
 {
+  /* left and right: inputs at distance k0 to either side; before and after: at k0 + 4 */
   mill_quad left = mill_quad_at(x), right = left, sum;
   const mill_real w0 = (mill_real)kernel[0];
   MILL_UNROLL

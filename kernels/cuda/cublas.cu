@@ -7,8 +7,7 @@
 
 #include "kernels/base/error.h"
 
-/** Open a library of the CUDA toolkit and leave it open.  version: major version of the build, as
- *  another one may have other function arguments. */
+/** Open a library of the CUDA toolkit.  version: major version of the build; others may differ. */
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};

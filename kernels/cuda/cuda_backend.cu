@@ -2,8 +2,8 @@
 /* The CUDA backend: opening the device, and the table of functions, which call those of
  * cuda_copy.cu, cuda_work.cu and cuda_rounds.cu.
  *
- * CUDA must take its own memory before stars get any: opening the device loads all kernels, and
- * each bind runs an empty round. */
+ * CUDA must take its own memory before stars fill the GPU.  So opening the device loads all
+ * kernels, and each bind runs an empty round. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,6 @@
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
-
-/* ---- errors ---- */
 
 /** Return the error code of a CUDA failure; *advice: what the user can do.  MILL_ERR_CONFIG: the
  *  hardware, driver or code is missing. */
@@ -72,8 +70,7 @@ int mill_cuda_check(cudaError_t status, const char *what, const char *file, int 
                         cudaGetErrorString(status), cudaGetErrorName(status), advice);
 }
 
-/* ---- opening ---- */
-
+/* the GPU is that of mill_gpu_assign, else the first usable one */
 int mill_cuda_open(int *id)
 {
   mill_gpu_place place;
@@ -107,13 +104,13 @@ static int choose_graph(int *has_graph)
   return MILL_OK;
 }
 
+/** mill_backend.close: free what open and bind have made. */
 static void cuda_close(mill_device *d)
 {
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  /* wait for queued work, which may still use this memory; ignore its failures: they were reported,
-   * or no caller wants the results */
+  /* queued work may still use this memory; its failures no longer matter */
   const cudaStream_t stream[] = {d->stream, d->up, d->down};
   for (int i = 0; i < 3; i++)
     if (stream[i])
@@ -136,13 +133,14 @@ static void cuda_close(mill_device *d)
   mill_free(d);
 }
 
+/** mill_backend.open: make streams, events and pinned buffers. */
 static int cuda_open(int n_thread, mill_device **out)
 {
   int err = MILL_OK;
   (void)n_thread;
   mill_device *d = NULL;
-  /* a thread that waits for rounds or for a buffer sleeps and leaves its core to readers.  Waking
-   * up takes tens of microseconds, the rounds between two waits milliseconds. */
+  /* a waiting thread sleeps and leaves its core to readers; waking up takes far less than the
+   * rounds */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
@@ -165,6 +163,7 @@ done:
   return err;
 }
 
+/** mill_backend.pin, with advice of its own if memory is full. */
 static int cuda_pin(size_t bytes, void **out)
 {
   int id = 0;
@@ -183,10 +182,8 @@ static int cuda_pin(size_t bytes, void **out)
   return MILL_OK;
 }
 
-/* ---- stars and rounds ---- */
-
-/** Upload the slots' addresses if they have changed or `all` is set.  Call only while the GPU has
- *  no work, since work may read the pinned copy h_slot, which changes here. */
+/** Upload the slots' addresses if they have changed or `all` is set.  The GPU must have no work:
+ *  work might read the pinned copy h_slot, which changes here. */
 static int send_slots(mill_device *d, int all)
 {
   const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
@@ -305,8 +302,6 @@ static int default_slots(int *n_slot)
     *n_slot = n_free / SLOT_BYTES < MIN_SLOT ? (int)MIN_SLOT : (int)(n_free / SLOT_BYTES);
   return MILL_OK;
 }
-
-/* ---- the table ---- */
 
 const mill_backend *mill_backend_cuda(int *out)
 {

@@ -9,9 +9,8 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** An allocation of LARGE_BYTES or more must leave RESERVE_BYTES of GPU memory free, or
- *  1 / RESERVE_PART of the total if this is less: CUDA may need memory when kernels run.  Smaller
- *  allocations are always tried. */
+/** CUDA may need memory when kernels run: an allocation of LARGE_BYTES or more must leave
+ *  RESERVE_BYTES free, or 1 / RESERVE_PART of the total if this is less. */
 static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
@@ -42,7 +41,7 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Is `to` behind the target of the last pending copy from a buffer?  *gap: bytes between them. */
+/** Can the last pending copy from a buffer be extended to reach `to`?  *gap: bytes between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)
@@ -54,15 +53,15 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Copy a piece (from NULL: zeros) to the upload buffers; queue its upload, or extend the upload
- *  queued last if that ends where this piece begins. */
+/** Copy a piece (from NULL: zeros) to the upload buffers and queue its upload.  A piece that
+ *  follows the last pending upload extends it. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;
   const char *source = (const char *)piece->from;
   for (size_t left = piece->bytes; left > 0;) {
     size_t gap;
-    if (follows(d, dest, &gap)) {
+    if (follows(d, dest, &gap)) { /* extend the last upload over the gap */
       d->staged += gap;
       d->send[d->n_send - 1].bytes += gap;
     } else {
@@ -88,8 +87,8 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   return MILL_OK;
 }
 
-/** Join the first pieces to one copy, *all, as long as they are pinned and adjacent in both
- *  memories; returns how many, 1 or more. */
+/** Join the first pieces to one copy, *all, as long as they are pinned and follow each other at
+ *  equal distances in both memories.  Returns their number, 1 or more. */
 static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 {
   int i = 1;
@@ -111,7 +110,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
   mill_upload all;
   size_t most = 0;
   CHECK_CUDA(cudaSetDevice(d->id));
-  /* if a buffer can hold all pieces, begin one that has room: adjacent pieces become one copy */
+  /* keep all pieces in one buffer if they fit: adjacent pieces become one copy */
   for (int i = 0; i < n; i++)
     most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&
@@ -218,8 +217,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* CUDA refuses a copy that spans two allocations; `follows` joins targets less than
-   * MILL_ARRAY_BYTES apart, so padding keeps allocations further apart */
+  /* CUDA refuses a copy across two allocations.  With padding, `follows` joins none: their arrays
+   * are MILL_ARRAY_BYTES apart or more. */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));

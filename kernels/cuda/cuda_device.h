@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The device structure of the CUDA backend, shared by its source files.
  *
- *  cuda_backend.cu opens the device and has the table of functions, cuda_copy.cu handles memory and
- *  copies, cuda_work.cu the work space; cuda_rounds.cu and kernel_*.cu have the kernels and their
- *  launches. */
+ *  - cuda_backend.cu: opens the device; table of functions
+ *  - cuda_copy.cu: memory and copies
+ *  - cuda_work.cu: work space
+ *  - cuda_rounds.cu, kernel_*.cu: kernels and their launches */
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,7 +40,7 @@ struct mill_device {
   cudaEvent_t stage_free[MILL_N_STAGE];
   int i_stage;
   size_t staged; /**< bytes in stage[i_stage] */
-  /** Pending uploads from stage[i_stage] or pinned pieces; the last one from a stage may grow. */
+  /** Pending uploads, from stage[i_stage] or from pinned pieces, until mill_cuda_flush. */
   mill_upload send[MILL_CUDA_MAX_SEND];
   int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
@@ -111,7 +112,7 @@ template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
   return MILL_OK;
 }
 
-/* Give back what was made, if it was.  A failure here was reported before or cannot be handled. */
+/* Free what was made.  A failure here was reported before or cannot be handled. */
 static inline void mill_cuda_unpin(void *memory)
 {
   if (memory)
@@ -152,8 +153,8 @@ int mill_cuda_free_bytes(size_t *n_free);
 /** Allocate `book`: lists and result rows for n_slot slots. */
 int mill_cuda_reserve_book(mill_device *d, int n_slot);
 void mill_cuda_free_book(mill_device *d);
-/** Allocate the model's work space: one lane per slot.  Halve the number of lanes until they take
- *  at most half of the free memory, which stars need too; a round then takes several passes. */
+/** Allocate the model's work space: a lane for each slot, or fewer if lanes would take more than
+ *  half of the free memory.  With fewer, a round takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
 
 /* ---- kernel_*.cu: kernels that take long to compile ---- */
@@ -168,11 +169,10 @@ extern void (*const mill_kernel_digest)(device_view v, int first, int is_fresh);
 
 /* ---- cuda_rounds.cu ---- */
 
-/** Load every kernel, and fail if this build has no code for this GPU.  Later there may be no
- *  memory for a kernel, and none may be loaded while a graph is captured. */
+/** Load every kernel: later there may be no memory, and none may be loaded while a graph is
+ *  captured.  Fails if this build has no code for this GPU. */
 int mill_cuda_load_kernels(void);
-/** Run an empty round, so that CUDA takes the memory it needs for code, graphs and thread stacks
- *  before stars take the rest. */
+/** Run an empty round, so that CUDA takes the memory it needs before stars take the rest. */
 int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);
 /** Prepare the n slots of the list view.fresh, compute their guess and set their first request. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The launches of all kernels, and the kernels that compile quickly.
  *
- *  - Rounds and starts of stars run on one stream: rounds in a graph that loops by itself if
- *    the driver has loops, else kernel by kernel.
- *  - A star's result does not depend on the batch: every output of a product is one sum in a
- *    fixed order, and the threads of a block add up in a fixed order. */
+ *  - Rounds and starts of stars run on one stream.  Rounds run in a graph that loops by itself, or
+ *    kernel by kernel if the driver has no loops.
+ *  - A star's result does not depend on the batch: all sums have a fixed order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,8 +19,6 @@
 enum {
   PLAIN_ROUNDS = 4 /**< without a graph: most rounds per advance */
 };
-
-/* ---- kernels ---- */
 
 /** Set up at most max_round rounds over n_listed slots, until n_want slots have finished. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
@@ -47,7 +44,7 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
   int count = 0;
   for (int i = begin; i < end; i++)
     count += v.slot[v.listed[i]]->request != MILL_REQ_NONE;
-  /* number of requests up to this thread's slots */
+  /* requests in the warp up to this thread's slots */
   int upto = count;
   for (int o = 1; o < 32; o *= 2) {
     const int left = __shfl_sync(0xffffffffu, upto, lane >= o ? lane - o : lane);
@@ -83,10 +80,8 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
 }
 
 /** Write a star's input rows for the emulators and append their numbers to the list of each arm
- *  that needs templates.  One block per active slot.
- *
- *  The order within a list depends on the hardware; results do not, since a product treats every
- *  row alike. */
+ *  that needs templates.  One block per active slot.  The order within a list depends on the
+ *  hardware; results do not. */
 static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v, int first)
 {
   mill_slot *slot = slot_of_block(v, first);
@@ -146,7 +141,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** From the last layer's input compute, in float64, the mean over pixels of the layer's output.  If
+/** Compute the mean over pixels of the last layer's output from the layer's input, in float64.  If
  *  narrow is set, also copy the input to float32.  One block per active slot, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
@@ -193,8 +188,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
   if (threadIdx.x == 0)
     cudaGraphSetConditional(go_on, round_count(v) ? 1u : 0u);
 }
-
-/* ---- launches ---- */
 
 template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
@@ -269,9 +262,7 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
 }
 
 /** Compute one arm's templates, into work->grid and work->mean of each active slot that needs them.
- *
- *  Labels, grids, radial functions and hidden layers are always float64 (emulate() of
- *  kernels/cpu/emulate.h has the reasons); on a GPU their tangents are, too. */
+ *  All layers but the last are float64, derivatives too (kernels/cpu/emulate.h says why). */
 static int emulate(mill_device *d, int first, unsigned n, int i_arm)
 {
   const mill_model_arm *arm = &d->model.arm[i_arm];
@@ -383,8 +374,7 @@ static int build_graph(mill_device *d)
   half_captured = 0;
   TRY_CUDA(cudaGraphInstantiate(&d->exec, d->graph, 0));
 done:
-  /* leak a half-captured graph: destroying it can crash after a failed capture of a conditional
-   * node's body (github.com/NVIDIA/cuda-python, issue 2918) */
+  /* keep a half-captured graph: destroying it can crash (NVIDIA/cuda-python, issue 2918) */
   if (half_captured)
     d->graph = NULL;
   if (err)
@@ -427,7 +417,7 @@ static int try_graph(mill_device *d)
   MILL_STEP(launch_rounds(d, d->n_slot, 1));
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
     return err;
-  /* keep the failure's first part; its advice is for failures that end the run */
+  /* quote the message up to its advice, which is for failures that end the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
   snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",
@@ -449,6 +439,7 @@ int mill_cuda_rehearse(mill_device *d)
   return MILL_OK;
 }
 
+/* a star needs a lane: more stars than lanes start pass by pass */
 int mill_cuda_start_stars(mill_device *d, int n)
 {
   int err = MILL_OK;

@@ -30,8 +30,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
     if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
       s.pitch = m->arm[a].rbf.n_out;
   }
-  /* a spline grid or radial functions may have any number of outputs; rows must begin at multiples
-   * of 16 bytes (product_f32) */
+  /* product_f32 needs rows at multiples of 16 bytes */
   s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   return s;
 }
@@ -44,11 +43,9 @@ static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t
   return {mill_cuda_take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
 }
 
-/** Lay out the work space of s->n_lane lanes in one block of memory and return its bytes.  work
- *  [n_lane]: host copy of the lanes' structures.  If block and work are NULL, only measure; the
- *  view's pointers become NULL.
- *
- *  Sums, normal matrices and solutions are in shared memory instead (star_shared). */
+/** Lay out the work space of s->n_lane lanes in `block` (NULL: only measure) and return its bytes.
+ *  work [n_lane]: host copy of the lanes' structures.  Sums, normal matrices and solutions are not
+ *  in it: they are in shared memory (star_shared). */
 static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_workspace *work)
 {
   const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1, pitch = (size_t)s->pitch;
@@ -70,7 +67,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
                         s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* one per warp, as warps may work alone */
   const int n_array = mill_workspace_arrays(&array);
-  /* first array 0, the grids of all lanes; after them array 1 of all lanes, array 2, and so on */
+  /* first array 0 (grid) of all lanes, then array 1 of all lanes, and so on */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
   end[MILL_WORK_REST] = end[MILL_WORK_GRID];
@@ -136,7 +133,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
   return mill_cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work);
 }
 
-/* free the slots' lists and result rows on the device, and their pinned copies */
+/* free what mill_cuda_reserve_book has allocated */
 void mill_cuda_free_book(mill_device *d)
 {
   void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished,

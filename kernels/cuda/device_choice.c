@@ -34,6 +34,7 @@ static int is_for(int number, char letter, int capability)
   return number <= capability && (letter != 'f' || number / 10 == capability / 10);
 }
 
+/* look for an architecture whose code runs on this capability */
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate)
 {
   char text[MAX_ARCHITECTURES], *rest = NULL;

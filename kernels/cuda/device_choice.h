@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Choice of a rank's GPU from CUDA's description of this machine (mill_gpu_look of
- *  kernels/gpu.h).  These functions make no CUDA calls, so they can be tested without a GPU.  They
- *  fail with MILL_ERR_CONFIG if the machine does not suit this build, MILL_ERR_BACKEND if a GPU
- *  cannot be used, MILL_ERR_MEMORY if its memory is taken; the message gives advice.  The caller
- *  decides whether to use the CPU instead. */
+/** Choice of a rank's GPU from CUDA's description of this machine (mill_gpu_look of kernels/gpu.h).
+ *  These functions make no CUDA calls, so they can be tested without a GPU.  Their failures:
+ *
+ *  MILL_ERR_CONFIG   the machine does not suit this build
+ *  MILL_ERR_BACKEND  a GPU cannot be used
+ *  MILL_ERR_MEMORY   a GPU's memory is taken */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -39,14 +40,16 @@ typedef struct mill_gpu_node {
   const mill_gpu_facts *gpu; /**< [n_gpu] in the order of the runtime */
 } mill_gpu_node;
 
-/** Does a build for these architectures have code for compute capability major.minor?  Machine code
- *  runs on the same major and the same or a later minor version.  PTX runs on any later version if
- *  the driver can translate it.  Code for 90a runs on 9.0 alone, for 100f on 10.0 and later 10.x.
- *  Unknown words (native, all) count as code. */
+/** Does a build for these architectures have code for compute capability major.minor?
+ *
+ *  - Machine code runs on the same major and the same or a later minor version.
+ *  - PTX runs on any later version if the driver can translate it.
+ *  - 90a runs on 9.0 alone, 100f on 10.0 and later 10.x.
+ *  - Unknown words (native, all) count as code. */
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate);
 
 /** Choose the GPU of rank local_rank of a node: number local_rank % n of the n GPUs that run this
- *  build and whose compute mode is not PROHIBITED. */
+ *  build and are not PROHIBITED. */
 int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu);
 
 /** Name of the backend on this GPU: "cuda NVIDIA H200 sm_90", at most 59 bytes. */
@@ -77,8 +80,8 @@ typedef struct mill_gpu_place {
 
 /** Set the GPU of the CUDA backend before it is requested; NULL: clear it. */
 void mill_gpu_assign(const mill_gpu_place *place);
-/** Get the GPU and share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set: the
- *  caller then uses the whole GPU that mill_gpu_choose finds for local_rank 0. */
+/** Get the GPU and share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set:
+ *  then the whole GPU that mill_gpu_choose finds for local_rank 0 is to be used. */
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END

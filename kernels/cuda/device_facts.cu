@@ -58,6 +58,7 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
   cudaError_t status = cudaDriverGetVersion(&node->driver);
   if (status == cudaSuccess && node->driver > 0)
     status = cudaGetDeviceCount(&n);
+  /* no driver or no GPU is no failure */
   if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver ||
       status == cudaErrorStubLibrary) {
     (void)cudaGetLastError();

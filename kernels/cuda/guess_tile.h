@@ -61,9 +61,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
   mill_four_put(&zero, sum);
 }
 
-/** Add conj(D) T at one frequency, summed over n_block blocks, to one star's sum for
- *  MILL_GUESS_TEMPLATES templates.  D, T: transforms of the star's and the templates' blocks,
- *  stored as on a CPU (kernels/cpu/guess_tile.h). */
+/** At one frequency add conj(D) T of n_block blocks to one star's sum for MILL_GUESS_TEMPLATES
+ *  templates, stored as on a CPU (kernels/cpu/guess_tile.h). */
 MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
                                      float *const *to_star)
 {

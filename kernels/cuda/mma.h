@@ -7,10 +7,13 @@ enum {
   MILL_MMA_SUMS = 4  /**< products that one instruction adds up */
 };
 
-/** Add the product a [8][4] b [4][8] to c [8][8], by a warp.  A lane holds a at row lane / 4,
- *  column lane % 4; b at row lane % 4, column lane / 4; and c at row lane / 4, columns 2 (lane % 4)
- *  and 2 (lane % 4) + 1.  If each lane passes one value as both a and b, b is a^T, and c gains
- *  a a^T, the products of a's rows. */
+/** Add the product a [8][4] b [4][8] to c [8][8], by a warp.  A lane holds these elements:
+ *
+ *  a  row lane / 4, column lane % 4
+ *  b  row lane % 4, column lane / 4
+ *  c  row lane / 4, columns 2 (lane % 4) and 2 (lane % 4) + 1
+ *
+ *  With one value as both a and b, b is a^T, and c gains the products of a's rows. */
 static __device__ __forceinline__ void mill_mma_f64(double a, double b, double *c)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

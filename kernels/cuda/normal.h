@@ -6,11 +6,9 @@
 
 #include "kernels/math/block.h"
 
-/** Factor a [n][n] (lower triangle) as L L^T like mill_cholesky, and replace the right-hand side
- *  v [n] by the solution, with the first warp.
- *
- *  n <= 32.  out: [0] ln det a, [1] |L^-1 v|^2.  Returns 0, or 1 + the row that failed, on all
- *  threads. */
+/** Factor a [n][n] (lower triangle, n <= 32) as L L^T like mill_cholesky, and replace the
+ *  right-hand side v [n] by the solution, with the first warp.  out: [0] ln det a, [1] |L^-1 v|^2.
+ *  Returns 0, or 1 + the row that failed, on all threads. */
 static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread, int n, double *a,
                                                        double *v, double *out)
 {

@@ -55,9 +55,9 @@ static __device__ inline mill_particle_batch particle_batch_of(particle_tile *ti
 struct particle_segment {
   int is_there;                    /**< 0: beyond the grid */
   double other[MILL_PARTICLE_DIM]; /**< places along the other axes */
-  double middle;  /**< place of its middle along the last axis, in grid steps, plus shear */
-  double rho2;    /**< (step / width)^2 */
-  double inverse; /**< 1 / step */
+  double middle;                   /**< place along the last axis, in grid steps, plus shear */
+  double rho2;                     /**< (step / width)^2 */
+  double inverse;                  /**< 1 / step */
 };
 
 /** Return the grid index of point q of segment i, or -1 beyond the grid. */
@@ -90,9 +90,8 @@ static __device__ inline void particle_segment_make(const particle_view &v,
 /** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  Points off the
  *  middle still lack the factor particle_segment_fade.
  *
- *  For grid steps up to a kernel width, the value at a point is that of its neighbour towards the
- *  middle times a constant.  A kernel that underflows to 0 in the middle adds nothing: it is
- *  below 1e-190 at all points of the segment. */
+ *  For grid steps up to a kernel width, a point's value is that of its neighbour towards the middle
+ *  times a constant.  A kernel that is 0 in the middle is below 1e-190 at all points. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,
@@ -100,6 +99,7 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
 {
   const int last = s->n_dim - 1;
   const double weight = tile->weight[i];
+  /* distances from the segment's middle: along the line in grid steps; off the line, squared */
   double at = (tile->x[last][i] - s->grid_low[last]) * g->inverse - g->middle, far = 0.0;
   MILL_FOR_AXES(a, last)
   {
@@ -141,12 +141,13 @@ static __device__ inline double particle_segment_fade(const particle_segment *g,
   return g->rho2 <= 1.0 ? mill_exp_negative(-0.5 * g->rho2 * d * d) : 1.0;
 }
 
-/** Sum the kernels of one slab of a cloud's particles at one tile of the grid: the points of
- *  n_segment segments, in out [n_grid].  Each thread of a segment takes a part of the particles;
- *  the threads' sums are added in a fixed order.
+/** Sum the kernels of a slab (part of a cloud's particles) at a tile of the grid (n_segment
+ *  segments).  A segment has several threads, each for a part of the particles; their sums are
+ *  added in a fixed order.
  *
- *  c     the cloud, its parts being the slabs
- *  meet  [MILL_SEGMENT][MILL_BLOCK_THREADS] shared memory for the threads' sums */
+ *  c     the cloud; its parts are the slabs
+ *  meet  [MILL_SEGMENT][MILL_BLOCK_THREADS] shared memory for the threads' sums
+ *  out   [n_grid], of which the tile's points are set */
 static __device__ inline void particle_slab_sum(mill_block *b, const particle_view &v,
                                                 const mill_particle_cloud *c,
                                                 const mill_particle_kernel *k, int i_tile,
@@ -189,8 +190,8 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   }
 }
 
-/** Spread one slab of a cloud's particles over the nodes: node [n_node] has integers in units of
- *  1 / scale, whose sums do not depend on the order. */
+/** Spread one slab of a cloud's particles over the nodes.  node [n_node]: integers in units of 1 /
+ *  scale, so that sums do not depend on the order. */
 static __device__ inline void particle_slab_spread(mill_block *b, const mill_particle_cloud *c,
                                                    const mill_particle_kernel *k, int i_slab,
                                                    double scale, particle_tile *tile,

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Particles on a GPU: the table of kernels/particles/particles.h.
  *
- *  All problems of a call move at once.  One piece of device memory holds inputs, results and work
- *  space; inputs are uploaded and results downloaded in one copy each.  Nothing waits for the host
- *  in between.  For each density a call launches one kernel for the steps before it, one for their
- *  moments, and two (exact form) or 1 + number of axes (binned form) for the density itself.
+ *  All problems that fit the memory move at once, with one upload of inputs and one download of
+ *  results.  Nothing waits for the host in between.
  *
  *  A cloud's particles are cut into parts, one block each; the setup alone decides the number of
- *  parts.  Sums over parts have a fixed order, and nodes are integers: the bits depend neither on
- *  the order of blocks nor on other problems. */
+ *  parts.  Sums over parts have a fixed order, and nodes are integers.  So results depend neither
+ *  on the order of blocks nor on other problems. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -27,8 +25,6 @@ enum {
 
 /** GPU memory left to CUDA. */
 static const size_t SPARE_BYTES = (size_t)128 << 20;
-
-/* ---- kernels --------------------------------------------------------------------------------- */
 
 /** Cloud i, cut into n_part parts. */
 static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, int i, int n_part)
@@ -125,8 +121,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /** Spread the particles of a slab over nodes (binned form).  One block per slab and cloud.  Nodes
- *  are in global memory, where the hardware adds 64-bit integers; in shared memory an addition is a
- *  loop of compare and swap. */
+ *  are in global memory, where the hardware adds 64-bit integers. */
 static __global__ void __launch_bounds__(THREADS)
     particle_spread(const __grid_constant__ particle_view v)
 {
@@ -140,8 +135,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a as mill_block_convolve does.  The input is `from`, or the nodes if from is
- *  NULL (last axis).  One warp per output point (x) and cloud (y). */
+/** Convolve along axis a like mill_block_convolve.  from NULL: the input is the nodes (last axis).
+ *  One warp per output point (x) and cloud (y). */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)
@@ -186,8 +181,6 @@ static __global__ void __launch_bounds__(THREADS)
     for (size_t a = 0; a < n_dim; a++)
       position[p * n_dim + a] = c->alive[p] > 0.0 ? c->x[a * n + p] : NAN;
 }
-
-/* ---- memory ---------------------------------------------------------------------------------- */
 
 /** Problems that evolve together. */
 struct batch {
@@ -331,8 +324,6 @@ static void release(batch *b)
   b->stream = NULL;
 }
 
-/* ---- an evolution ---------------------------------------------------------------------------- */
-
 /** Blocks along x for n warps. */
 static unsigned warps(int n)
 {
@@ -460,6 +451,7 @@ static void shape(batch *b)
     v->n_node *= s->n_node[a];
   }
   v->n_grid = (int)n_grid;
+  /* a power of two */
   for (v->n_segment = 1; v->n_segment < n_segment && v->n_segment < THREADS;)
     v->n_segment *= 2;
   b->n_tile = (int)((n_segment + v->n_segment - 1) / v->n_segment);
@@ -475,6 +467,7 @@ static void shape(batch *b)
   v->node_unit = ldexp(1.0, bits - 62);
   /* each of a particle's 4, 16 or 64 nodes is rounded by half a unit at most */
   v->rounding = 0.5 * v->node_unit * (double)(n_image << (2 * s->n_dim));
+  /* the largest array between two convolutions */
   for (int64_t a = s->n_dim - 1, n = v->n_node; a > 0; a--) {
     n = n / s->n_node[a] * s->n_grid[a];
     n_most = n > n_most ? n : n_most;

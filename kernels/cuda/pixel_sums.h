@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sums of products over pixels on a GPU: float64 tensor cores multiply rows, a warp's lanes handle
- *  small matrices.  Symbols: kernels/cpu/pixel_sums.h, from which only the order of sums differs.
+/** Sums of products over pixels on a GPU.  kernels/cpu/pixel_sums.h explains the sums and symbols;
+ *  only the order of sums differs.
  *
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
- *  one pixel and puts them into the warp's stage in shared memory.  Then each lane loads eight
- *  pixels of one row per group of eight rows, and tensor cores add up the products. */
+ *  one pixel, in shared memory (the warp's stage).  Then each lane loads eight pixels of one row
+ *  per group of eight rows.  Tensor cores add up the products of rows. */
 #pragma once
 
 #include "kernels/cuda/mma.h"
@@ -20,7 +20,7 @@ enum {
   MILL_TEAM_SPACE = 440  /**< numbers of a warp's own sums */
 };
 
-/** Multipliers in a warp's stage, one per pixel each: three for rows, the last for the gradient. */
+/** What rows are multiplied by at a pixel (in a warp's stage).  The last is for the gradient. */
 enum {
   MILL_BY_ONE,
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
@@ -49,13 +49,12 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Add the warps' products of rows to sums, in the order of warps.  The product of row r in [first,
- *  n_row) with row c is at mill_gram_at(r, c) - mill_gram_at(first, 0).
+/** Add the warps' products of rows to sums, in the order of warps.  A group has eight rows.
  *
- *  A group has eight rows; the caller's calls run over h = 0, 1, ... for each g0.
- *  own     products of the n_own groups from g0 on with each other: pairs (0, 0), (1, 0), (1, 1).
- *          Added once, at h = 0.
- *  across  products of group g0 with group h.  Added if n_own is 1 and h < g0.
+ *  g0, h   the caller's calls run over h = 0, 1, ... for each g0
+ *  own     products of groups g0 to g0 + n_own - 1 with each other; added at h = 0
+ *  across  products of group g0 with group h; added if n_own is 1 and h < g0
+ *  sums    row r in [first, n_row) and row c: at mill_gram_at(r, c) - mill_gram_at(first, 0)
  *
  *  On return all n_thread threads see the sums. */
 template <int n_own>
@@ -79,8 +78,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** Compute a segment's normal matrix a [nk][nk] and right-hand side v [nk] without what model error
- *  E absorbs.  with_s [n_error][nk]: E S; with_residual [n_error]: E D. */
+/** Compute a segment's normal equations, with model error eliminated, as on a CPU. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -171,10 +169,11 @@ typedef struct mill_team {
   int first, step;
 } mill_team;
 
-/** Choose the calling thread's team for the n likelihoods of a segment: its warp, with its own
- *  pixel rows (row_bytes each) and sums.  All threads form one team if n is 1 or shared memory is
- *  too small for a warp's sums.  A warp lacks memory for block sums and tiles, so it computes
- *  likelihoods only. */
+/** Teams of threads share the n likelihoods of a segment; choose the calling thread's team.
+ *
+ *  A team is a warp with its own pixel rows (row_bytes each) and sums.  It is the whole block if n
+ *  is 1 or shared memory is too small.  A warp lacks memory for block sums and tiles, so it
+ *  computes likelihoods only. */
 static __device__ inline void mill_block_team(mill_block *b, int n, const mill_segment *s,
                                               size_t row_bytes, mill_workspace *work,
                                               mill_team *team)
@@ -291,11 +290,12 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  Rows form groups of eight.  In each of n_own own
- *  groups the lane has a row r and its pixels x, in another group row q and its pixels `other`.
+/** Add products of rows over a warp's 32 pixels.  A group has eight rows.
  *
- *  own       in/out  products of the own groups' rows with each other
- *  across    in/out  if n_own is 1: products of the own group's rows with the other group's
+ *  r, x      in      the lane's row in each of n_own groups, and its pixels
+ *  q, other  in      the lane's row in another group, and its pixels
+ *  own       in/out  products of the n_own groups' rows with each other
+ *  across    in/out  if n_own is 1: products of this group's rows with the other group's
  *  gradient  in/out  for a Jacobian: the lane's sum of row r[0] times MILL_BY_SLOPE */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
@@ -330,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to by[1], half the derivative of F with respect to the template
- *  (mill_weights_of): the terms of mill_error_slopes (kernels/cpu/pixel_sums.h) over sigma. */
+/** Add the terms of model error to row 1 of `by` (mill_weights_of): those of mill_error_slopes
+ *  (kernels/cpu/pixel_sums.h), over sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -357,9 +357,12 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** Fill two rows, `by` [2][pitch], at a segment's pixels; nk <= n_max.  Row 0: the continuum P a /
- *  sigma.  Row 1: half of dF / d template, (mill_det_weight t p^T N^-1 p - (P a) r) / sigma (t:
- *  template / sigma, p: continuum functions, N: normal matrix, r: residual). */
+/** Fill `by` [2][pitch] at a segment's pixels; nk <= n_max.
+ *
+ *  row 0  the continuum P a, over sigma
+ *  row 1  half of dF / d template: (mill_det_weight t p^T N^-1 p - (P a) r) / sigma
+ *
+ *  t: template / sigma; p: the pixel's continuum functions; N: normal matrix; r: residual. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -400,8 +403,8 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
-/** Add up the lanes' shares of half the derivatives of F with respect to the parameters of row
- *  group g0; store the result behind the sums of products. */
+/** Add up the lanes' and warps' shares of half the gradient of F, for the parameters of row group
+ *  g0.  Store it behind the sums of products. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)
@@ -418,13 +421,13 @@ static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_th
   }
 }
 
-/** Sum products of rows over a segment's pixels: of the rows in groups g0 to g0 + n_own - 1 (eight
- *  rows each) and, if n_own is 1, of these rows with those of group h.  Products of rows [first,
- *  n_row) go to sums at mill_gram_at(row, column) - mill_gram_at(first, 0); a Jacobian's gradient
- *  follows.  stages: shared memory of the n_thread threads.
+/** Sum products of rows over a segment's pixels: of groups g0 to g0 + n_own - 1 (eight rows each)
+ *  with each other and, if n_own is 1, of group g0 with group h.
  *
- *  templ [..][pitch]  in  the template (NULL: zeros); for a Jacobian its derivatives too
- *  by [2][pitch]      in  from mill_weights_of, for a Jacobian */
+ *  stages             in   shared memory of the n_thread threads
+ *  templ [..][pitch]  in   the template (NULL: zeros); for a Jacobian its derivatives too
+ *  by [2][pitch]      in   for a Jacobian: from mill_weights_of
+ *  sums               out  as for mill_gram_collect; a Jacobian's gradient follows */
 template <int is_jacobian, int n_own>
 static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, double *stages,
                                                  const mill_segment *s, int g0, int h, int first,
@@ -516,11 +519,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
 }
 
 /** Sum products of a Jacobian's rows over a segment's pixels, into work->sums, with half the
- *  gradient.  kernels/cpu/pixel_sums.h says which rows these are and where the sums go.
- *
- *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
- *  work->solve, work->normal    in   coefficients a; Cholesky factor of N
- *  work->pixel                  out  scratch */
+ *  gradient.  kernels/cpu/pixel_sums.h explains the rows, the sums and the arguments. */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Matrix products of the emulator's layers, for a list of rows.
+/** Matrix products of the emulator's layers, for a list of rows (for cuda_rounds.cu only).
  *
  *  Block (x, y) computes ROWS rows of the list by TILE columns.  Every output sums its inputs in
  *  order (float32: in blocks of K_BLOCK), so a row does not depend on the other rows of the list.
- *  Only cuda_rounds.cu includes this.
  *
- *  Inputs and weights are copied to shared memory asynchronously, in pieces of 16 bytes: the copy
- *  of the next STAGE inputs overlaps with the multiplication of the present ones. */
+ *  Inputs and weights are copied to shared memory in pieces of 16 bytes.  The copy of the next
+ *  STAGE inputs overlaps with the multiplication of the present ones. */
 #pragma once
 
 #include "kernels/cuda/device_view.h"
@@ -26,8 +25,7 @@ static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 /** Shape of a block.
  *
  *  ROWS            rows
- *  ROW_SIDE, SIDE  threads along rows and along columns: so few that the arithmetic of a thread's
- *                  outputs takes longer than its reads of shared memory and the cache
+ *  ROW_SIDE, SIDE  threads along rows and columns; few, so that arithmetic takes longer than loads
  *  APART           distance of a thread's pieces of columns, counted in pieces (16 bytes)
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
@@ -62,7 +60,7 @@ struct row_batch {
   const int *list;
 };
 
-/** Offsets of a tile's rows of input and output; rows beyond the list, unwritten, get row 0's. */
+/** Offsets of a tile's input and output rows.  Rows beyond the list read row 0, write nothing. */
 template <typename real> struct tile_rows {
   enum { ROWS = product_size<real>::ROWS };
   size_t from[ROWS], to[ROWS];
@@ -86,8 +84,7 @@ static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &
   __syncthreads();
 }
 
-/** Begin to copy a piece to shared memory: n_byte bytes (0 allowed), then zeros.  On GPUs before
- *  sm_80, and in tests/cuda_emulation, the copy is synchronous. */
+/** Copy n_byte bytes, then zeros, to a piece of shared memory; from sm_80 on only begin to. */
 static __device__ __forceinline__ void fetch(void *to, const void *from, int n_byte)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -160,8 +157,8 @@ template <typename real> struct product_buffer {
   __align__(16) real w[STAGE][TILE + product_size<real>::EMPTY];
 };
 
-/** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread) and their weights
- *  for the tile's columns.  The buffer gets zeros past the last input. */
+/** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread), and their weights
+ *  for the tile's columns.  Past the last input the buffer gets zeros. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -170,6 +167,7 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   typedef product_size<real> size;
   enum { IN_ROW = STAGE / size::PIECE, IN_PANEL = size::PANEL / size::PIECE };
   enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW };
+  /* a thread copies the inputs k_in, k_in + 1, ... of several rows */
   const int thread = (int)threadIdx.x;
   const int k_in = thread % IN_ROW * size::PIECE, n = n_in - k0 - k_in;
   const int n_there = n <= 0 ? 0 : n < size::PIECE ? n : (int)size::PIECE;
@@ -203,8 +201,8 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** Place a thread as mill_mma_f64 wants a warp's lanes: a warp computes sixteen columns of every
- *  second group of eight rows. */
+/** Place a thread as mill_mma_f64 needs it.  A warp computes sixteen columns of every second group
+ *  of eight rows. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;
@@ -251,6 +249,7 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
 {
   typedef product_size<double> size;
   const int k_lane = (int)threadIdx.x % MILL_MMA_SUMS, c_lane = (int)threadIdx.x % 32 / 4;
+  /* mill_mma_f64 wants b at row k_lane and column c_lane, unlike the outputs at at.column */
   const int column = at.column - k_lane * size::PIECE + c_lane;
 #pragma unroll
   for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) {
@@ -323,8 +322,8 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 }
 
-/** Call multiply_rows for n_left rows.  Halve the rows per thread, from n_row, as long as all rows
- *  have a thread: the last tile of a list is seldom full. */
+/** Call multiply_rows for n_left rows, with as few rows per thread as suffice: n_row, or a half or
+ *  quarter.  The last tile of a list is seldom full. */
 template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
 static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
                                                      const tile_rows<real> &rows, int n_left,
@@ -363,8 +362,8 @@ static __global__ void __launch_bounds__(product_size<double>::THREADS,
   multiply(buffer, &rows, batch, n_in, weight, bias, in, out);
 }
 
-/** Compute a layer in float32.  A thread computes eight rows by twice four columns: for two inputs
- *  128 multiply-adds need eight loads of two numbers and four loads of four from shared memory. */
+/** Compute a layer in float32.  A thread computes eight rows by eight columns, so that it has many
+ *  more multiply-adds than loads. */
 static __global__ void __launch_bounds__(product_size<float>::THREADS, product_size<float>::BLOCKS)
     product_f32(row_batch batch, int n_in, const float *weight, const float *bias,
                 row_layout<const float> in, row_layout<float> out)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared code of a fit's kernels, in which one thread block works on one star.  Kernels that take
- *  long to compile have a file each, kernel_*.cu; product.h has the matrix products, cuda_rounds.cu
- *  the others.
- *
- *  Slots hold stars, lanes hold work space.  A round lists the slots with a request; in a pass over
- *  the list, lane i works on entry first + i. */
+/** Shared code of a fit's kernels, in which one thread block works on one star.  Slots hold stars,
+ *  lanes hold work space.  A round lists the slots with a request; in a pass over the list, lane i
+ *  works on entry first + i. */
 #pragma once
 
 #include "kernels/cuda/device_view.h"

@@ -43,8 +43,6 @@ struct mill_train_work {
   double *h_loss;                       /* pinned */
 };
 
-/* ---- kernels --------------------------------------------------------------------------------- */
-
 static __global__ void __launch_bounds__(THREADS)
     train_activate(int n, int width, const float *bias, float *z, float *slope)
 {
@@ -138,8 +136,7 @@ static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, 
   return MILL_OK;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
+/** mill_train_ops.destroy, also for a half-made w. */
 static void destroy(mill_train_work *w)
 {
   if (!w)
@@ -210,6 +207,7 @@ static int make_streams(mill_train_work *w)
   return MILL_OK;
 }
 
+/** mill_train_ops.create: load cuBLAS, allocate and zero the arrays. */
 static int create(const mill_train_net *net, mill_train_work **out)
 {
   static const cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -241,8 +239,6 @@ done:
   destroy(w);
   return err;
 }
-
-/* ---- parameters ------------------------------------------------------------------------------ */
 
 static int to_device(mill_train_work *w, float *to, const float *from, size_t n)
 {
@@ -288,8 +284,6 @@ static int fetch(mill_train_work *w)
   }
   return MILL_OK;
 }
-
-/* ---- forwards -------------------------------------------------------------------------------- */
 
 /** Upload the models through a buffer, *in; later work of the stream waits for the copy. */
 static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
@@ -387,8 +381,6 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
   return take_sum(w, &w->sum[1], loss);
 }
 
-/* ---- backwards ------------------------------------------------------------------------------- */
-
 /** Compute the gradient in weights and biases of layer l from delta, d loss / d output. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
@@ -449,8 +441,6 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
                               w->m + first, w->v + first));
   return slope ? to_host(w, w->host_param + first, w->param + first, n) : MILL_OK;
 }
-
-/* ---- opening --------------------------------------------------------------------------------- */
 
 const mill_train_ops *mill_train_ops_cuda(int *err)
 {

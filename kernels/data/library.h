@@ -39,7 +39,7 @@ typedef struct mill_hull {
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
   int n_facet;
   double *facet;  /**< [n_facet][n_label + 1], owned */
-  int of_element; /**< in a fit: 1: one of its labels, two at most, is an element */
+  int of_element; /**< in a fit: 1: of an element, alone or with one other label */
 } mill_hull;
 
 /** Kind of an emulator: the part before its last, linear layer. */
@@ -54,11 +54,13 @@ enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
 
 /** Tensor product of cubic or linear B-splines over the library's labels in mapped coordinates.
  *
- *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k].
- *  Cubic h is twice continuously differentiable inside the grid.  For linear h, coef holds the
- *  values at the nodes, and a node has the slope of the interval above it.  Beyond the grid h goes
- *  on linearly.  knot[l] holds n_node[l] + order ascending numbers; the first `order` are equal,
- *  and so are the last `order` (a clamped spline). */
+ *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k]
+ *
+ *  - Cubic h is twice continuously differentiable inside the grid.
+ *  - For linear h, coef has the values at the nodes; a node has the slope of the interval above it.
+ *  - Beyond the grid h goes on linearly.
+ *  - knot[l] holds n_node[l] + order ascending numbers, the first `order` equal and the last
+ *    `order` equal (a clamped spline). */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
   int linear;                       /**< 1: linear, 0: cubic */
@@ -143,9 +145,9 @@ typedef struct mill_arm {
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
   int sampling; /**< in a fit: the library's grid points per grid point of this arm, if above 1 */
-  /** Gaussian sigma (A) of the templates, which fits deconvolve from resolution matrices; at most
-   *  MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the instrument's
-   *  resolution, and fits ignore resolution matrices. */
+  /** Gaussian sigma (A) of the templates' line-spread function, which fits remove from resolution
+   *  matrices; at most MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the
+   *  instrument's resolution, and fits ignore resolution matrices. */
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;

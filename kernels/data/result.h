@@ -57,8 +57,8 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_ARMS, 262144, "ARMS_DIFFER",                                                         \
     "the velocities of the arms differ: VRAD_ARMS_PVAL below 1e-6")
 
-/** Warnings that make a velocity unreliable.  It stays reliable with fast rotation, and with labels
- *  at an edge, outside the hulls or undetermined. */
+/** Warnings that make the velocity unreliable.  Not among them: fast rotation, and labels at an
+ *  edge, outside the hulls or undetermined. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
@@ -145,11 +145,11 @@ typedef struct mill_epoch_result {
   int32_t flag;
 } mill_epoch_result;
 
-/** One star's row.  Values that do not exist are NaN (chi-squares, errors),
- *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
+/** One star's row.  Missing values are NaN (chi-squares, errors), -1e9 (S/N, as rvspecfit has it)
+ *  or 0 (counts).
  *
- *  covar holds the upper triangle, row by row, over the n_label + 2 parameters in the order VRAD,
- *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros. */
+ *  covar: upper triangle, row by row, of the covariances of VRAD, VSINI and the labels,
+ *  marginalised over velocity offsets.  Parameters that are fixed or at a limit have zeros. */
 typedef struct mill_fit_result {
   int64_t row; /**< row of /fits */
   int32_t status;
@@ -169,8 +169,8 @@ typedef struct mill_fit_result {
   double covar[MILL_MAX_COVAR];
   double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
   /** Measure by which libraries are compared: chisq_data less the number of good pixels, plus
-   *  priors and hull penalty.  It leaves out model error and the continuum's determinant, which do
-   *  not tell whose templates are better. */
+   *  priors and hull penalty.  Model error and the continuum's determinant, which say nothing about
+   *  the templates, are left out. */
   double excess;
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
    *  guess_tie: another library ties if its guess_chisq is at most this.  Infinite: no guess. */
@@ -178,8 +178,8 @@ typedef struct mill_fit_result {
   uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
-  /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: noise's
-   *  part of chisq_data, from differences of residuals three pixels apart. */
+  /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: the
+   *  part of chisq_data due to noise, from differences of residuals three pixels apart. */
   double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
   /** By arm of the library, summed over exposures. */
@@ -189,7 +189,7 @@ typedef struct mill_fit_result {
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< from this arm alone */
   /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm with data. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
-  /** Probability that arms of one velocity differ by more than these; NaN: fewer than two arms. */
+  /** p-value of one velocity for all arms; NaN: fewer than two arms. */
   double vrad_arms_pval;
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
@@ -197,23 +197,23 @@ typedef struct mill_fit_result {
    *  probability of a larger vrad_chi2.  vrad_range_km_s: largest velocity less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
-  /** A second star at another velocity.  pair_peak: significance of the residuals' peak.  The other
-   *  values exist with MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by the second star.
-   *  flux_ratio: flux of the second star divided by the first star's, by arm. */
+  /** A second star at another velocity.  pair_peak: significance of its peak in the residuals.  The
+   *  others exist with MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by this star.  flux_ratio:
+   *  its flux over the first star's, by arm. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;
   double pair_label[MILL_MAX_LABEL], pair_label_err[MILL_MAX_LABEL];
   double flux_ratio[MILL_MAX_ARM], flux_ratio_err[MILL_MAX_ARM];
-  uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with those rows */
+  uint32_t epoch_crc; /**< CRC-32 of the star's rows of /epochs, set with them */
   /** Posterior on the host, borrowed until the pipeline's sink returns; NULL: not sampled. */
   const mill_posterior *posterior;
   /** Results of the star's epochs, also borrowed; NULL: not wanted. */
   const mill_epoch_result *epoch;
 } mill_fit_result;
 
-/** Set a row's row, status and n_label, and all other values to missing (see mill_fit_result).  If
- *  status says that the star was not fitted, set MILL_WARN_BAD_SPECTRUM too: SUCCESS is false. */
+/** Set row, status and n_label, and all other values to missing (mill_fit_result).  The status of a
+ *  star that was not fitted also sets MILL_WARN_BAD_SPECTRUM, so that SUCCESS is false. */
 void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row,
                           int status);
 

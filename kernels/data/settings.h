@@ -63,7 +63,7 @@ typedef struct mill_fit_settings {
   int velocity_offsets;
   double velocity_offset_sigma_km_s; /**< sigma of the offsets' Gaussian prior of mean 0, km/s */
   enum mill_epochs_kind epochs;      /**< velocities for each exposure or night, or none */
-  double epoch_floor_km_s; /**< added in quadrature to an epoch's error in weights and chi-square */
+  double epoch_floor_km_s; /**< added in quadrature to epochs' errors, in weights and chi-square */
   int binaries; /**< 1: fit a second star if its lines are seen (kernels/star/logic/pair.h) */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< ranges never fitted, such as the dichroic */

@@ -29,8 +29,8 @@ typedef struct mill_raw_segment {
   int n_pix;
   int n_diag;
   const double *wave_aa;
-  /** Number of the wavelength array: segments of equal number, arm and n_pix are taken to have
-   *  equal wavelengths, without a comparison.  0: not numbered. */
+  /** Number of the wavelength array; 0: not numbered.  Segments of one arm with equal number and
+   *  n_pix are taken to have equal wavelengths. */
   uint64_t wave_number;
   const float *flux;
   const float *ivar;
@@ -48,11 +48,10 @@ typedef struct mill_raw_segment {
   double first_aa, last_aa;  /**< range of a MILL_SEGMENT_OUTSIDE channel, A */
 } mill_raw_segment;
 
-/** Best-fit model of a segment: flux [n_pix] in the input's unit, NaN if the arm was dropped, at
- *  the vacuum wavelengths wave_aa [n_pix], A. */
+/** Best-fit model of a segment. */
 typedef struct mill_star_model {
-  const float *flux;
-  const double *wave_aa;
+  const float *flux;     /**< [n_pix] in the input's unit; NaN if the arm was dropped */
+  const double *wave_aa; /**< [n_pix] vacuum A */
 } mill_star_model;
 
 typedef struct mill_star {
