@@ -126,8 +126,8 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* Store the value of text at `at`, and a pair's second number or a list's length at at2; both are
- * aligned for their types.  Returns 0 if the row does not allow the text. */
+/* Store the value of text at `at`; at2 gets a pair's second number or a list's length.  Returns 0
+ * if the row does not allow the text. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;
@@ -170,6 +170,7 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   }
 }
 
+/* Store the value of an option's text in base. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base)
 {
   char takes[256];
@@ -186,6 +187,7 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
   return MILL_OK;
 }
 
+/* Write a word, number or pair in base as a text; other kinds give an empty text. */
 const char *mill_option_text(const mill_option *row, const void *base, char out[128])
 {
   const char *at = (const char *)base + row->offset, *at2 = (const char *)base + row->offset2;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fits with several libraries: which libraries fit a star, and which of their rows it gets.
  *
- *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
- *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
- *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), or the first
- *  of equal rows.  If that row has HULL, libraries whose guess is nearly as good fit the star as
- *  well.  So a row depends on its star alone. */
+ *  1. All libraries guess, from the last to the first.
+ *  2. The library of the best guess fits the star, and so do libraries whose guesses tie with it.
+ *  3. If the best row has the warning HULL, libraries whose guess is nearly as good fit, too.
+ *  4. The star gets the row of least mill_fit_result.excess; with HULL, 1.25 times its excess counts.
+ *  So a row depends on its star alone. */
 #pragma once
 
 #include "src/pipeline/slots.h"
 
-/** Check that a library can be fitted along with the first: the same arms, each at the instrument's
- *  resolution in both libraries or in neither, and only labels of the first.
+/** Check that a library can be fitted along with the first: it has the same arms, each at the
+ *  instrument's resolution in both libraries or in neither, and only labels of the first.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
