@@ -131,12 +131,14 @@ static int find_word(const char *const *words, const char *text)
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;
-  int i = 0;
+  int i = 0, fits = 0;
   switch (row->kind) {
   case MILL_OPTION_WORD:
   case MILL_OPTION_PATH:
-    if (row->kind == MILL_OPTION_WORD ? find_word(row->words, text) < 0
-                                      : !*text || strlen(text) >= row->size)
+    fits = *text && strlen(text) < row->size;
+    if (row->kind == MILL_OPTION_WORD)
+      fits = find_word(row->words, text) >= 0;
+    if (!fits)
       return 0;
     memset(at, 0, row->size);
     memcpy(at, text, strlen(text));

@@ -137,10 +137,10 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   layer->n_in = n_in;
   layer->n_out = n_out;
   layer->n_out_pad = pad;
-  MILL_CHECK(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
+  MILL_CHECK(mill_alloc_bytes(n_weight + (size_t)pad, real, &host));
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < n_out; i++)
-    for (int k = 0; k <= n_in; k++) {
+    for (int k = 0; k <= n_in; k++) { /* k = n_in: the bias */
       const float x = k < n_in ? w[(size_t)i * (size_t)n_in + (size_t)k] : (bias ? bias[i] : 0.0F);
       const double less = (double)x - (mean ? mean[k] : 0.0);
       const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;

@@ -34,7 +34,7 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** Memory is full: limit a crew to half of its filled slots; a crew with none gets no more stars. */
+/** Memory is full: limit a crew to half of its filled slots; a crew without any gets no stars. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);

@@ -4,7 +4,7 @@
  *  1. All libraries guess, from the last to the first.
  *  2. The library of the best guess fits the star, and so do libraries whose guesses tie with it.
  *  3. If the best row has the warning HULL, libraries whose guess is nearly as good fit, too.
- *  4. The star gets the row of least mill_fit_result.excess; with HULL, 1.25 times its excess counts.
+ *  4. The star gets the row of least mill_fit_result.excess, multiplied by 1.25 if it has HULL.
  *  So a row depends on its star alone. */
 #pragma once
 
@@ -27,8 +27,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< guess chi-square up to which libraries have fitted before
-                                   *  a second choice; during the first choice -INFINITY */
+  double fitted;                  /**< second choice: libraries have fitted already whose guess has a
+                                   *  chi-square up to this; during the first choice -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */
@@ -41,8 +41,8 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** A library's turn with the star in a slot, a guess or a fit, has ended: keep its row if it is the
- *  best so far, and choose the next library.
+/** After a library's turn with a slot's star, a guess or a fit: keep the row if it is the best so
+ *  far, and choose the next library.
  *
  *  next   out  the next library; -1: none, star->result is the star's row (with models and epochs
  *              if contest->is_kept)

@@ -47,7 +47,7 @@ const char *mill_crossover_unit(enum mill_crossover_kind kind);
 /** The command that measures the crossover, for messages. */
 #define MILL_CROSSOVER_COMMAND "starmill bench crossover --keep"
 
-/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives one. */
+/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives it. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
 /** Find the measurement of a kind of work, GPU, CPU and number of threads.  *found 0: no such

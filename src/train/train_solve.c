@@ -166,9 +166,9 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   /* tried: parameters under test; first: the last layer before solving */
   float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
-  const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
+  const size_t weight = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
   int err = MILL_ALLOC(shape.n_param, &tried);
-  MILL_STEP(MILL_ALLOC(shape.n_param - at, &first));
+  MILL_STEP(MILL_ALLOC(shape.n_param - weight, &first));
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
   MILL_STEP(
@@ -177,17 +177,17 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(validate(mpi, team, state->best, before));
   *after = *before;
   memcpy(tried, state->best, shape.n_param * sizeof *tried);
-  memcpy(first, state->best + at, (shape.n_param - at) * sizeof *first);
+  memcpy(first, state->best + weight, (shape.n_param - weight) * sizeof *first);
   for (int i = 0; i < N_RIDGE; i++) {
     double loss = 0;
     if (mpi->rank == 0)
-      err = with_ridge(&q, ridge[i], first, first + (bias - at), tried + at, tried + bias);
+      err = with_ridge(&q, ridge[i], first, first + (bias - weight), tried + weight, tried + bias);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    MILL_MPI(MPI_Bcast(tried + at, (int)(shape.n_param - at), MPI_FLOAT, 0, mpi->comm));
+    MILL_MPI(MPI_Bcast(tried + weight, (int)(shape.n_param - weight), MPI_FLOAT, 0, mpi->comm));
     MILL_TRY(validate(mpi, team, tried, &loss));
     if (loss < *after) {
       *after = loss;
-      memcpy(state->best + at, tried + at, (shape.n_param - at) * sizeof *tried);
+      memcpy(state->best + weight, tried + weight, (shape.n_param - weight) * sizeof *tried);
     }
   }
 done:
