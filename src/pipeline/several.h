@@ -27,8 +27,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< second choice: libraries have fitted already whose guess has a
-                                   *  chi-square up to this; during the first choice -INFINITY */
+  double fitted;                  /**< guess chi-square of libraries that have fitted before the
+                                   *  second choice, at most; during the first choice -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */
