@@ -73,8 +73,8 @@ int mill_config_is_power(double power)
 
 /* ---- against a library ---- */
 
-/* Check that the library suits the key lsf: its templates must be sharper than the spectra, and
- * for lsf: resolving_power each arm needs a configured width. */
+/* Check that the key lsf can be used: templates must be sharper than the spectra, and with
+ * resolving_power each arm needs a configured width. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
   const int lsf = config->lsf;

@@ -16,7 +16,7 @@ typedef struct mill_star_list {
   int64_t n_name, name_room;
 } mill_star_list;
 
-/** Add a star.  A text that prints a 64-bit integer is stored as a number, any other as a name.
+/** Add a star.  A 64-bit integer is stored as a number, any other text (also 007) as a name.
  *  from: source of the text, for the message.  MILL_ERR_USAGE if no row can have the name;
  *  MILL_ERR_MEMORY. */
 int mill_star_list_add(mill_star_list *list, const char *from, const char *text);

@@ -23,9 +23,8 @@ typedef struct mill_mpi {
 /** Initialise MPI with full thread support, and start the watchdog (src/system/watchdog.h).
  *  Collective over MPI_COMM_WORLD.
  *
- *  MILL_ERR_MPI, also if MPI does not grant MPI_THREAD_MULTIPLE; MILL_ERR_USAGE if a launcher
- *  started several tasks that MPI does not join.  After either error MPI is initialised; call
- *  mill_mpi_end. */
+ *  MILL_ERR_MEMORY; MILL_ERR_MPI, also if MPI does not grant MPI_THREAD_MULTIPLE; MILL_ERR_USAGE if
+ *  a launcher started several tasks that MPI does not join.  Call mill_mpi_end in any case. */
 int mill_mpi_start(mill_mpi *mpi);
 
 /** Duplicate a communicator, so that its messages do not mix with others; failing MPI calls on

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions of a star's segments, before its fit: whether they are used, which part of
- *  them acts on the templates' grid and which on the pixels, and whether they are plausible
+/** Line-spread functions of a star's segments, before its fit: their plausibility, their use, and
+ *  their split into a blur on the templates' grid and a broadening on the pixels
  *  (docs/science/numerics.md, "Line-spread function"). */
 #pragma once
 
