@@ -223,10 +223,10 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 }
 
 /* May an arm be thinned to every factor-th grid point (docs/science/numerics.md, "Coarser grids")?
- * In ln wavelength, let d be the coarse step, t the sigma of the templates, s that of the
- * line-spread function, and r^2 = s^2 - t^2.  Conditions:
- *  - aliases, which are below exp(-2 pi^2 (t r / (s d))^2), are below exp(-HIDDEN);
- *  - a blur of at most MILL_LARGEST_BLUR r^2 gives the templates a sigma of MILL_GRID_SIGMA d;
+ * Conditions, in ln wavelength, with the sigmas of the templates (templ) and of the line-spread
+ * function (sigma), and rest = sigma^2 - templ^2:
+ *  - aliases, below exp(-2 pi^2 templ^2 rest / (sigma step)^2), are below exp(-HIDDEN);
+ *  - a blur of sigma^2 <= MILL_LARGEST_BLUR rest makes templates broader than MILL_GRID_SIGMA step;
  *  - a bin of the initial guess has BIN_POINTS coarse points. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
@@ -295,7 +295,7 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
                    int *first, int *end)
 {
   const mill_fit_settings *fit = &config->fit;
-  const double wing = atanh(fit->max_vsini_km_s / MILL_C_KM_S); /* of rotation */
+  const double wing = atanh(fit->max_vsini_km_s / MILL_C_KM_S); /* of lines broadened by rotation */
   const double least =
       log(choice->min_aa) - atanh(fit->max_vel_km_s / MILL_C_KM_S) - wing - whole->ln_wave0;
   const double most =

@@ -346,7 +346,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     if (n_active == 0)
       continue;
     MILL_CHECK(collect(p, c, &gives_up));
-    if (be->overlaps && !gives_up)
+    if (be->overlaps && !gives_up) /* deliver during the next rounds */
       continue;
     MILL_CHECK(deliver(p, c));
     if (gives_up) {

@@ -136,7 +136,7 @@ static const slot *pass(double step_s, double tick_s)
     const double patience = patience_s(s->kind);
     s->age_s += step_s;
     s->stop_s += mill_stop_reason() != MILL_STOP_NONE ? step_s : 0;
-    const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience);
+    const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience); /* above 0: late */
     is_late |= over_s > 0;
     if (over_s > -tick_s &&
         (!last || s->age_s < last->age_s || (s->age_s == last->age_s && s->number > last->number)))

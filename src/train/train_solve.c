@@ -122,7 +122,7 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasTrans, q->n_out, q->width, q->width, 1, q->right,
               q->n_out, scaled, q->width, 0, q->change, q->width);
   for (size_t j = 0; j < n_out; j++) {
-    double shift = q->mean_rest[j];
+    double shift = q->mean_rest[j]; /* the bias makes the mean residual 0 */
     for (size_t i = 0; i < width; i++) {
       shift -= q->change[j * width + i] * q->mean_h[i];
       weight[j * width + i] = (float)((double)weight0[j * width + i] + q->change[j * width + i]);
