@@ -226,8 +226,8 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
  * Conditions, in ln wavelength, with the sigmas of the templates (templ) and of the line-spread
  * function (sigma), and rest = sigma^2 - templ^2:
  *  - aliases, below exp(-2 pi^2 templ^2 rest / (sigma step)^2), are below exp(-HIDDEN);
- *  - a blur of sigma^2 <= MILL_LARGEST_BLUR rest makes templates broader than MILL_GRID_SIGMA step;
- *  - a bin of the initial guess has BIN_POINTS coarse points. */
+ *  - a squared blur of MILL_LARGEST_BLUR rest gives templates a sigma of MILL_GRID_SIGMA step;
+ *  - a bin of the initial guess has BIN_POINTS coarse points, and the arm MILL_THINNED_POINTS. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
