@@ -7,9 +7,8 @@
 
 enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */
 
-/* The low-pass filter passes frequencies below PASS and stops those above STOP, in cycles per
- * coarse step.  Thinning folds frequencies between 1/2 and STOP to between 1 - STOP and 1/2,
- * where the line-spread function removes them. */
+/* Ends of the low-pass filter's pass band and stop band, in cycles per coarse step.  Thinning makes
+ * aliases of frequencies from 1/2 to STOP; the line-spread function removes these aliases. */
 static const double PASS = 0.42, STOP = 0.62;
 
 /* Return the modified Bessel function I_0(x), by its power series. */
@@ -27,8 +26,7 @@ static double bessel(double x)
  * window with 80 dB stop-band attenuation (Kaiser 1974, IEEE ISCAS, 20). */
 static void make_filter(int factor, int half, double *weight)
 {
-  /* PASS + STOP: twice the middle of the transition band */
-  const double beta = 7.857, cut = (PASS + STOP) / factor;
+  const double beta = 7.857, cut = (PASS + STOP) / factor; /* twice the cut-off frequency */
   double sum = 0.0;
   for (int k = 0; k <= half; k++) {
     const double u = (double)k / half, x = M_PI * cut * k;
@@ -54,13 +52,12 @@ static int thin_rows(int factor, int n, int n_in, float **x)
   for (int i = 0; i < n_out; i++) {
     memset(sum, 0, pitch * sizeof *sum);
     for (int j = -half; j <= half; j++) {
-      const int p = i * factor + j, end = p < 0 ? 0 : n - 1, image = 2 * end - p;
-      const double w = weight[j < 0 ? -j : j];
-      const float *at = *x + (size_t)(p < 0 || p >= n ? image : p) * pitch;
-      const float *mirror = *x + (size_t)end * pitch;
-      const double sign = p < 0 || p >= n ? -1.0 : 1.0;
+      const int p = i * factor + j, end = p < 0 ? 0 : n - 1, is_beyond = p < 0 || p >= n;
+      const double w = weight[j < 0 ? -j : j], sign = is_beyond ? -1.0 : 1.0;
+      const float *row = *x + (size_t)(is_beyond ? 2 * end - p : p) * pitch;
+      const float *end_row = *x + (size_t)end * pitch;
       for (int k = 0; k < n_in; k++)
-        sum[k] += w * (sign * (double)at[k] + (1.0 - sign) * (double)mirror[k]);
+        sum[k] += w * (sign * (double)row[k] + (1.0 - sign) * (double)end_row[k]);
     }
     for (int k = 0; k < n_in; k++)
       to[(size_t)i * pitch + (size_t)k] = (float)sum[k];
@@ -69,7 +66,7 @@ static int thin_rows(int factor, int n, int n_in, float **x)
   return MILL_GIVE(&to, x);
 }
 
-/* Filter and thin the last layer's weights and biases, thin the wavelengths, cut the error. */
+/* Filter and thin the last layer's weights and biases; thin the wavelengths. */
 int mill_arm_thin(int factor, mill_arm *arm)
 {
   mill_emulator *e = &arm->emulator;

@@ -9,17 +9,14 @@
 #include "src/config/text.h"
 
 enum {
-  /* extra grid points at each end of a cut arm, as splines are inexact near their ends */
-  SPLINE_MARGIN = 64,
-  /* a cut arm with fewer grid points is refused; a library arm is not cut to fewer */
-  MIN_POINTS = 200,
+  SPLINE_MARGIN = 64,  /* extra grid points at each end of a cut arm: splines are inexact there */
+  MIN_POINTS = 200,    /* least number of grid points of a cut arm */
   LEAST_CAMERA = 1000, /* a camera with fewer grid points in the library is not taken as an arm */
-  /* wavelengths per arm at which to compare widths of line-spread function and templates */
-  N_LOOK = 32
+  N_LOOK = 32          /* wavelengths of an arm at which the line-spread function is examined */
 };
 
-/* BIN_POINTS: a coarser grid must have this many points or more in a velocity bin of the guess.
- * exp(-HIDDEN): largest amplitude that sampling may fold back (alias). */
+/* BIN_POINTS: least number of coarse grid points in a velocity bin of the initial guess.
+ * exp(-HIDDEN): largest amplitude of an alias on the coarse grid. */
 static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
 /* ---- settings ---- */
@@ -76,8 +73,8 @@ int mill_config_is_power(double power)
 
 /* ---- against a library ---- */
 
-/* Check that the library suits the key lsf: its templates must be sharper than the spectra, and
- * for lsf: resolving_power each arm needs a configured width. */
+/* Check that the key lsf can be used: templates must be sharper than the spectra, and with
+ * resolving_power each arm needs a configured width. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
   const int lsf = config->lsf;
@@ -112,8 +109,7 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm of the choice's name; else the arm that covers most of the choice's
- * range, or the first arm if no arm covers any of it. */
+/* Return the library's arm of that name; if none, the arm that covers most of the range. */
 static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   const int own = mill_library_find_arm(lib, choice->arm);
@@ -133,6 +129,7 @@ static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *
   return &lib->arm[best];
 }
 
+/* Refuse configured arms that the library lacks, or whose range excludes all its wavelengths. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
@@ -181,7 +178,7 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
   return MILL_OK;
 }
 
-/* lib borrows its arms' arrays: cut the wavelengths, but leave the emulators whole. */
+/* Cut the wavelengths of lib's arms to those of other's arms; the emulators stay whole. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib)
 {
   for (int a = 0; a < lib->n_arm; a++) {
@@ -225,12 +222,12 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
   }
 }
 
-/* May an arm be thinned to every factor-th grid point?  In ln wavelength, d is the coarse step, s
- * sigma of the line-spread function, t that of the templates, and r^2 = s^2 - t^2.  Broadening to s
- * damps frequency f by exp(-2 pi^2 (t^2 + r^2) f^2).  Sampling adds an alias from 1/d - f, damped
- * by exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)), which is at most exp(-2 pi^2 (t r / (s d))^2).  This
- * bound must be below exp(-HIDDEN).  Splines need a sigma of MILL_GRID_SIGMA coarse steps: sharper
- * templates are blurred to this sigma; the blur's sigma^2 must be at most MILL_LARGEST_BLUR r^2. */
+/* May an arm be thinned to every factor-th grid point (docs/science/numerics.md, "Coarser grids")?
+ * Conditions, in ln wavelength, with the sigmas of the templates (templ) and of the line-spread
+ * function (sigma), and rest = sigma^2 - templ^2:
+ *  - aliases, below exp(-2 pi^2 templ^2 rest / (sigma step)^2), are below exp(-HIDDEN);
+ *  - a squared blur of MILL_LARGEST_BLUR rest gives templates a sigma of MILL_GRID_SIGMA step;
+ *  - a bin of the initial guess has BIN_POINTS coarse points, and the arm MILL_THINNED_POINTS. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -254,14 +251,14 @@ static int allows(const mill_config *config, const mill_arm_choice *choice, cons
   return sharpest * sharpest + MILL_LARGEST_BLUR * least >= wanted * wanted;
 }
 
+/* Take the largest factor that every library allows for its matching arm. */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config)
 {
   for (int i = 0; i < config->n_arm; i++) {
     mill_arm_choice *choice = &config->arm[i];
-    /* the error of a linear rotation kernel grows with the square of the grid step */
-    const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
-    int factor = chosen ? 1 : MILL_MAX_SAMPLING;
-    /* the largest factor that every library allows for its matching arm */
+    /* with a linear rotation kernel, whose error grows as the step squared, keep the whole grid */
+    const int is_fixed = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
+    int factor = is_fixed ? 1 : MILL_MAX_SAMPLING;
     for (int k = 0; k < n_lib; k++) {
       const mill_arm *arm = arm_with(&lib[k], choice);
       while (factor > 1 && !allows(config, choice, arm, factor))
@@ -298,17 +295,17 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
                    int *first, int *end)
 {
   const mill_fit_settings *fit = &config->fit;
-  const double turn = atanh(fit->max_vsini_km_s / MILL_C_KM_S);
+  const double wing = atanh(fit->max_vsini_km_s / MILL_C_KM_S); /* of lines broadened by rotation */
   const double least =
-      log(choice->min_aa) - atanh(fit->max_vel_km_s / MILL_C_KM_S) - turn - whole->ln_wave0;
+      log(choice->min_aa) - atanh(fit->max_vel_km_s / MILL_C_KM_S) - wing - whole->ln_wave0;
   const double most =
-      log(choice->max_aa) - atanh(fit->min_vel_km_s / MILL_C_KM_S) + turn - whole->ln_wave0;
+      log(choice->max_aa) - atanh(fit->min_vel_km_s / MILL_C_KM_S) + wing - whole->ln_wave0;
   const double n = whole->n_pix;
   const double low = floor(least / whole->ln_step) - SPLINE_MARGIN;
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
-  /* thinning needs whole coarse steps: drop spare points at a cut end, not at the arm's own end */
+  /* thinning needs a whole number of coarse steps: drop spare points at an end that was cut */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
   *first += *first > 0 ? spare : 0;
@@ -426,7 +423,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Combine a camera's range (and width, if none is configured) with an arm's configured settings. */
+/* Return an arm's configured settings with a camera's range and, if none is set, its width. */
 static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
 {
   mill_arm_choice choice = *own;
@@ -440,7 +437,7 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
-/* Make arms of cameras that the library covers (n_covered): all, or the configured (n_taken). */
+/* Make arms of the cameras that the library covers: of all, or of the configured ones only. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)

@@ -15,36 +15,34 @@ int mill_arm_has_width(const mill_arm_choice *choice);
 /** Use the arms named [n] only, with their settings in the configuration. */
 void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME], int n);
 
-/** Cut a library's arms to their configured ranges, widened by the velocity and v sin i limits,
- *  and thin them to their sampling.  If the configuration names other arms with ranges, these
- *  replace the library's arms: each is cut from the library arm that covers most of its range.
- *  Call it after reading the library and before mill_config_bind, which refuses unknown names.
- *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+/** Cut a library's arms to their configured ranges, widened by the limits of velocity and v sin i,
+ *  and thin the arms to their sampling.  If the library lacks the configured arms, they
+ *  replace its arms: each is cut from the library's arm that covers most of the range.  Call it
+ *  before mill_config_bind, which refuses unknown names.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
 /** May the arms be cameras of the inputs' format?  Yes if every configured arm is unknown to the
  *  library and has no range, or if no arm is configured. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
-/** Take the cameras [n] of a format as arms, for mill_config_cut_arms; call it if
- *  mill_config_lacks_ranges.  Without configured arms, take all cameras that the library covers;
- *  else those that are configured, with their settings.  Change nothing if the library covers no
- *  camera, a configured name is not that of a covered camera, a library arm has a camera's name, or
- *  a camera extends beyond one of several library arms.
+/** If mill_config_lacks_ranges: make arms, for mill_config_cut_arms, of a format's cameras [n] that
+ *  the library covers.  If arms are configured, take only these cameras, with their settings.
  *
- *  are_channels  each camera is a channel of the same name */
+ *  are_channels  each camera is a channel of the same name
+ *
+ *  Changes nothing if the library has an arm of a camera's name, if a camera extends beyond one of
+ *  several library arms, or if the library does not cover the configured cameras. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);
 
-/** Choose the sampling of arms without a configured sampling: mill_config_cut_arms then keeps every
- *  sampling-th grid point of all n_lib libraries.  Take the largest, up to MILL_MAX_SAMPLING, that
- *  the narrowest line-spread function allows (docs/science/numerics.md, "Coarser grids").  The
- *  width of that function comes from the configuration or the format's camera. */
+/** Choose the sampling of arms without a configured sampling, for mill_config_cut_arms.  It is the
+ *  largest, up to MILL_MAX_SAMPLING, that the narrowest line-spread function allows with all n_lib
+ *  libraries (docs/science/numerics.md, "Coarser grids"). */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
 
-/** Narrow the wavelengths of lib's arms, but not their emulators, to those that `other` covers.
- *  lib's arms still point into their old arrays.  MILL_ERR_CONFIG: an arm has none in common. */
+/** Narrow the wavelengths of lib's arms to those of other's arms; the arrays and the emulators stay
+ *  as they are.  MILL_ERR_CONFIG: an arm has no wavelengths in common. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib);
 
 /** Set wanted [lib->n_arm] to 1 for arms to fit.  MILL_ERR_CONFIG if lib lacks a configured arm. */

@@ -26,7 +26,7 @@ enum mill_sn_source {
   MILL_SN_SCORES      /**< taken from the survey: DESI's SCORES or 4MOST's SNR */
 };
 
-/** Which rows to fit with both target classes and redrock: those selected by either, or by both. */
+/** Rows to fit if target classes and redrock both select: the rows of either, or of both. */
 enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
 
 enum { MILL_MAX_TARGET_CLASS = 16 };
@@ -50,7 +50,7 @@ typedef struct mill_selection {
   int min_exp_id, max_exp_id; /**< range of EXPID kept; 0: no limit */
 } mill_selection;
 
-/** Fixed value (sigma unused) or Gaussian prior of a parameter; mill_config_bind finds its name. */
+/** Fixed value (sigma unused) or Gaussian prior of the parameter of this name. */
 typedef struct mill_named_value {
   char name[MILL_MAX_NAME];
   double value, sigma;
@@ -65,7 +65,7 @@ enum mill_exposures {
 
 /** Source of the line-spread function (LSF). */
 enum mill_lsf_source {
-  /** the first that exists: the file's matrix, its sigma, the configured width; else none */
+  /** the first that exists of the file's matrix, the file's sigma and the configured width */
   MILL_LSF_AUTO = 0,
   MILL_LSF_MATRIX,
   MILL_LSF_SIGMA,
@@ -113,7 +113,7 @@ typedef struct mill_config {
   double lsf_factor;       /**< factor applied to the line-spread sigma of files */
   enum mill_medium medium; /**< medium of the wavelengths; overrides the file's */
   int wave_mask_auto;      /**< 1: fit.wave_mask is the default, for DESI files only */
-  /* the members below are not part of a run's identity: a run may continue with others */
+  /* the members below may change when a run is continued */
   int n_thread; /**< fit threads per rank; 0: all cores available to the rank */
   int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */
   int n_slot;   /**< stars that a rank fits at once; 0: the default */
@@ -149,10 +149,9 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 /** Check values, and keys that depend on each other.  MILL_ERR_CONFIG names the key first. */
 int mill_config_check(const mill_config *config);
 
-/** Check the configuration, find its fixed parameters, priors and arms in a library, and set
- *  them and min_sn in config->fit.  Parameter names are vrad, vsini and the library's labels.
- *  is_first: 0 for a further library, which may lack labels of the first library.
- *  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
+/** Check the configuration against a library; set fixed values, priors and min_sn in config->fit.
+ *  Parameter names are vrad, vsini and the library's labels.  is_first: 0 for a further library,
+ *  which may lack labels of the first.  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib, int is_first);
 
 /** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG

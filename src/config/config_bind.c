@@ -18,7 +18,7 @@ static const char *parameter_names(const mill_library *lib, char out[512])
   return out;
 }
 
-/* Set *i_par to a parameter's index; -1: a label that this library lacks but the first one has. */
+/* Set *i_par to a parameter's index; -1: a label that only the first library has. */
 static int find_parameter(const mill_library *lib, int is_first, const char *key_name,
                           const char *name, int *i_par)
 {

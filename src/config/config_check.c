@@ -8,6 +8,7 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
+/* Report a wrong value: "KEY: item NUMBER: TEXT". */
 int mill_config_wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
                       const char *format, ...)
 {
@@ -32,7 +33,7 @@ static int count_words(const char *const *words)
   return n;
 }
 
-/* Check a value against its row of the table: range, words, or -inf for the word `without`. */
+/* Check a value by its row of the table of keys; -inf stands for the word `without`. */
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;

@@ -28,9 +28,8 @@ typedef struct mill_field {
     MILL_FIELD_WHOLE
   } kind; /* char[MILL_MAX_NAME], double, int */
   size_t offset;
-  double usual; /* default, not printed; NAN: no default, always printed */
-  /* name in the message that the field is missing; NULL: the field is optional */
-  const char *needed;
+  double usual;       /* default, not printed; NAN: no default, always printed */
+  const char *needed; /* the field's name in "lacks NAME"; NULL: the field is optional */
 } mill_field;
 extern const mill_field mill_arm_field[]; /* fields of mill_arm_choice; the last has no name */
 
@@ -50,11 +49,10 @@ const mill_items *mill_config_items(const mill_option *key);
 /* Index of a key, -1 when it is unknown. */
 int mill_config_find_key(const char *name);
 
-/* The fault that a check found: the wrong key, another key that it contradicts (NULL: none), and
- * the item of the key's list. */
+/* A fault that a check found. */
 typedef struct mill_config_fault {
-  const char *key, *other;
-  int item; /* 0-based; -1: the whole value */
+  const char *key, *other; /* the wrong key; another key that contradicts it, or NULL */
+  int item;                /* of the key's list, 0-based; -1: the whole value */
 } mill_config_fault;
 
 /* Like mill_config_check, but also fills *where on failure. */
@@ -72,7 +70,7 @@ int mill_config_is_power(double power);
 /* Check that the library has the arms and their wavelengths, and that the key lsf suits its
  * templates.  MILL_ERR_CONFIG. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
-/* Low-pass filter the emulator's last layer along the wavelength grid and keep every factor-th
- * grid point, unless fewer than MILL_THINNED_POINTS would be left.  MILL_ERR_MEMORY. */
+/* Low-pass filter an arm's emulator along the wavelength grid and keep every factor-th grid point;
+ * nothing changes if fewer than MILL_THINNED_POINTS would be left.  MILL_ERR_MEMORY. */
 enum { MILL_THINNED_POINTS = 128 };
 int mill_arm_thin(int factor, mill_arm *arm);

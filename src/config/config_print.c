@@ -43,8 +43,8 @@ static int is_usual(const char *item, const mill_field *f)
   return f->kind == MILL_FIELD_TEXT ? !item[f->offset] : number_of(item, f) == f->usual;
 }
 
-/* Print a list of items: on one line, like [a, {name: b, min: 3}], if an item may be just a
- * name, else one item per line. */
+/* Print a list of items, one per line; all on one line, as [a, {name: b, min: 3}], if bare names
+ * are allowed.  Braces enclose an item that is no bare name. */
 static void print_items(const mill_config *config, const mill_items *k, FILE *out)
 {
   const char *item = (const char *)config + k->offset;
@@ -57,7 +57,8 @@ static void print_items(const mill_config *config, const mill_items *k, FILE *ou
     fputs(!k->is_named ? "  - " : i > 0 ? ", " : "", out);
     for (const mill_field *f = k->field; f->name; f++)
       n_shown += !is_usual(item, f);
-    if (n_shown > 1 || !k->is_named)
+    const int has_braces = n_shown > 1 || !k->is_named;
+    if (has_braces)
       fprintf(out, "{%s: ", k->field->name);
     for (const mill_field *f = k->field; f->name; f++) {
       if (is_usual(item, f))
@@ -69,7 +70,7 @@ static void print_items(const mill_config *config, const mill_items *k, FILE *ou
       else
         fputs(mill_text_of_real(number_of(item, f), text), out);
     }
-    fputs(n_shown > 1 || !k->is_named ? "}" : "", out);
+    fputs(has_braces ? "}" : "", out);
     fputs(k->is_named ? "" : "\n", out);
   }
   fputs(k->is_named ? "]\n" : "", out);
@@ -269,7 +270,7 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
   return MILL_OK;
 }
 
-/* Print the keys that must be equal to continue a run, with digests in place of tables' paths. */
+/* Print the keys that must be equal to continue a run, with hashes in place of tables' paths. */
 int mill_config_identity(const mill_config *config, char **text)
 {
   const mill_option *sorted[MILL_N_KEY];

@@ -11,13 +11,9 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* libyaml loads the file as a tree whose nodes have line numbers, even of duplicate keys and bad
- * values (libcyaml loses the numbers).  The table of keys has the allowed values. */
+/* Unlike libcyaml, libyaml gives the line numbers of all nodes, which messages need. */
 
-enum {
-  /* items of a list whose line numbers are kept for messages; later items have none */
-  MAX_LINE_ITEM = 64
-};
+enum { MAX_LINE_ITEM = 64 }; /* items of a list whose line numbers are kept */
 
 /* Position of the reader. */
 typedef struct reader {
@@ -168,8 +164,8 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  /* first compare the text itself, as lsf has the word off; then yes and no as true and false */
-  for (int second = 0; second < 2; second++) {
+  /* first compare the text itself, as `off` is a word of lsf; then its true or false */
+  for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; words[i]; i++)
       if (strcmp(text, words[i]) == 0) {
         *out = i;
@@ -285,7 +281,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, 
     MILL_CHECK(get_real(in, value, &x));
     if (f->kind == MILL_FIELD_REAL)
       *(double *)(void *)(to + f->offset) = x;
-    else /* a number that is not whole becomes -1, which is out of range */
+    else /* -1, which is out of range, if the number is not whole */
       *(int *)(void *)(to + f->offset) = x == floor(x) && fabs(x) < 1e9 ? (int)x : -1;
   }
   for (const mill_field *f = k->field; f->name; f++)
@@ -457,7 +453,7 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
-/* Line numbers of keys, and of the first MAX_LINE_ITEM items of the keys' lists; 0: absent. */
+/* Line numbers of keys and of items of their lists; 0: absent. */
 typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;

@@ -126,17 +126,19 @@ static int find_word(const char *const *words, const char *text)
   return -1;
 }
 
-/* Store the value of text at `at`, and a pair's second number or a list's length at at2; both are
- * aligned for their types.  Returns 0 if the row does not allow the text. */
+/* Store the value of text at `at`; at2 gets a pair's second number or a list's length.  Returns 0
+ * if the row does not allow the text. */
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;
-  int i = 0;
+  int i = 0, fits = 0;
   switch (row->kind) {
   case MILL_OPTION_WORD:
   case MILL_OPTION_PATH:
-    if (row->kind == MILL_OPTION_WORD ? find_word(row->words, text) < 0
-                                      : !*text || strlen(text) >= row->size)
+    fits = *text && strlen(text) < row->size;
+    if (row->kind == MILL_OPTION_WORD)
+      fits = find_word(row->words, text) >= 0;
+    if (!fits)
       return 0;
     memset(at, 0, row->size);
     memcpy(at, text, strlen(text));
@@ -170,6 +172,7 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   }
 }
 
+/* Store the value of an option's text in base. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base)
 {
   char takes[256];
@@ -186,6 +189,7 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
   return MILL_OK;
 }
 
+/* Write a word, number or pair in base as a text; other kinds give an empty text. */
 const char *mill_option_text(const mill_option *row, const void *base, char out[128])
 {
   const char *at = (const char *)base + row->offset, *at2 = (const char *)base + row->offset2;

@@ -36,13 +36,13 @@ typedef struct mill_option {
   const char *const *words; /**< ends with NULL */
   const char *argument;     /**< name of the value in --help; its type in the documentation */
   const char *help;         /**< text of --help; NULL: that of key */
-  /** Configuration key that this option sets; range, words and help come from it.  The option
-   *  itself is a TEXT or FLAG, which mill_config_set reads later. */
+  /** Configuration key that this option sets, with its range, words and help.  kind is TEXT or
+   *  FLAG: mill_config_set reads the text later. */
   const char *key;
   /** Parser of a MILL_OPTION_OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.
    *  NULL:  Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
-  int may_differ; /**< 1: ranks may have different values, since the option changes no row */
+  int may_differ; /**< 1: ranks may have different values: the option does not change results */
   unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */
   /* the members below are for keys only */
   int is_identity;     /**< 1: part of a run's identity */

@@ -72,7 +72,7 @@ void mill_star_list_sort(mill_star_list *list)
   list->n_name = sort(list->name, list->n_name, sizeof *list->name, mill_by_text);
 }
 
-/* Look up a row's numbers, TARGETID and a numeric OBJECT, then its names, IDENTIFIER and OBJECT. */
+/* Look up TARGETID and a numeric OBJECT as numbers, then IDENTIFIER and OBJECT as names. */
 int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char *identifier,
                        const char *object, unsigned char *found)
 {

@@ -9,20 +9,19 @@
 
 enum { MILL_STAR_NAME = 64 /* bytes of an IDENTIFIER; an OBJECT has less */ };
 
-/** Stars by number and by name: numbers have a compact array, since a list of TARGETIDs may be
- *  very long.  Zero the structure before adding stars. */
+/** Stars by number and by name; zero it before adding stars. */
 typedef struct mill_star_list {
   int64_t *number, n_number, number_room; /**< sorted by mill_star_list_sort */
   char (*name)[MILL_STAR_NAME];           /**< names, sorted likewise */
   int64_t n_name, name_room;
 } mill_star_list;
 
-/** Add a star.  A text that prints a 64-bit integer is stored as a number, any other as a name.
+/** Add a star.  A 64-bit integer is stored as a number, any other text (also 007) as a name.
  *  from: source of the text, for the message.  MILL_ERR_USAGE if no row can have the name;
  *  MILL_ERR_MEMORY. */
 int mill_star_list_add(mill_star_list *list, const char *from, const char *text);
 
-/** Add a row's star by target_id; if that is -1, by object, or by identifier if object is empty. */
+/** Add a row's star by target_id (-1: none), else by object (empty: none), else by identifier. */
 int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *identifier,
                            const char *object);
 

@@ -78,7 +78,7 @@ void mill_text_nearer(const char *text, const char *known, mill_near *near)
   if (strlen(text) > MAX_MISSPELT || strlen(known) > MAX_MISSPELT)
     return;
   const size_t distance = name_distance(text, known);
-  /* beyond MAX_CHANGE edits, or half the letters of a short name, it is not a misspelling */
+  /* no misspelling: more than MAX_CHANGE edits, or than half of a short name's letters */
   if (distance > MAX_CHANGE || 2 * distance > strlen(known) + 1 ||
       (near->name && distance >= near->distance))
     return;
@@ -141,6 +141,7 @@ void mill_text_print_quoted(const char *text, FILE *out)
   fputc('"', out);
 }
 
+/* Compile the expression so that it matches only the beginning of a name. */
 int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
 {
   char whole[128];
@@ -158,6 +159,7 @@ int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
   return !failed;
 }
 
+/* Write the command line, with arguments quoted where a shell needs it. */
 int mill_command_text(int argc, char *const *argv, char **out)
 {
   size_t size = 0;

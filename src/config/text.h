@@ -25,7 +25,7 @@ typedef struct mill_near {
   size_t distance;  /**< edits from one name to the other */
 } mill_near;
 
-/** Put the name known into near if it is closer to text than near's present name. */
+/** Replace near's name by the name `known` if `known` is closer to the text. */
 void mill_text_nearer(const char *text, const char *known, mill_near *near);
 
 /** Does the text fit a YAML file and a one-line message: UTF-8 without control characters? */

@@ -22,8 +22,8 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* Read one value into *x: the index of a word, or a number.  A number is 0, or its magnitude is
- * from 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR; with a row's min a whole number, min to max. */
+/* Read one value into *x: a word's index, or a number.  A number is 0 or has a magnitude from
+ * 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  A row with min takes whole numbers, min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)
@@ -181,14 +181,15 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
   return MILL_OK;
 }
 
-/* Read a value by its row: times (known by the row's size), one value per axis, or one value. */
+/* Read a value by its row: the list of times, values of the axes, or one value. */
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
 {
   int code = MILL_OK;
   MILL_OWNED char *text = NULL;
   *in->line = (int)node->start_mark.line + 1;
   MILL_CHECK(text_of(in, node, row->name, &text));
-  if (row->size == sizeof in->config->time)
+  const int is_times = row->size == sizeof in->config->time;
+  if (is_times)
     code = read_list(row, text, MILL_PARTICLE_MAX_RECORD, in->config->time, &in->config->n_time);
   else if (row->kind == MILL_OPTION_OTHER)
     code = read_axes(row, text, in->config->setup.n_dim, base);
@@ -211,8 +212,8 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read all keys of a mapping, but set *problems to the unread value of the key `problems`.
- * A problem's own mapping (is_problem) may have only problem keys. */
+/* Read a mapping, with all keys or (is_problem) only a problem's keys.  The key `problems` is not
+ * read: *problems gets its node. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
 {
@@ -244,7 +245,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
 
 /* ---- from the file to setup and problems ---- */
 
-/* Make the problems: as many equal problems as node says, or one for each mapping of a list. */
+/* Make the problems from the key `problems`: a number of equal problems, or a list of mappings. */
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
   mill_particle_config *c = in->config;
@@ -299,7 +300,7 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read the key `dimensions` first, as other keys have a value per axis; set the axes' defaults. */
+/* Read the key `dimensions`, which other keys depend on; set the axes' defaults. */
 static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

@@ -7,7 +7,7 @@
 
 enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache line of weights */
 
-/** Most memory of stored emulator rows; templates of the guess beyond it are not stored. */
+/** Memory limit of the emulator's output that is stored for guess templates. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
@@ -33,6 +33,7 @@ void mill_device_memory_clear(mill_device_memory *memory)
   memory->n_room = 0;
 }
 
+/** Check the settings of posterior sampling. */
 static int check_sample(const mill_sample_settings *s)
 {
   if (s->max_eval == 0)
@@ -136,10 +137,10 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   layer->n_in = n_in;
   layer->n_out = n_out;
   layer->n_out_pad = pad;
-  MILL_CHECK(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
+  MILL_CHECK(mill_alloc_bytes(n_weight + (size_t)pad, real, &host));
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < n_out; i++)
-    for (int k = 0; k <= n_in; k++) {
+    for (int k = 0; k <= n_in; k++) { /* k = n_in: the bias */
       const float x = k < n_in ? w[(size_t)i * (size_t)n_in + (size_t)k] : (bias ? bias[i] : 0.0F);
       const double less = (double)x - (mean ? mean[k] : 0.0);
       const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
@@ -154,8 +155,8 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   return MILL_OK;
 }
 
-/** Upload layer l of an emulator.  From the last layer subtract its mean over pixels, which stays
- *  float64 in mean_weight and mean_bias: the layer's float32 digits then serve the lines alone. */
+/** Upload layer l of an emulator.  Split the last layer into its mean over pixels, in float64, and
+ *  the rest: float32 rounding then acts on the lines alone. */
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
@@ -175,7 +176,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* hidden layers: float64 for values in both precisions, float32 (narrow) for tangents */
+  /* hidden layers give values in float64; `narrow` gives derivatives in float32 */
   MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                          precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
@@ -277,7 +278,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   return MILL_OK;
 }
 
-/** Load a model except for its stored emulator rows. */
+/** Load a model without the emulator's stored output. */
 static int load_model(const mill_library *lib, const mill_fit_settings *settings,
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
@@ -331,7 +332,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return MILL_OK;
 }
 
-/** Return the number of guess templates whose emulator rows fit into STORE_BYTES. */
+/** Return the number of guess templates whose emulator output fits into STORE_BYTES. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;
@@ -340,16 +341,16 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Make room for the emulator's output at the guess templates.  On a CPU, fits fill the room as
- *  they need it.  For a GPU, the CPU computes all output now. */
+/** Store the emulator's output at the guess templates.  On a CPU only make room, which fits fill
+ *  when needed; for a GPU, the CPU computes all output now. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)
 {
   int err = MILL_OK;
-  const int is_here = memory->backend->store != NULL;
-  const mill_backend *cpu = is_here ? memory->backend : mill_backend_cpu(NULL);
-  mill_device_memory here = {.backend = cpu};
+  const int is_cpu = memory->backend->store != NULL;
+  const mill_backend *cpu = is_cpu ? memory->backend : mill_backend_cpu(NULL);
+  mill_device_memory cpu_memory = {.backend = cpu};
   mill_model on_host;
   MILL_OWNED float *row = NULL;
   MILL_OWNED double *mean = NULL;
@@ -358,23 +359,23 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   if (m->n_stored == 0)
     goto done;
   const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
-  if (!is_here) {
+  if (!is_cpu) {
     memset(&on_host, 0, sizeof on_host);
-    MILL_TRY(cpu->open(n_thread, &here.device));
-    MILL_TRY(load_model(lib, settings, guess, n_thread, &here, &on_host));
+    MILL_TRY(cpu->open(n_thread, &cpu_memory.device));
+    MILL_TRY(load_model(lib, settings, guess, n_thread, &cpu_memory, &on_host));
     on_host.n_stored = m->n_stored;
     MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
     MILL_TRY(MILL_ALLOC(n, &mean));
   }
   for (int a = 0; a < m->n_arm; a++) {
     const size_t size = n * (size_t)m->arm[a].n_pix_pad * sizeof *row;
-    if (!is_here)
-      MILL_TRY(cpu->store(here.device, &on_host, a, row, mean));
+    if (!is_cpu)
+      MILL_TRY(cpu->store(cpu_memory.device, &on_host, a, row, mean));
     MILL_TRY(mill_device_memory_take(memory, size, row, &block));
     m->arm[a].stored = block;
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
-    if (is_here) {
+    if (is_cpu) {
       const size_t own = (size_t)m->n_stored * sizeof *m->arm[a].stored_own;
       MILL_TRY(mill_device_memory_take(memory, own, NULL, &block));
       MILL_TRY(memory->backend->zero(memory->device, block, own));
@@ -382,9 +383,9 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     }
   }
 done:
-  mill_device_memory_clear(&here);
-  if (here.device)
-    cpu->close(here.device);
+  mill_device_memory_clear(&cpu_memory);
+  if (cpu_memory.device)
+    cpu->close(cpu_memory.device);
   return err;
 }
 

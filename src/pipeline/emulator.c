@@ -37,6 +37,7 @@ static void emulator_front(const mill_library *lib, const mill_emulator *e, cons
     memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
 }
 
+/* Evaluate the network layer by layer; each mill_lanes has one number for MILL_LANE spectra. */
 int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double *label,
                         int n_thread, mill_lanes *flux)
 {
@@ -70,11 +71,13 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     for (int i = 0; i < n_value; i++) {
       const int n_lane = n - i / task.n_out * MILL_LANE; /* no exp for lanes without a spectrum */
       for (int q = 0; q < MILL_LANE; q++) {
-        const double z = task.out[i].v[q / 4][q % 4];
-        task.out[i].v[q / 4][q % 4] = q >= n_lane   ? last && e->log_flux
-                                      : !last       ? z / (1.0 + exp(-z))
-                                      : e->log_flux ? exp(fmin(fmax(z, -300.0), 300.0))
-                                                    : z;
+        double *value = &task.out[i].v[q / 4][q % 4];
+        if (q >= n_lane)
+          *value = last && e->log_flux;
+        else if (!last)
+          *value = *value / (1.0 + exp(-*value));
+        else if (e->log_flux)
+          *value = exp(fmin(fmax(*value, -300.0), 300.0));
       }
     }
     mill_lanes *swap = x;

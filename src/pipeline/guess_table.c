@@ -25,8 +25,8 @@ static long bin_of(double ln_wave, double step)
   return (long)floor(ln_wave / step);
 }
 
-/** Broaden an arm's templates, flux [groups][n_pix], by rotation at each v sin i of the guess
- *  (kind: set->rotation), and average them over bins, bin [n_pix], into bins->mean. */
+/** Broaden an arm's templates, flux [groups][n_pix], by rotation at each v sin i of the guess, and
+ *  average them over bins into bins->mean.  bin [n_pix]: each pixel's bin.  kind: set->rotation. */
 static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *flux, const int *bin,
                          int n_thread, int kind, mill_guess_arm *bins)
 {
@@ -80,6 +80,7 @@ double mill_guess_fourier_length(double n_vel)
   return n;
 }
 
+/* Count templates, velocities and bins, and estimate the memory that they need. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set)
 {
   const double ln_step = set->guess_vel_step_km_s / MILL_C_KM_S;
@@ -100,7 +101,7 @@ mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_setti
   return cost;
 }
 
-/* Bins are guess_vel_step wide; half: velocities on each side of 0. */
+/* Emulate each arm's templates, then broaden and bin them (bin_templates). */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table)
 {
@@ -152,7 +153,7 @@ static long floor_to(long x, long unit)
   return (x >= 0 ? x / unit : -((unit - 1 - x) / unit)) * unit;
 }
 
-/* A range's ends are multiples of the margin (in bins), so that similar wavelengths share it. */
+/* Ends of ranges are multiples of the margin, so that similar wavelengths have the same range. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa)
 {
@@ -243,7 +244,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                                 .first = bin0 - half - arm->bin0,
                                 .basis = basis,
                                 .factor = normal};
-  /* a bin has data for all templates or for none, so all share one matrix */
+  /* all templates have data in the same bins, so they share the matrix of the normal equations */
   memset(normal, 0, sizeof normal);
   for (int i = half; i < half + n; i++)
     for (int k = 0; k < nk && mill_lanes_count(&task, i) > 0; k++)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
- *  Once a run, the emulator makes spectra at the library's guess labels.  These templates are
- *  broadened by rotation and averaged into bins.  For each range of bins that wavelength sets need,
- *  templates are divided by their continuum and Fourier transformed. */
+ *  Once a run, the emulator makes templates at the library's guess labels.  They are broadened by
+ *  rotation and averaged into bins.  For each range of bins that a wavelength set needs, they are
+ *  divided by their continuum and Fourier transformed. */
 #pragma once
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 #include "kernels/cpu/lanes.h"
 
-/** An arm's templates over all bins of its grid, of which each wavelength set takes a range. */
+/** An arm's templates over all bins of its grid. */
 typedef struct mill_guess_arm {
   long bin0; /**< floor(ln wavelength / ln_step) of the first bin */
   int n_bin;
@@ -28,8 +28,8 @@ typedef struct mill_guess_table {
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
-/** A range of bins, for which wavelength sets share templates: the bins of a set's pixels and up to
- *  MILL_GUESS_MARGIN on each side, so that spectra with slightly different ends share a range. */
+/** The bins of a wavelength set's pixels, and up to MILL_GUESS_MARGIN on each side.  Sets with the
+ *  same range share templates. */
 typedef struct mill_guess_range {
   int arm, n_cont;
   int n_bin, n_block; /**< bins; blocks to transform, up to the last with unmasked pixels */
@@ -47,16 +47,14 @@ typedef struct mill_guess_cost {
   double bytes;        /**< memory of a rank: templates, and velocities of 64 stars */
 } mill_guess_cost;
 
-/** Return the length of the Fourier transforms for n_vel velocities: the least power of two that is
- *  at least four times n_vel and at least 16. */
+/** Return the length of Fourier transforms: the least power of two that is >= 4 n_vel and >= 16. */
 double mill_guess_fourier_length(double n_vel);
 
 /** Return the cost of the guess for a star with one spectrum per arm, without making a table. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
-/** Make the templates: emulate, broaden by rotation, and average into bins of guess_vel_step, for
- *  velocities up to the larger of |min_vel|, |max_vel|.  n_thread: OpenMP threads; the result does
- *  not depend on their number. */
+/** Make the templates in bins of guess_vel_step, for velocities up to the larger of |min_vel| and
+ *  |max_vel|.  The result does not depend on n_thread, the number of OpenMP threads. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);

@@ -9,10 +9,10 @@
 enum {
   /** Most views, which are evaluated together. */
   MOST_VIEWS = 1024,
-  /** Most velocities of a view; more would leave threads idle in a short scan of velocities. */
+  /** Most velocities of a view: with more, a short velocity scan would leave threads idle. */
   MOST_VELOCITIES = 16
 };
-/** Most memory of the views' velocities and answers: fewer views for a star of many segments. */
+/** Memory limit of the views' velocities and answers. */
 #define MOST_BYTES ((size_t)64 << 20)
 
 void mill_held_clear(mill_held *h)
@@ -22,8 +22,7 @@ void mill_held_clear(mill_held *h)
   memset(h, 0, sizeof *h);
 }
 
-/** Allocate the views (copies of the held star's slot), their velocities and answers; do it again
- *  for a star with more segments than any before. */
+/** Allocate views (copies of the held star's slot) with room for n_segment segments. */
 static int make_views(mill_pipeline *p, int n_segment)
 {
   int err = MILL_OK;
@@ -86,7 +85,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   h->n_copied = 0;
   host->is_held = 1;
   host->n_epoch = 0; /* one velocity for all exposures */
-  /* host is copied to the views, which have no memory for a template */
+  /* views, copies of host, have no memory for a template */
   host->kept.flux = NULL;
   host->lead.arm = host->stored = 0;
 done:
@@ -102,9 +101,8 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Count how many of n points one view (a copy of the held star's slot) evaluates: the first, and
- *  the next ones that differ only in velocity and so share its template.  On a GPU return 1: there,
- *  sums made for several velocities differ from those made for one. */
+/** Return how many of n points a view can evaluate: the first, and the next points that differ only
+ *  in velocity.  On a GPU 1, as several velocities together would give other last bits. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -132,7 +130,7 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Evaluate n slot copies (views), view i at the next n_shared[i] rows of theta; fetch answers. */
+/** Evaluate n views, view i at the next n_shared[i] rows of theta, and fetch their answers. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;
@@ -182,12 +180,12 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Give each view (slot's copy) a point, or points of several velocities; evaluate all together. */
+/* Evaluate the points in as many views at a time as there are. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {
   mill_held *h = &p->held;
-  /* for the penalty on the host: a model with hulls in host memory */
+  /* the penalty, computed on the host, needs a model with hulls in host memory */
   mill_model m = p->member[0].model;
   memcpy(m.hull, p->member[0].lib->hull, sizeof m.hull);
   if (!h->is_ready)
@@ -195,8 +193,8 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_evaluation *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
-    /* models and the fixed model error are written into the star: one view only */
-    const int most = request == MILL_REQ_MODELS || fixes ? 1 : h->n_view;
+    const int writes_star = request == MILL_REQ_MODELS || fixes; /* models, fixed model error */
+    const int most = writes_star ? 1 : h->n_view;
     const double *at = theta + (size_t)first * (size_t)m.n_par;
     int n = 0;
     for (n_asked = 0; n < most && first + n_asked < n_point; n_asked += h->n_shared[n++])

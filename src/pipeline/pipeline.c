@@ -5,7 +5,7 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 
-/** Make a crew for each thread, whose lists are parts of the lists of p->all. */
+/** Divide p->all into crews of one thread each, whose lists are parts of the lists of p->all. */
 static int make_parts(mill_pipeline *p, int n_thread)
 {
   const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;
@@ -145,7 +145,7 @@ int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
   return MILL_OK;
 }
 
-/* If a library's model or the slots have changed, upload both to its device. */
+/* If a library's model or the slots have changed, upload them to the library's device. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
   const mill_backend *be = p->backend;

@@ -18,12 +18,12 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends.  Once the source is called again,
- *  a slot has a copy: star->start may change, and so may the pixels unless star->stays. */
+ *  *star must stay valid until the sink gets it or the run ends.  From the source's next call on,
+ *  star->start may change, and so may the pixels unless star->stays: a slot has copies. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until all pixels that the source gave before the
- *  previous call of this function are copied and may be overwritten.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until pixels given before the previous call of this
+ *  function are copied, so that the source may overwrite them.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -31,27 +31,24 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** Create a pipeline.
  *
- *  lib [n_lib]    borrowed until destroy, as are the settings.  With several libraries a star gets
- *                 the row of the library that suits it (src/pipeline/several.h); settings and rows
- *                 have the first library's labels, and no star can be held (mill_pipeline_hold)
+ *  lib [n_lib]    borrowed until destroy, as are the settings
  *  n_slot         stars at once, 1 or more
  *  n_thread       OpenMP threads, 1 or more
  *  want_models    enum mill_want_models
  *
- *  MILL_ERR_CONFIG (also of mill_several_match), MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not
- *  collective. */
+ *  With several libraries (src/pipeline/several.h) settings and rows have the first library's
+ *  labels, and no star can be held.  MILL_ERR_CONFIG (also of mill_several_match), MILL_ERR_MEMORY,
+ *  MILL_ERR_BACKEND.  Not collective. */
 int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
 
-/** Can a segment's wavelengths be fitted?  If not, a source must leave the segment out: a star with
- *  such a segment ends the run.
+/** Can a segment's wavelengths be fitted?  If not, the source must leave the segment out.
  *
- *  Makes the segment's wavelength set if it is new; the set stays until the source's current star
- *  is in its slot.  Takes microseconds for known wavelengths, else about 1 ms of CPU for each MB of
- *  the set.
+ *  Makes the segment's wavelength set, which stays until the star is in its slot.  Takes
+ *  microseconds for known wavelengths, else about 1 ms of CPU for each MB of the set.
  *
  *  MILL_ERR_RANGE, with the reason, for wavelengths that are not ascending, not finite, too few, or
  *  outside the arm's templates at the velocity limits.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
@@ -63,8 +60,8 @@ void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_sta
  *  mill_pipeline_run.  MILL_ERR_CONFIG. */
 int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
 
-/** Load and prepare a star, and hold it for mill_pipeline_ask, until the next call of this
- *  function, mill_pipeline_run or mill_pipeline_drop.
+/** Load and prepare a star for mill_pipeline_ask.  It is held until the next call of this function,
+ *  mill_pipeline_run or mill_pipeline_drop.
  *
  *  prepared  out  S/N, counts and status after preparation; if the status is not NOT_DONE, the star
  *                 cannot be evaluated

@@ -11,7 +11,7 @@
 /** First bytes of a slot, with its request: uploaded to a view with each point. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
-/** The held star, in the first slot, and its views: slot copies, each evaluated at other points. */
+/** The held star, in the first slot, and its views: copies of the slot for other points. */
 typedef struct mill_held {
   mill_star star;
   int is_there, is_ready;    /**< loaded; can be evaluated */
@@ -40,7 +40,7 @@ typedef struct mill_seat {
 } mill_seat;
 
 /** A crew: neighbouring slots (all, or one thread's share) and the devices that fit their stars.
- *  A slot is used by its crew alone; data shared by crews need the mutex. */
+ *  Only its crew uses a slot; data shared by crews need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;
@@ -71,13 +71,13 @@ struct mill_pipeline {
   mill_crew all;             /**< all slots and threads */
   mill_crew *part;           /**< [n_part] one for each thread, if the backend has parts */
   int n_part;                /**< 0 or several */
-  pthread_mutex_t mutex;     /**< guards all but the crews' own data while part is at work */
+  pthread_mutex_t mutex;     /**< guards what crews share, while they work apart */
   mill_stream stream;        /**< source and sink of a run */
   mill_posterior *posterior; /**< posterior of the row being handed over; NULL: not wanted */
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
-/** From their next bind on, let the devices have work space for a star's longest segment. */
+/** Give the devices, at their next bind, work space for the star's longest segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
 /** Bind models and slots [n] to a crew's devices, unless nothing has changed. */

@@ -10,16 +10,16 @@
 #include "src/system/stop_signal.h"
 
 enum {
-  /** Rounds between two looks for finished stars, on a backend whose host waits during rounds. */
+  /** Rounds between two looks for finished stars, if the host waits during rounds. */
   ROUNDS_PER_CALL = 4,
-  /** Most rounds between two looks for finished stars, on a backend that runs rounds while the host
-   *  works.  The backend stops earlier when 1/SLOT_SHARE of the slots are free. */
+  /** Most rounds between two looks for finished stars, if the host works during rounds. */
   ROUNDS_PER_LOOP = 64,
-  /** Least number of stars that a CPU starts together, since they share the guess's templates. */
+  /** Least number of stars that a CPU starts together: they share templates of the guess. */
   START_TOGETHER = 16,
   /** Stars whose models are downloaded together. */
   MODELS_PER_CALL = 64,
-  /** A look happens when 1/SLOT_SHARE of the slots are free; as many are filled between looks. */
+  /** If the host works during rounds: rounds end early when 1/SLOT_SHARE of the stars are finished,
+   *  and the host fills at most as many slots meanwhile. */
   SLOT_SHARE = 8
 };
 
@@ -34,8 +34,7 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** Memory is full: limit a crew to half of its filled slots.  A crew without a filled slot leaves
- *  the waiting star to the other crews. */
+/** Memory is full: limit a crew to half of its filled slots; a crew without any gets no stars. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -54,8 +53,8 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** There is no memory for a star in slot i_slot: try the crew's free slot with most memory; then,
- *  if no slot has a star, free the memory of all slots. */
+/** Slot i_slot lacks memory for a star: try the crew's free slot with most memory.  If this fails
+ *  and no slot has a star, free the memory of all slots and try again. */
 static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill_star *star)
 {
   int err = MILL_ERR_MEMORY;
@@ -71,7 +70,7 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill
   return err;
 }
 
-/** Get the star that waits for memory, else the source's next star; NULL: no more stars. */
+/** Get the star that waits for memory, or else the source's next star; NULL: no more stars. */
 static int next_star(mill_pipeline *p, mill_star **star)
 {
   mill_stream *from = &p->stream;
@@ -132,7 +131,7 @@ done:
   return err;
 }
 
-/** Load stars into free slots: all, or 1/SLOT_SHARE of the slots if rounds run meanwhile. */
+/** Load stars into free slots; if rounds run meanwhile, at most into 1/SLOT_SHARE of the slots. */
 static int fill(mill_pipeline *p, mill_crew *c)
 {
   const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
@@ -158,8 +157,8 @@ static int has_more(mill_pipeline *p)
   return more;
 }
 
-/** Start a library's fresh stars if there are at least n_least, then run rounds over all its
- *  started stars; *n_active: number of stars in the rounds. */
+/** Start library k's fresh stars if there are n_least or more; then run rounds over its started
+ *  stars.  *n_active: number of stars in the rounds. */
 static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, int *n_active)
 {
   const mill_backend *be = p->backend;
@@ -187,8 +186,8 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars (a CPU with other work waits for START_TOGETHER of them), and run rounds over
- *  all started stars; *n_active: stars in these rounds. */
+/** Start fresh stars, and run rounds over all started stars.  A CPU with other work waits for
+ *  START_TOGETHER fresh stars.  *n_active: number of stars in the rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;
@@ -210,7 +209,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Pass each star in c->done to the next library that fits it; c->done keeps stars without one. */
+/** Pass each star in c->done to the next library that fits it; finished stars stay in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -237,8 +236,8 @@ static int fetches(const mill_pipeline *p)
   return p->slots.want_models || p->member[0].model.set.epochs;
 }
 
-/** Copy models and epochs of the fitted stars among done [first, end) from the backend.  A star
- *  whose best row is from an earlier library has them already (mill_contest). */
+/** Copy models and epochs of the fitted stars in c->done [first, end) from the backend, unless
+ *  mill_contest has kept them. */
 static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
 {
   int fitted[MODELS_PER_CALL], n = 0;
@@ -288,8 +287,8 @@ done:
   return err;
 }
 
-/** After a failure: hand over rows that finished before, unless models, epochs or posteriors had to
- *  come from the device.  Further failures are ignored. */
+/** After a failure: hand over the rows that finished before it, unless they need models, epochs or
+ *  posteriors from the device.  Further failures are ignored. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK, next = -1;
@@ -331,8 +330,7 @@ static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
   return MILL_OK;
 }
 
-/** Fit with a crew of slots: a thread's own until no star is left to load; then p->all, all slots
- *  with all threads, until every star is fitted. */
+/** Fit with a crew: with p->all until every star is fitted, else until no star is left to load. */
 static int work(mill_pipeline *p, mill_crew *c)
 {
   const mill_backend *be = p->backend;
@@ -348,7 +346,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     if (n_active == 0)
       continue;
     MILL_CHECK(collect(p, c, &gives_up));
-    if (be->overlaps && !gives_up)
+    if (be->overlaps && !gives_up) /* deliver during the next rounds */
       continue;
     MILL_CHECK(deliver(p, c));
     if (gives_up) {
@@ -364,8 +362,7 @@ static int work(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Threads fit independently, each in its own slots, as long as there are more stars to load.  With
- *  a barrier after every few rounds a long run would take a tenth longer. */
+/** Each thread fits with its own crew, without barriers, which would cost a tenth of the time. */
 static int work_apart(mill_pipeline *p)
 {
 #pragma omp parallel for schedule(static, 1) num_threads(p->n_part)

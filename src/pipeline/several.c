@@ -3,11 +3,12 @@
 
 #include "kernels/base/memory.h"
 
-/** Factor on the misfit of a row with HULL, when libraries are compared. */
+/** Factor on the misfit of a row with the warning HULL, when libraries are compared. */
 static const double EDGE = 1.25;
-/** A second choice fits libraries whose guess gains at least this part of the best guess's gain. */
+/** Second choice: a library whose guess lowers chi-square by this fraction of the best or more. */
 static const double NEARLY = 0.9;
 
+/* The first library must have the other's labels, and both the same arms. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
 {
   for (int l = 0; l < other->n_label; l++) {
@@ -46,8 +47,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
   return set;
 }
 
-/** Turn a row of library k into one with the first library's labels.  Labels that library k lacks
- *  get missing values, and zeros in the covariance, like fixed ones. */
+/** Give a row of library k the first library's labels.  Labels that library k lacks get missing
+ *  values, and zeros in the covariance. */
 static void take_row(const mill_member *member, int k, mill_fit_result *row)
 {
   const mill_library *first = member[0].lib, *own = member[k].lib;
@@ -76,15 +77,15 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     row->pair_label_err[label[l]] = from.pair_label_err[l];
     par[2 + l] = 2 + label[l];
   }
-  for (int i = 0, j0 = 0; i < n_own; i++)
+  for (int i = 0, j0 = 0; i < n_own; i++) /* covar: the upper triangle, row by row */
     for (int j = i; j < n_own; j++) {
       const int a = par[i] < par[j] ? par[i] : par[j], b = par[i] < par[j] ? par[j] : par[i];
       row->covar[a * n - a * (a - 1) / 2 + b - a] = from.covar[j0++];
     }
 }
 
-/** Return the misfit by which rows of libraries are compared, times EDGE if the row has HULL:
- *  good templates outside their range of labels may fit as closely as poor templates inside. */
+/** Return the misfit by which rows of libraries are compared: EDGE times as large if the labels are
+ *  outside the library's range (HULL). */
 static double standing(const mill_fit_result *row)
 {
   return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
@@ -126,7 +127,7 @@ void mill_contest_begin(mill_contest *c)
 }
 
 /** Return the library whose turn follows that of library k; -1: no more turns.  After the guesses,
- *  libraries fit whose guess's chi-square is at most c->tie and above c->fitted: not fitted yet. */
+ *  the libraries fit whose guess has a chi-square above c->fitted and up to c->tie. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {
@@ -139,20 +140,20 @@ static int next_library(mill_contest *c, int n_lib, int k)
   return -1;
 }
 
-/** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.  A
- *  poorer library may have the best guess: the guess's bins blur sharp lines more than broad. */
+/** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.
+ *  A poorer library may have the best guess, as bins of the guess blur sharp lines most. */
 static int second_choice(mill_contest *c, int n_lib)
 {
   double least = INFINITY;
   for (int k = 0; k < n_lib; k++)
     least = fmin(least, c->chisq[k]);
   c->fitted = c->tie;
-  c->tie = fmax(c->tie, NEARLY * least); /* a gain is negative */
+  c->tie = fmax(c->tie, NEARLY * least); /* chi-square less a constant: negative */
   return next_library(c, n_lib, -1);
 }
 
-/* Keep a library's row if it is the best so far, and choose the next library.  After the last one,
- * if the best row has HULL, raise c->tie for a second choice. */
+/* Keep a library's row if it is the best so far, and choose the next library.  After the last
+ * library, start a second choice if the best row has HULL. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;
@@ -174,8 +175,11 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
-  /* library 0 guesses last and, if within the tie, fits in the same turn */
-  *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
+  *limit = INFINITY;
+  if (c->is_guessing)
+    *limit = -INFINITY;
+  else if (*next == 0) /* library 0 guesses last and, if within the tie, fits in the same turn */
+    *limit = c->tie;
   if (is_guess)
     return MILL_OK;
   if (*next >= 0)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fits with several libraries: which libraries fit a star, and which of their rows it gets.
  *
- *  A star stays in its slot.  First all libraries guess, from the last to the first.  Then the
- *  library of the best guess fits the star, and those whose guesses tie with it, in their order.
- *  The star gets the row of least mill_fit_result.excess (times 1.25 if it has HULL), or the first
- *  of equal rows.  If that row has HULL, libraries whose guess is nearly as good fit the star as
- *  well.  So a row depends on its star alone. */
+ *  1. All libraries guess, from the last to the first.
+ *  2. The library of the best guess fits the star, and so do libraries whose guesses tie with it.
+ *  3. If the best row has the warning HULL, libraries whose guess is nearly as good fit, too.
+ *  4. The star gets the row of least mill_fit_result.excess, multiplied by 1.25 if it has HULL.
+ *  So a row depends on its star alone. */
 #pragma once
 
 #include "src/pipeline/slots.h"
 
-/** Check that a library can be fitted along with the first: the same arms, each at the instrument's
- *  resolution in both libraries or in neither, and only labels of the first.
+/** Check that a library can be fitted along with the first: it has the same arms, each at the
+ *  instrument's resolution in both libraries or in neither, and only labels of the first.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *
@@ -27,8 +27,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
   double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< guess chi-square up to which libraries have fitted before
-                                   *  a second choice; during the first choice -INFINITY */
+  double fitted;                  /**< guess chi-square of libraries that have fitted before the
+                                   *  second choice, at most; during the first choice -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */
@@ -41,8 +41,8 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** A library's turn with the star in a slot, a guess or a fit, has ended: keep its row if it is the
- *  best so far, and choose the next library.
+/** After a library's turn with a slot's star, a guess or a fit: keep the row if it is the best so
+ *  far, and choose the next library.
  *
  *  next   out  the next library; -1: none, star->result is the star's row (with models and epochs
  *              if contest->is_kept)

@@ -5,17 +5,16 @@
 #include "kernels/math/continuum.h"
 #include "src/stars/line_spread.h"
 
-/** Slots get their first memory together, in blocks of at most this many bytes. */
+/** Largest block of memory that slots share, bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** Largest numbers of pieces of an upload.  SEGMENT_PIECES, per segment: flux, inverse variance,
- *  mask and resolution; STAR_PIECES, per star: segments, slot and line-spread functions. */
+/** Most pieces of an upload: flux, inverse variance, mask and resolution of each segment; segments,
+ *  slot and line-spread functions of the star. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,
-                      mill_slots *slots)
+                      mill_slots *s)
 {
-  mill_slots *s = slots;
   const mill_device_memory *last = &member[n_lib - 1].memory; /* its device holds the stars */
   s->member = member;
   s->n_lib = n_lib;
@@ -42,9 +41,8 @@ void mill_fetched_clear(mill_fetched *fetched)
   MILL_FREE(fetched->copy, fetched->model, fetched->epoch);
 }
 
-void mill_slots_clear(mill_slots *slots)
+void mill_slots_clear(mill_slots *s)
 {
-  mill_slots *s = slots;
   for (int i = 0; s->entry && i < s->n_slot; i++) {
     mill_slot_entry *e = &s->entry[i];
     drop_own(s, &e->memory);
@@ -86,15 +84,15 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Zero the models in new memory: they are downloaded whole, though dropped arms write none. */
+/** Zero the models in new memory: dropped segments write none, but all are downloaded. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
   return s->want_models ? m->backend->zero(m->device, memory, n_byte) : MILL_OK;
 }
 
-/** Give a slot at least n_byte bytes.  The first time, it and the following slots without memory
- *  get a common block, since large blocks use large pages.  On failure a slot keeps its memory. */
+/** Give a slot at least n_byte bytes.  Slots without memory share a new block, as large blocks use
+ *  large pages.  On failure a slot keeps its memory. */
 static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
   int err = MILL_OK;
@@ -339,8 +337,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Begin the upload of a star for library k by two pieces, its segments and its slot.  limit: as in
- *  mill_slots_turn; -INFINITY: the library makes only its guess. */
+/** Begin a star's upload for library k by two pieces, its segments and its slot.  limit: as in
+ *  mill_slots_turn, -INFINITY for a guess alone. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -360,7 +358,7 @@ static int describe_star(mill_slots *s, int i_slot, int k, double limit)
   return MILL_OK;
 }
 
-/** Add pixels and line-spread functions to the upload by address, so that one copy takes all. */
+/** Add pixels and line-spread functions to the upload, in the order of their addresses. */
 static void add_pixels(mill_slots *s, const mill_slot_entry *e)
 {
   const mill_star *star = e->star;
@@ -445,9 +443,9 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
       mill_posterior_bytes(slots->member->model.set.sample.n_draw, slots->member->model.n_deriv));
 }
 
-int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
+/* Download in one go, then set pointers into the host's copies. */
+int mill_slots_fetch(mill_slots *s, const int *i_slot, int n)
 {
-  mill_slots *s = slots;
   mill_fetched *f = &s->fetched;
   size_t n_byte = 0, n_model = 0, n_epoch = 0;
   for (int i = 0; i < n; i++) {
@@ -499,10 +497,8 @@ static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, 
 }
 
 /* Let *model point into the host's copy of the slot, made by mill_slots_fetch. */
-void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
-                        mill_segment_model *model)
+void mill_slots_fetched(const mill_slots *s, int i_slot, int i_segment, mill_segment_model *model)
 {
-  const mill_slots *s = slots;
   const mill_slot_entry *e = &s->entry[i_slot];
   const mill_segment *segment =
       (const mill_segment *)(const void *)(s->fetched.copy + e->model_bytes) + i_segment;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The slots of a pipeline: stars are copied into the backend's memory, and models fetched back.
  *
- *  A slot keeps its memory from star to star, and gets more if a star needs it.  It holds the
- *  wavelength sets of its star, for all libraries.  A star is copied once, and the libraries fit
- *  that copy in turns.  Not thread-safe: one thread at a time. */
+ *  A slot keeps its memory from star to star, and gets more if needed.  Libraries fit its star in
+ *  turns; the slot holds the star's wavelength sets for all of them.  One thread at a time. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -23,8 +22,7 @@ typedef struct mill_member {
 } mill_member;
 
 /** Backend memory of a slot, in this order: models, mill_segments, mill_slot, pixels, line-spread
- *  functions for each library, other arrays.  So models and segments are downloaded as one piece;
- *  segments and slot are uploaded as one, pixels as another. */
+ *  functions for each library, other arrays.  So neighbours are copied as one piece. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */
@@ -79,7 +77,7 @@ typedef struct mill_slots {
   int n_slot, want_models;
   mill_slot_entry *entry; /**< [n_slot], owned */
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
-  mill_slot host;         /**< host copy of the slot last downloaded, or next to be uploaded */
+  mill_slot host;         /**< host copy of a slot: the last downloaded, or the next to upload */
   /* work space for the star that is being loaded */
   char *lsf; /**< [n_lib][lsf_bytes] extra sigmas of mill_lsf_plan_sigma, owned */
   size_t cap_lsf;
@@ -101,8 +99,8 @@ typedef struct mill_segment_model {
   const double *cont_coef; /**< [n_cont] coefficients of the continuum; NULL: not wanted */
 } mill_segment_model;
 
-/** Make slots, which get memory with their first stars.  *slots must be zeroed; clear it also after
- *  a failure.  want_models: enum mill_want_models.  MILL_ERR_MEMORY. */
+/** Make slots, which get memory with their first stars.  want_models: enum mill_want_models.  Zero
+ *  *slots before, and clear it also after a failure.  MILL_ERR_MEMORY. */
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);

@@ -8,8 +8,8 @@
 
 enum { NONE = -1 };
 
-/** If a continuum function is below this value in all of MILL_REACH_PIX pixels, leave it out of
- *  these pixels.  LEAST_CONT_WIDE is for templates in float64. */
+/** A continuum function that is below this value in a block of MILL_REACH_PIX pixels is left out of
+ *  the block.  LEAST_CONT_WIDE is for templates in float64. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
 
 typedef struct entry {
@@ -135,7 +135,7 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Return a hash of wavelengths, never 0; multiplications of its four chains overlap in time. */
+/** Return a hash of wavelengths, never 0.  Its four chains are computed in parallel by the CPU. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {
   static const uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -181,8 +181,8 @@ static int find(const mill_waveset_cache *c, uint64_t hash, const mill_raw_segme
 
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
-/** Choose the set to free so that n_byte more fit into the limit: the set that is idle for longest,
- *  but no set of the star being prepared.  NONE: memory suffices, or no set can be freed. */
+/** If n_byte more exceed the limit, return the set to free: the set idle for longest, but no set of
+ *  the star being prepared.  NONE: memory suffices, or no set can be freed. */
 static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
   int first = NONE;
@@ -294,7 +294,7 @@ static int same_range(const mill_guess_range *a, const mill_guess_range *b)
 /** Find or make the guess templates of a set. */
 static int take_templates(mill_waveset_cache *c, entry *e)
 {
-  int err = MILL_OK, id = NONE;
+  int err = MILL_OK, vacant = NONE;
   void *block = NULL;
   const mill_guess_range range =
       mill_guess_table_range(c->guess, c->set, e->arm, e->n_pix, e->wave_aa);
@@ -306,7 +306,7 @@ static int take_templates(mill_waveset_cache *c, entry *e)
       goto done;
     }
     if (c->templates[i].n_user == 0)
-      id = i;
+      vacant = i;
   }
   MILL_TRY(MILL_GROW(&c->templates, &c->n_templates_room, c->n_templates + 1));
   MILL_TRY(MILL_RENEW(&c->staging, &c->cap_staging, size));
@@ -314,11 +314,12 @@ static int take_templates(mill_waveset_cache *c, entry *e)
                                  (float *)(void *)c->staging));
   MILL_TRY(c->backend->alloc(c->device, size, &block));
   MILL_TRY(c->backend->upload(c->device, block, c->staging, size));
-  if (id == NONE)
-    id = c->n_templates++;
-  c->templates[id] = (guess_templates){.range = range, .n_user = 1, .block = block, .bytes = size};
+  if (vacant == NONE)
+    vacant = c->n_templates++;
+  c->templates[vacant] =
+      (guess_templates){.range = range, .n_user = 1, .block = block, .bytes = size};
   c->stats.bytes += size;
-  e->i_guess = id;
+  e->i_guess = vacant;
   block = NULL;
 done:
   if (block)
@@ -326,8 +327,8 @@ done:
   return err;
 }
 
-/** Find the largest cells of pixels in which polynomials can replace the continuum functions; fill
- *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: none fits, or a GPU. */
+/** Find the largest cells of pixels in which polynomials can replace the continuum functions.  Fill
+ *  c->coef, power (kernels/math/cells.h) and *cell, the pixels of a cell; 0: none, or a GPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -388,7 +389,7 @@ static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, floa
   }
 }
 
-/** Make a set in one block of backend memory; its guess templates have a block of their own. */
+/** Make a set in one block of backend memory, and its guess templates in another. */
 static int make(mill_waveset_cache *c, entry *e)
 {
   const mill_fit_settings *set = c->set;

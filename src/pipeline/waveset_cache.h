@@ -3,10 +3,8 @@
  *
  *  A set is everything that depends only on a segment's wavelengths: logarithms, continuum
  *  functions, masks, bins.  Segments with equal wavelengths share a set, and sets of about the same
- *  range share templates of the initial guess (2 MB for an arm of DESI).  A slot holds the sets of
- *  its star.  Sets that no slot holds stay in memory until all sets exceed a limit; then those not
- *  used for longest are freed.  So even if each spectrum has its own wavelengths, memory is bounded
- *  by the stars under way. */
+ *  range share templates of the initial guess.  A slot holds the sets of its star.  If all sets
+ *  exceed a limit of memory, those that no slot holds are freed, the longest idle first. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -14,7 +12,7 @@
 #include "kernels/data/star.h"
 #include "src/pipeline/guess_table.h"
 
-/** Default limit of the memory of all sets, bytes; beyond it sets that are not held are freed. */
+/** Default limit of the memory of all sets, bytes. */
 #define MILL_WAVESET_CACHE_BYTES ((size_t)256 << 20)
 
 typedef struct mill_waveset_cache mill_waveset_cache;

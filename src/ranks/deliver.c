@@ -38,7 +38,7 @@ static size_t size_of(const mill_parcel *parcel)
   return sizeof(int64_t) + parcel->size;
 }
 
-/* Sort records (a key and its row) by the key's owner.  next: where an owner's next record goes. */
+/* A counting sort by owner; next: place of an owner's next record. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {

@@ -13,10 +13,9 @@
 enum {
   TAG_ASK = 1,
   TAG_NUMBER = 2,
-  /* Waits of rank 0 between looks for requests: ANSWER_FIRST_US after a request, then doubled up
-   * to a tenth of patience_s.  That limit is kept within ANSWER_LEAST_US and ANSWER_MOST_US. */
+  /* Waits of rank 0 between looks for requests, doubled after each look that finds none. */
   ANSWER_FIRST_US = 100,
-  ANSWER_LEAST_US = 500,
+  ANSWER_LEAST_US = 500, /* limits of the longest wait, a tenth of patience_s */
   ANSWER_MOST_US = 16000,
   /* Waits of a rank between looks for rank 0's answer: first and longest. */
   ASK_FIRST_US = 50,
@@ -96,7 +95,7 @@ static int start_thread(mill_draw *draw)
   return MILL_OK;
 }
 
-/* First draws are fixed in rank order, n_at_once numbers a rank; the counter begins after them. */
+/* Each rank's first n_at_once numbers are fixed, in rank order; the counter begins after them. */
 int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out)
 {
   mill_draw *draw = NULL;
@@ -146,7 +145,7 @@ static int ask(mill_draw *draw, int *arrived)
   return MILL_OK;
 }
 
-/* The first number is fixed; then rank 0 draws from the counter, and the other ranks ask rank 0. */
+/* After the fixed first draw, rank 0 draws from the counter, and the other ranks ask rank 0. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number)
 {
   int err = MILL_OK, arrived = 0, watch = -1;

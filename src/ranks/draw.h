@@ -2,10 +2,9 @@
 /** Shared counter: ranks draw the numbers 0, 1, 2, ...; each number is drawn once, and a rank draws
  *  one or more at a time.
  *
- *  A thread of rank 0 keeps the counter and answers requests by messages.  (One-sided MPI
- *  operations would need no thread, but Open MPI 4.1 has none over TCP with MPI_THREAD_MULTIPLE.)
- *  The first numbers of each rank are fixed in rank order and need no message, so ranks do not
- *  queue at the start.
+ *  A thread of rank 0 keeps the counter and answers requests by messages, since Open MPI 4.1 has no
+ *  one-sided operations over TCP with MPI_THREAD_MULTIPLE.  Each rank's first numbers are fixed and
+ *  need no message, so ranks do not queue at the start.
  *
  *  No rank waits for another rank to draw: a rank that fails or stops draws no more.  A rank may
  *  give up waiting for an answer at any time. */
@@ -20,7 +19,7 @@ typedef struct mill_draw mill_draw;
 /** Open the counter.  Collective; returns the same code on every rank.
  *
  *  patience_s  seconds of work that a rank still has when it asks; rank 0 looks for requests about
- *              ten times in that time, at some 10 us each
+ *              ten times in that time
  *  n_at_once   numbers that this rank draws at a time, 1 or more
  *
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
@@ -41,6 +40,6 @@ void mill_draw_stats(const mill_draw *draw, int64_t *n_answered, double *wait_s)
  *  when no thread of any rank draws any more.  MILL_ERR_MPI. */
 int mill_draw_settle(mill_draw *draw);
 
-/** Free the counter; collective after mill_draw_settle.  Without mill_draw_settle (ranks can no
- *  longer communicate) the communicator is not freed.  NULL is allowed. */
+/** Free the counter; NULL is allowed.  Collective after mill_draw_settle.  If mill_draw_settle was
+ *  not called or failed, as ranks can no longer communicate, the communicator is not freed. */
 void mill_draw_free(mill_draw *draw);

@@ -90,8 +90,8 @@ void mill_exchange_free(mill_exchange *e)
 
 /* ---- once a node ---- */
 
-/* Map memory shared by the ranks of *node.  If the node has none, allocate memory for this rank
- * alone and reduce *node to this rank. */
+/* Map a file in /dev/shm as memory shared by the ranks of *node.  If there is no room for the file,
+ * allocate memory for this rank alone and reduce *node to this rank. */
 static int share_memory(mill_mpi *node, mill_node_array *array)
 {
   char name[] = "/dev/shm/starmill-XXXXXX";

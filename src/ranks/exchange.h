@@ -9,10 +9,9 @@
 typedef struct mill_exchange {
   int n;        /**< records received */
   char *record; /**< [n] by sending rank, then in the order of the sender's list; owned */
-  /* Owned arrays for the answers.  For each rank: n_to records were sent to it, from index `to`
-   * on; n_from records came from it, from index `from` on.  The caller's record i was sent at
-   * index place[i]. */
-  int *n_to, *to, *n_from, *from, *place;
+  /* owned; by rank: number and first index of the records sent to it, and received from it */
+  int *n_to, *to, *n_from, *from;
+  int *place; /**< [n_sent] index at which each of the caller's records was sent; owned */
   int n_sent;
 } mill_exchange;
 

@@ -50,8 +50,8 @@ static int is_launched(void)
   return 0;
 }
 
-/* Give a process without a launcher its own session folder.  In Open MPI 4.1 such processes share
- * one per node: those that start together remove each other's files and die in MPI_Init. */
+/* Give a process without a launcher its own session folder.  In Open MPI 4.1 such processes share a
+ * folder of the node: if they start together, they remove each other's files and die. */
 static int make_own_folder(void)
 {
   const char *base = getenv("TMPDIR");
@@ -85,8 +85,7 @@ static void remove_own_folder(void)
 static int choose_components(void)
 {
 #ifdef OPEN_MPI
-  /* without a launcher: start no daemon, which only MPI_Comm_spawn needs (saves 0.25 s), and open
-   * no networks (saves 0.2 s) */
+  /* without a launcher: no daemon and no networks, which take 0.4 s to start */
   if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");
@@ -149,9 +148,8 @@ static const char way_to_share[] = "start them by srun --mpi=pmix or by the mpir
                                    "MPI (starmill doctor names it)";
 #endif
 
-/* Refuse to run if the launcher started several tasks but MPI sees one rank in each: the
- * launcher belongs to another MPI.  All tasks would do the same work and write the same output.
- * (A batch script's single process is no Slurm step and has no SLURM_STEP_NUM_TASKS.) */
+/* Refuse to run if the launcher started several tasks but MPI sees one rank in each: the launcher
+ * belongs to another MPI.  All tasks would do the same work and write the same output. */
 static int check_launcher(const mill_mpi *mpi)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -236,8 +234,8 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* Return the severity of a code among the ranks' failures.  A stop or an unreadable input leaves a
- * consistent result, so any other failure is more severe. */
+/* Return the severity of a failure.  A stop or an unreadable input is less severe than others, as
+ * it leaves a consistent result. */
 static int severity(int code)
 {
   switch (code) {
@@ -252,6 +250,7 @@ static int severity(int code)
   }
 }
 
+/* Find the rank with the most severe code, and send its code and message to all ranks. */
 int mill_mpi_agree(const mill_mpi *mpi, int code)
 {
   struct {
@@ -271,7 +270,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   MILL_CHECK_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
   const int worst_code = mill_error_restore(&outcome.error);
   mill_host_name(host, sizeof host);
-  /* name the host, as a file may be missing on one host only; name it once if ranks agree twice */
+  /* name the host, unless the message does so: a file may be missing on that host only */
   if (strcmp(host, outcome.host) != 0 && strncmp(outcome.error.message, "on host ", 8) != 0)
     return mill_error_set(worst_code, __FILE__, __LINE__, "on host %.255s: %.700s", outcome.host,
                           outcome.error.message);
@@ -336,7 +335,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;
   pthread_mutex_lock(&stop_mutex);
-  if (mpi->told_stop || mpi->n_heard > 0) /* the rank that asked this rank has asked all ranks */
+  if (mpi->told_stop || mpi->n_heard > 0) /* a rank that asks, asks all ranks */
     goto done;
   mpi->told_stop = 1;
   for (int rank = 0; rank < mpi->size; rank++) {
@@ -383,7 +382,7 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
   return MILL_OK;
 }
 
-/* Each core counts 1 / (ranks of the node that may use it). */
+/* Add up this rank's share of each core. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;
@@ -392,7 +391,7 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   double share = 0;
   *n_thread = 1;
   CPU_ZERO(&mine);
-  /* fails with more cores than a cpu_set_t has: then use one thread, unless --threads is given */
+  /* the call fails if there are more cores than a cpu_set_t holds: then assume one core */
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));

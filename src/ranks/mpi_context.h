@@ -23,9 +23,8 @@ typedef struct mill_mpi {
 /** Initialise MPI with full thread support, and start the watchdog (src/system/watchdog.h).
  *  Collective over MPI_COMM_WORLD.
  *
- *  MILL_ERR_MPI, also if MPI does not grant MPI_THREAD_MULTIPLE; MILL_ERR_USAGE if a launcher
- *  started several tasks that MPI does not join.  After either error MPI is initialised; call
- *  mill_mpi_end. */
+ *  MILL_ERR_MEMORY; MILL_ERR_MPI, also if MPI does not grant MPI_THREAD_MULTIPLE; MILL_ERR_USAGE if
+ *  a launcher started several tasks that MPI does not join.  Call mill_mpi_end in any case. */
 int mill_mpi_start(mill_mpi *mpi);
 
 /** Duplicate a communicator, so that its messages do not mix with others; failing MPI calls on
@@ -47,11 +46,8 @@ void mill_mpi_type_free(MPI_Datatype *type); /**< if it is not MPI_DATATYPE_NULL
 /** Finalize MPI and stop the watchdog.  Collective, after all other calls have returned. */
 void mill_mpi_end(mill_mpi *mpi);
 
-/** Print a job's failure err on standard error: on rank 0, since ranks have agreed on it.  If MPI
- *  itself failed, each rank that sees the failure prints it.  Returns the exit status, 0 for
- *  MILL_OK.
- *
- *  name  "starmill merge" */
+/** Print a job's failure on standard error, on rank 0; if MPI failed, on each rank that sees it.
+ *  name: "starmill merge".  Returns the exit status, 0 for MILL_OK. */
 int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 
 /** Abort all ranks if err is MILL_ERR_MPI: this rank cannot communicate with them any more. */
@@ -68,14 +64,12 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 
 /** Return the worst of all ranks' codes, with its message, on every rank.  Collective.
  *
- *  Unreadable input and a stop in good order are less bad than other failures.  MILL_ERR_MPI,
- *  possibly on this rank alone, if ranks cannot agree any more: the job must then end by
- *  MPI_Abort. */
+ *  Unreadable input and a stop in good order are less bad than other failures.  MILL_ERR_MPI, maybe
+ *  on this rank alone, if ranks cannot agree any more: end the job by MPI_Abort. */
 int mill_mpi_agree(const mill_mpi *mpi, int code);
 
-/** Call load(context) on rank 0 and, if it succeeds, on the other ranks.  So an error is
- *  reported once, and the other ranks find the file in the page cache.  Collective;
- *  returns the same code on every rank. */
+/** Call load(context) on rank 0 and, if it succeeds, on the other ranks: an error is reported once.
+ *  Collective; returns the same code on every rank. */
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
 /** Gather elements of size bytes from all ranks, in rank order, on every rank; the caller frees

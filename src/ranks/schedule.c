@@ -3,16 +3,16 @@
 
 #include <string.h>
 
-/* A chunk is 1/SHARES of a rank's even share of the work left: a rank that is SHARES times
- * slower than the others still ends with them. */
+/* A chunk is 1/SHARES of a rank's even share of the work left, so that a rank SHARES times slower
+ * than the others still ends with them. */
 static const double SHARES = 4.0;
 
-/* Least work of a chunk: LEAST_S seconds of a rank, but at most LEAST_SHARE of a rank's whole
- * work, so that ranks of a short run end together, too.  A chunk has at least LEAST_ROWS rows. */
+/* Least work of a chunk: LEAST_S seconds of a rank or, in a short run, LEAST_SHARE of a rank's
+ * whole work; in any case LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: the default write_interval.  So a rank writes many
- * rows at a time, and ranks write neighbouring rows at the same time. */
+/* Most work of a chunk, in seconds of a rank: the default write_interval, so that ranks write
+ * neighbouring rows at the same time. */
 static const double MOST_S = 5.0;
 
 /* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per
@@ -119,7 +119,7 @@ static int add_start(mill_schedule *s, int64_t at, int64_t row)
 typedef struct making {
   const mill_schedule_plan *plan;
   double left;   /* cost of the work left */
-  double held;   /* cost of the rows that a rank takes before it finishes its first row */
+  double held;   /* cost of mill_schedule_plan.n_held */
   double taken;  /* cost of the present chunk so far */
   double target; /* cost at which the present chunk ends */
   int is_open;   /* a chunk has begun and not ended */
@@ -131,8 +131,8 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* A rank takes d->held rows before it has finished one row.  Its first chunk has at least that
-     * many, but at most an even share, so that the first rank to draw cannot take all. */
+    /* a rank's first chunk has the d->held rows that it takes before it finishes the first row,
+     * but at most an even share */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;
     d->target = d->target > first ? d->target : first;
@@ -166,7 +166,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     int64_t end = file->n_row;
     if (!d->is_open)
       MILL_CHECK(begin_chunk(s, d, at, row));
-    double room = d->target - d->taken;
+    double room = d->target - d->taken; /* cost that still fits into the chunk */
     if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
       /* the chunk would get too little of the file: end it before the file */
       MILL_CHECK(begin_chunk(s, d, at, row));
@@ -210,6 +210,7 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
   return MILL_OK;
 }
 
+/* Choose the least cost of a chunk, order the files, and divide them among chunks. */
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
 {
   MILL_AT_END(mill_schedule_free_at) mill_schedule *s = NULL;

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Division of a catalog's rows into a list of chunks, which ranks draw one after another.
  *
- *  Each rank makes the same list from the catalog, the rows still wanted and the number of ranks,
- *  so a rank needs only a drawn number (src/ranks/draw.h).  Each chunk is a share of the work left:
- *  chunks become smaller, and ranks of different speed end together (guided self-scheduling,
- *  Polychronopoulos & Kuck 1987, IEEE Trans. Comput. C-36, 1425).  A chunk has consecutive rows.
- *  It ends at the end of a file if that is near, so that few ranks open a file.  Files that are
- *  expensive to open (compressed ones) come first and are rarely cut; the others fill the gaps.
+ *  - All ranks make the same list, so a rank needs only a drawn number (src/ranks/draw.h).
+ *  - A chunk is a share of the work left.  So chunks become smaller, and ranks of different speed
+ *    end together (Polychronopoulos & Kuck 1987, IEEE Trans. Comput. C-36, 1425).
+ *  - A chunk has consecutive rows, and ends at the end of a file if that is near.
+ *  - Files that are expensive to open (compressed) come first and are rarely cut.
+ *  - A fast rank counts as several slow ranks and draws several chunks at a time.
  *
- *  The first numbers go to the ranks in rank order.  A fast rank counts as several slow ranks and
- *  draws several chunks at a time, so that all ranks work about equally long on a draw.
- *
- *  Costs are in rows with one exposure.
- *
- *  This code uses no MPI and no files: tests/src/ranks/schedule_model.h runs it with recorded
- *  costs. */
+ *  Costs are in rows with one exposure.  This code uses no MPI and no files, so that
+ *  tests/src/ranks/schedule_model.h can run it with recorded costs. */
 #pragma once
 
 #include <stdint.h>
@@ -49,7 +44,7 @@ int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
 void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
 MILL_CLOSER(mill_schedule, mill_schedule_free)
 
-/** Totals over all chunks: numbers, and costs of the wanted rows and of opening each file once. */
+/** Totals over all chunks: numbers, and costs of wanted rows and of opening each file once. */
 typedef struct mill_schedule_sum {
   int64_t n_chunk, n_row;
   double row_cost, open_cost;

@@ -30,17 +30,17 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   MILL_OWNED mill_gpu_facts *all = NULL;
   MILL_CHECK(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* a driver too old for this build also shows no GPU, but is an error */
-  const int is_new = node.driver >= node.runtime / 1000 * 1000;
-  if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
+  /* no GPU because the driver is too old for this build: an error */
+  const int is_old = node.driver < node.runtime / 1000 * 1000;
+  if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && !is_old)))
     return MILL_OK;
   MILL_CHECK(mill_gpu_choose(&node, local_rank, &mine->gpu));
   mine->facts = all[mine->gpu];
   return MILL_OK;
 }
 
-/* Check that all GPUs are of one kind: else results differ in their last bits.  rank: this
- * rank's number in the whole job. */
+/* Check that all GPUs are of one kind, or results would differ in their last bits.  rank: in the
+ * whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int code = MILL_OK, first_rank = rank;
@@ -58,7 +58,7 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   return mill_mpi_agree(mpi, code);
 }
 
-/* Collective: assign each rank's GPU and share of its memory, once all ranks have a context. */
+/* Assign each rank its GPU and a share of the GPU's memory.  Collective. */
 static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
   int err = MILL_OK, most = 0;
@@ -67,7 +67,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   size_t free_bytes = 0;
   MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
-  /* every rank has a context and nothing else: its memory now free can be divided */
+  /* all ranks have made their contexts: divide the memory that is still free */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
   MILL_STEP(mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes));
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -143,7 +143,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   return code;
 }
 
-/* Give a GPU to every rank (is_mixed: each GPU to one rank only) and open the CUDA backend. */
+/* Give every rank a GPU, or (is_mixed) give each GPU to one rank; open the CUDA backend. */
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int code = MILL_OK;
@@ -154,7 +154,7 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
   return mill_mpi_agree(mpi, code);
 }
 
-/* If none was measured (*found 0), why says what is missing: file, GPU, or the GPU's line. */
+/* If none is found, `why` says what is missing: the file, a GPU, or this GPU and CPU's line. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size)
 {
@@ -209,8 +209,7 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Rank 0: does each rank's part of the work reach the measured crossover?  No if the file of
- * crossovers is unreadable. */
+/* Rank 0: does each rank's part of the work reach the measured crossover?  No if none is found. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {

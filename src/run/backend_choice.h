@@ -5,16 +5,16 @@
 #include "src/run/crossover.h"
 #include "src/ranks/mpi_context.h"
 
-/** Values of a job's option --backend that has no cuda+cpu, in the order of mill_backend_words. */
+/** Values of --backend in jobs without cuda+cpu, in the order of mill_backend_words. */
 enum mill_backend_word { MILL_WORD_AUTO = 0, MILL_WORD_CPU, MILL_WORD_CUDA };
 extern const char *const mill_backend_words[]; /**< ends with NULL */
 
-/** The backend with which ranks that have a GPU use it, and the others the CPU. */
+/** Backend: ranks that have a GPU fit on the GPU, the other ranks on the CPU. */
 #define MILL_BACKEND_MIXED "cuda+cpu"
 #define MILL_BACKEND_AND   " + " /**< separates the names of both backends in a result */
 
-/** Give every rank a GPU of its node, or a share of one, and check that it works; the CUDA backend
- *  then uses it (kernels/cuda/device_choice.h).  Logs once if ranks share GPUs.
+/** Choose a GPU, or a share of a GPU, for every rank's CUDA backend (kernels/cuda/device_choice.h),
+ *  and check that it works.  Logs once if ranks share GPUs.
  *
  *  may_be_mixed  1: the error message also proposes cuda+cpu
  *

@@ -34,8 +34,8 @@ typedef struct mill_crossover_point {
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** Return the size from which on the GPU was always faster.  Only those points [n] count that were
- *  measured on CPU and GPU; sizes ascend.  0: the GPU was not faster at the largest size. */
+/** Return the size from which on the GPU was always faster; 0: it was not at the largest size.
+ *  Sizes of points [n] ascend; points not measured on CPU and GPU are skipped. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
 /** Should `--backend auto` take the GPU for work of this size?  measured NULL: no measurement. */
@@ -47,7 +47,7 @@ const char *mill_crossover_unit(enum mill_crossover_kind kind);
 /** The command that measures the crossover, for messages. */
 #define MILL_CROSSOVER_COMMAND "starmill bench crossover --keep"
 
-/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives one. */
+/** Set path to the file of crossovers.  MILL_ERR_CONFIG if no environment variable gives it. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
 /** Find the measurement of a kind of work, GPU, CPU and number of threads.  *found 0: no such
@@ -55,6 +55,6 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
                         const char *cpu, int n_thread, mill_crossover *out, int *found);
 
-/** Store a line in place of an older line of the same kind, GPU, CPU and threads; makes the
- *  folder.  The whole file is replaced at once.  MILL_ERR_OUTPUT names the file. */
+/** Store a line in place of the line of the same kind, GPU, CPU and threads; make the folder.  The
+ *  whole file is replaced at once.  MILL_ERR_OUTPUT names the file. */
 int mill_crossover_keep(const char *path, const mill_crossover *line);

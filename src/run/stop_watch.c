@@ -14,8 +14,7 @@
 #include "src/system/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
-/* Wait of ranks other than 0 before they ask all ranks to stop: if a signal or the time limit
- * stops all ranks together, rank 0's messages suffice. */
+/* Wait of ranks other than 0 before they ask all ranks to stop: rank 0 usually asks first. */
 static const double OTHERS_WAIT_S = 1.0;
 
 struct mill_stop_watch {
@@ -99,8 +98,8 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
   }
 }
 
-/* Look once for reasons to stop; returns 0 when the thread may end.  The mutex keeps mpi alive;
- * it is not held during the file-system call, which may hang. */
+/* Look once for reasons to stop; returns 0 when the thread may end.  The call to the file system
+ * may hang, so it comes before the mutex is locked. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
   int goes_on = 1, found = 0;
@@ -122,7 +121,7 @@ static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
     goto done;
   if (*first_s < 0)
     *first_s = now_s; /* when a reason to stop was first seen */
-  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) { /* rank 0 usually asks first */
+  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) {
     if (mill_mpi_stop_others(watch->mpi) != MILL_OK)
       mill_log_warning("the other ranks cannot be asked to stop: %s", mill_error_message());
     goes_on = 0;

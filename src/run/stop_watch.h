@@ -31,9 +31,10 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 
-/** Return the seconds needed to stop in good order: 2 star_s + 3 write_s + 2.  star_s: longest time
- *  of a star so far (0: none is done, use 2.5); write_s: longest time of a write.  Three writes:
- *  one may have just begun, one is the last, and closing takes as long. */
+/** Return the seconds needed to stop in good order: 2 star_s + 3 write_s + 2.
+ *
+ *  star_s   longest time of a star so far; 0 (no star is done) counts as 2.5
+ *  write_s  longest time of a write: a write may be under way, another follows, then the closing */
 double mill_stop_margin(double star_s, double write_s);
 
 /** Write the reason why this job stops into out [size], for the log ("signal 10"). */

@@ -20,7 +20,7 @@ static int by_mjd(const void *a, const void *b)
                           : (x->exposure > y->exposure) - (x->exposure < y->exposure);
 }
 
-/* By night: order exposures by time; an epoch begins NIGHT_GAP or more after the last exposure. */
+/* By night: order exposures by time; an epoch begins after a gap of NIGHT_GAP or more. */
 int mill_star_number_epochs(mill_star *star, int by_night)
 {
   mill_raw_segment *const end = star->segment + star->n_segment;
@@ -34,7 +34,7 @@ int mill_star_number_epochs(mill_star *star, int by_night)
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
   for (const exposure_time *t = time; t < time + n; t++) {
-    /* unknown times differ by NaN: each begins an epoch */
+    /* exposures without a time differ by NaN: each is an epoch */
     star->n_epoch += t == time || !(t->mjd - t[-1].mjd < NIGHT_GAP);
     for (mill_raw_segment *s = star->segment; s < end; s++)
       if (s->exposure == t->exposure)

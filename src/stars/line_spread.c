@@ -7,18 +7,17 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Templates are blurred on their grid to a sigma of this many pixels.  SHARPEST_MATRIX is for a
- *  resolution matrix, whose rows would undersample narrower templates.  The blur's sigma^2 is at
- *  most MILL_LARGEST_BLUR times (the line-spread function's sigma^2 - the templates' sigma^2). */
+/** The blur on the templates' grid aims at templates with a sigma of this many pixels.
+ *  SHARPEST_MATRIX is for a resolution matrix, whose rows undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** A solver deconvolves a resolution matrix by the templates' sigma.  One solver serves all pixels
- *  if this sigma, in pixels, varies by less than the fraction EVEN_PIXELS.  Else sigmas of solvers
- *  are SOLVER_STEP pixels apart, or further if that would take more than MOST_SOLVERS. */
+/** A solver deconvolves a resolution matrix by the templates' sigma, in pixels.  If sigma varies by
+ *  less than the fraction EVEN_PIXELS, one solver serves all pixels.  Else sigmas of solvers are
+ *  SOLVER_STEP apart, or further apart if there would be more than MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
-/** LEAST_SIGMA (pixels): a narrower line-spread function is implausible.  MOST_SHIFT (pixels): a
- *  matrix that moves light further is wrong; DESI's move it by less than 0.1. */
+/** In pixels: least plausible sigma of a line-spread function; largest plausible shift of light by
+ *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
@@ -31,7 +30,7 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                             : MILL_LSF_NO_USE;
 }
 
-/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2, where a kernel fits. */
+/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2. */
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info)
 {
@@ -75,15 +74,15 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Squared sigmas in ln wavelength, of an arm.  least: smallest (line-spread function's sigma^2 -
- *  templates' sigma^2).  wanted: blur that makes the templates broad enough for all pixels.
- *  last_aa: last usable wavelength, A. */
+/** Squared sigmas of an arm, in ln wavelength. */
 typedef struct blur_range {
-  double least, wanted, last_aa;
+  double least;   /**< smallest (line-spread function's sigma^2 - templates' sigma^2) */
+  double wanted;  /**< blur that makes the templates broad enough for all pixels */
+  double last_aa; /**< last usable wavelength, A */
 } blur_range;
 
-/** Update an arm's blur_range by the sigmas of a segment.  wave [n_pix]: wavelengths, A.  templ:
- *  sigma of the templates, A. */
+/** Update an arm's blur_range by the sigmas of a segment.  In A: wavelengths wave [n_pix], and the
+ *  templates' sigma templ. */
 static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
                           blur_range *range)
 {
@@ -100,8 +99,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Return the sigma of a Gaussian with the sum and sum of squares of row i of the matrix, the same
- *  sigma as in mill_find_narrow.  pixel: the pixel's width, in the unit that sigma shall have. */
+/** Return the sigma of the Gaussian that has the sum and the sum of squares of row i of the matrix,
+ *  as mill_find_narrow does.  pixel: the pixel's width, in the unit of the result. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;
@@ -109,8 +108,8 @@ static double row_sigma(const mill_raw_segment *s, int i, double pixel)
   return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Update an arm's blur_range by N_LOOK rows of a segment's resolution matrix (wave, templ: as for
- *  look_at_sigma).  `least` gets the second smallest value, so that no single row sets it. */
+/** Like look_at_sigma, by N_LOOK rows of a segment's resolution matrix.  range->least gets the
+ *  second smallest value, so that no single row sets it. */
 static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
                            blur_range *range)
 {
@@ -131,8 +130,7 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
-/* The blur's sigma^2 is range.wanted, enough for the pixels, but below range.least, the narrowest
- * line-spread function (times MILL_LARGEST_BLUR), and at least `needed`. */
+/* The blur's sigma^2 is range.wanted, at most MILL_LARGEST_BLUR * range.least, at least needed. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {
@@ -140,7 +138,8 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   const double templ = of->template_sigma_aa;
   const double grid = of->sampling > 1 ? MILL_GRID_SIGMA * of->ln_step : 0;
   blur_range range = {INFINITY, 0.0, 0.0};
-  double needed = 0.0, step = 0.0; /* needed: sigma^2 for the splines of a thinned grid */
+  double needed = 0.0; /* sigma^2 for the splines of a thinned grid */
+  int has_matrix = 0;
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     if (raw->arm != arm)
@@ -151,14 +150,15 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
       return 0.0;
     range.last_aa = 0.0;
     (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
-    step = by_matrix ? 0.125 : step;
+    has_matrix |= by_matrix;
     if (range.last_aa > 0.0)
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
   double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
-  /* a matrix needs solvers for each blur: round sigma^2 down to an eighth of `wanted` */
-  if (step > 0.0 && range.wanted > 0.0)
-    square = range.wanted * step * floor(square / (range.wanted * step));
+  /* each blur of a matrix needs its own solvers: round, so that few values occur */
+  const double unit = 0.125 * range.wanted;
+  if (has_matrix && unit > 0.0)
+    square = unit * floor(square / unit);
   const double blur = sqrt(fmax(needed, square));
   return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
 }
@@ -218,8 +218,8 @@ int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 
 /* ---- resolution matrices less the templates' own resolution ---- */
 
-/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  LAPACK by
- *  OpenBLAS would allocate 128 MiB, and retry forever under a memory limit. */
+/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  The LAPACK of
+ *  OpenBLAS would need 128 MiB, and hang under a memory limit. */
 static int invert(int n, double *a, double *inverse)
 {
   for (int i = 0; i < n; i++)
@@ -268,7 +268,7 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
   return MILL_OK;
 }
 
-/** make_solver for Gaussian samples scaled to the sum 1 (a narrow Gaussian's have another sum). */
+/** Like make_solver, but scale the samples of the Gaussian to the sum 1. */
 static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
 {
   double sum = 0.0;
@@ -287,8 +287,8 @@ static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, 
   return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
 }
 
-/** Choose the Gaussian sigma that each solver i deconvolves: plan->sigma_pix + i step_pix, pixels.
- *  at [n_pix] gets each pixel's fractional i.  Returns the number of solvers; 1: `at` stays. */
+/** Choose the sigma, in pixels, that each solver i deconvolves: plan->sigma_pix + i plan->step_pix.
+ *  Returns the number of solvers; if there are several, at [n_pix] is each pixel's fractional i. */
 static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                         float *at, mill_deconv *plan)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Line-spread functions of a star's segments, before its fit: whether they are used, which part of
- *  them acts on the templates' grid and which on the pixels, and whether they are plausible
+/** Line-spread functions of a star's segments, before its fit: their plausibility, their use, and
+ *  their split into a blur on the templates' grid and a broadening on the pixels
  *  (docs/science/numerics.md, "Line-spread function"). */
 #pragma once
 
@@ -19,10 +19,8 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                   const mill_raw_segment *segment);
 
 /** Return sigma, in ln wavelength, of an arm's blur: the part of the line-spread functions that is
- *  applied on the templates' grid.  The blur makes templates broad enough for the pixels, but not
- *  broader than the narrowest line-spread function; 0: templates are broad enough.  On a thinned
- *  grid sigma is at least what the splines need.  With a resolution matrix sigma is rounded down to
- *  steps, since each value needs its own solvers. */
+ *  applied on the templates' grid; 0: no blur.  It makes templates broad enough for pixels and for
+ *  splines on a thinned grid, but not broader than the narrowest line-spread function. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm);
 
@@ -36,12 +34,12 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *segment, double blur_ln,
                          float *lsf_aa, int *n_diag, int *info);
 
-/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over N_LOOK
- *  pixels, NaN without one.  A matrix row counts as the Gaussian with the same sum of squares. */
+/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over 20 pixels;
+ *  NaN: unknown.  A matrix row counts as the Gaussian with the same sum of squares. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
-/** Is sigma in the middle of a segment implausible for a spectrograph?  If so *sigma_aa, *wave_aa
- *  and *pixel_aa are sigma, the wavelength and the pixel width there. */
+/** Is sigma in the middle of a segment implausible for a spectrograph?  If so, set *sigma_aa, and
+ *  the wavelength and pixel width there. */
 int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *wave_aa,
                     double *pixel_aa);
 

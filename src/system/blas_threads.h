@@ -4,10 +4,11 @@
 
 /** Prepare for calls of BLAS from up to n_thread threads at once.
  *
- *  Limit OpenBLAS to one thread per call, since its sums depend on the number of threads;
- *  mill_blas_end restores the previous number, *n_before.  OpenBLAS needs 128 MiB for each
- *  calling thread and retries forever if it cannot get them: allocate them here, or fail with
- *  MILL_ERR_MEMORY (mill_blas_end may still be called).  Does nothing with another BLAS. */
+ *  - Limit OpenBLAS to one thread per call, as its sums depend on the number of threads;
+ *    mill_blas_end restores the previous number, *n_before.
+ *  - Make OpenBLAS allocate 128 MiB for each calling thread: later, it would hang without memory.
+ *
+ *  Does nothing with another BLAS.  MILL_ERR_MEMORY; mill_blas_end may still be called. */
 int mill_blas_begin(int n_thread, int *n_before);
 
 void mill_blas_end(const int *n_before);

@@ -17,6 +17,7 @@ static size_t folder_length(const char *path)
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
+/* Replace the path by its link's target until it is no link. */
 int mill_resolve_links(const char *path, char *out, size_t size)
 {
   char target[MAX_PATH];
@@ -38,6 +39,7 @@ int mill_resolve_links(const char *path, char *out, size_t size)
   return MILL_OK;
 }
 
+/* Refuse a path OLD.new if OLD exists. */
 int mill_refuse_new(const char *path, const char *option)
 {
   static const char end[] = MILL_NEW_END;
@@ -160,7 +162,7 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
   return compare(roles, what, path, &file);
 }
 
-/* Refuse an input that is a written file, or has its name, without looking at each file on disk. */
+/* Like mill_file_roles_read, but look at the disk only if the name may be reserved. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {
@@ -168,7 +170,6 @@ int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, c
   for (int i = 0; i < roles->n; i++) {
     if (is_same(&roles->written[i].identity.file, &file))
       return refuse_one_file(what, path, roles->written[i].option, roles->written[i].path);
-    /* look at the folder on disk only if the name may belong to a written file */
     if (belongs_to(path + folder_length(path), roles->written[i].identity.name))
       MILL_CHECK(mill_file_roles_read(roles, what, path));
   }

@@ -37,8 +37,7 @@ typedef struct mill_file_roles {
 } mill_file_roles;
 
 /** Name a file to write; path NULL: not given.  option: for messages, "--status" or "the status
- *  file".  MILL_ERR_USAGE for an empty or too long path, or if the file is already a written
- *  file; the message then names both. */
+ *  file".  MILL_ERR_USAGE for an empty or too long path, or if the file is written already. */
 int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
 
 /** Check a file that will be read; path NULL or empty: none.  what: for messages, "the input".
@@ -53,7 +52,7 @@ int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, c
  *  option: "output", without its dashes.  MILL_ERR_USAGE. */
 int mill_refuse_new(const char *path, const char *option);
 
-/** Follow the links of a path to the file that would be written, which need not exist.  Then all
- *  names of a file share one lock, and renaming replaces the file, not a link.  MILL_ERR_OUTPUT
- *  for too many links, or if out [size] is too small. */
+/** Follow the links of a path to the file that would be written, which need not exist, so that
+ *  renaming replaces the file, not a link.  MILL_ERR_OUTPUT for too many links, or if out [size] is
+ *  too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);

@@ -88,7 +88,7 @@ static int write_file(const char *text, size_t n)
 static void write_line(const place *from, const char *message, const char *ends)
 {
   char text[LINE_BYTES], now[MILL_UTC_SIZE];
-  const size_t room = sizeof text - 1 - strlen(ends); /* for the newline */
+  const size_t room = sizeof text - 1 - strlen(ends); /* 1: the newline */
   mill_utc_text(mill_unix_s(), now);
   size_t n =
       (size_t)snprintf(text, room, "%s rank %d %-5s %.64s:%d  %s", now, state.rank,
@@ -138,6 +138,7 @@ static int64_t count_line(const place *here)
   return ++state.place[i].n;
 }
 
+/* Compare the first bytes with the form of a log line, in which 0 stands for any digit. */
 int mill_log_refuse_other(const char *path)
 {
   static const char begin[] = "0000-00-00T00:00:00Z rank 0";

@@ -23,8 +23,8 @@ void mill_progress_start(mill_progress *progress, const char *what, int64_t n_to
   progress->shown_s = progress->is_terminal ? -INFINITY : now_s;
 }
 
-/* Update the rate.  During the first SMOOTH_S seconds it is the mean since the first call, later
- * an exponential average, since rows end in bursts. */
+/* Update the rate: first the mean since the first call, after SMOOTH_S seconds an exponential
+ * average, as rows end in bursts. */
 static void note_rate(mill_progress *p, int64_t n_done, double now_s)
 {
   if (p->n_first < 0) {
@@ -34,9 +34,9 @@ static void note_rate(mill_progress *p, int64_t n_done, double now_s)
   const double passed_s = now_s - p->start_s, step_s = now_s - p->last_s;
   if (step_s <= 0.0 || n_done == p->n_first)
     return;
-  const double late = (double)(n_done - p->n_last) / step_s;
+  const double recent = (double)(n_done - p->n_last) / step_s;
   p->rate = passed_s < SMOOTH_S ? (double)(n_done - p->n_first) / passed_s
-                                : p->rate + (1.0 - exp(-step_s / SMOOTH_S)) * (late - p->rate);
+                                : p->rate + (1.0 - exp(-step_s / SMOOTH_S)) * (recent - p->rate);
   p->n_last = n_done;
   p->last_s = now_s;
 }

@@ -11,8 +11,8 @@
  *  when another library could not open path and does not say why. */
 int mill_check_descriptors(const char *path, int code);
 
-/** Open path for reading; *fd is -1 on failure.  what: the file's kind for messages, as "a
- *  configuration file".  Fails with code; for a folder, pipe or device the message says so. */
+/** Open path for reading.  Fails with code and *fd -1, also for a folder, pipe or device.  what:
+ *  the file's kind for messages, as "a configuration file". */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
 /** Close an open descriptor (not below 0) or stream (not NULL), for MILL_AT_END. */
@@ -37,8 +37,8 @@ int mill_check_output(const char *path, const char *option);
 /** MILL_ERR_OUTPUT if path exists, even as a broken link, and overwrite is 0. */
 int mill_refuse_existing(const char *path, int overwrite);
 
-/** Fail with MILL_ERR_USAGE unless --overwrite may replace the file at path: it is missing, empty,
- *  or an HDF5 file with the text `made` in its first bytes (damaged and older files have it, too).
+/** MILL_ERR_USAGE unless --overwrite may replace the file at path: it is missing, empty, or an HDF5
+ *  file with the text `made` in its first bytes.
  *
  *  option  "--output"
  *  made    FORMAT of such files: "starmill result" */

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-/** Find the shipped file name ("libraries/fgk.h5") and write its path into path [size].  It is
- *  in ../share/starmill of the program's folder (cmake --install), else in ../.. (build/<preset>
- *  of a checkout).  path is empty if neither has the file or if it is too long. */
+/** Write the path of a shipped file ("libraries/fgk.h5") into path [size]; empty: not found or too
+ *  long.  From the program's folder, the file is in ../share/starmill (cmake --install) or in ../..
+ *  (build/<preset> of a checkout). */
 void mill_shipped_file(const char *name, char *path, size_t size);
 
 /** Default libraries of a fit; each star is fitted with the library that suits it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** State of NVIDIA GPUs, from the driver's management library (NVML).
  *
- *  NVML is loaded when first needed: so builds without CUDA see GPUs, too, and machines without
- *  a driver need no library.  Thread-safe. */
+ *  NVML is loaded when first needed, so that machines without a driver need no library.
+ *  Thread-safe. */
 #pragma once
 
 #include <stdint.h>

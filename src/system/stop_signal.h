@@ -2,9 +2,8 @@
 /** Reasons to stop a job in good order, checked between steps of work.
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are noted as reasons;
- *  callers note others.  A second signal, at least a second after the first, ends the process at
- *  once with status 128 + its number.  Earlier repetitions are ignored, as launchers often send
- *  a signal twice. */
+ *  callers note others.  A signal at least a second after the first ends the process at once with
+ *  status 128 + its number; earlier signals are ignored, as launchers often send two. */
 #pragma once
 
 enum mill_stop_reason {

@@ -24,8 +24,8 @@ static inline void mill_mutex_unlock(pthread_mutex_t *const *mutex)
  *  blocked ones.  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
-/** Fail with MILL_ERR_CONFIG if a rank asks for too many threads: above 64 and above four per core,
- *  starting them would take gigabytes and hours. */
+/** MILL_ERR_CONFIG if a rank asks for more than 64 threads and more than four per core: starting
+ *  them would take gigabytes and hours. */
 int mill_thread_check_number(int n_thread);
 
 /** Wait at most this many seconds for the end of a thread.  Returns 1 if it has ended.  Returns

@@ -87,7 +87,7 @@ static double patience_s(enum mill_watch_kind kind)
     return INFINITY;
   if (kind == MILL_WATCH_START)
     return 5.0;
-  if (!is_urgent) /* no SIGKILL will follow, or another rank will end the job */
+  if (!is_urgent) /* no SIGKILL will follow */
     return INFINITY;
   return kind == MILL_WATCH_FILE ? 20.0 : 25.0;
 }
@@ -97,7 +97,7 @@ static double bound_s(const slot *s)
   return s->kind == MILL_WATCH_RANKS ? INFINITY : dog.bound_s + s->extra_s;
 }
 
-/* Report the late call, abort all ranks and exit; limit each step's time: log and MPI may hang. */
+/* Report the late call, abort all ranks and exit.  Each step has a limit: log and MPI may hang. */
 static void end_job(const slot *late)
 {
   static int status; /* static, as the aborting thread may outlive this call */
@@ -123,9 +123,8 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* With the mutex locked: add step_s to the age of all announced calls.  Returns a late call, or
- * NULL.  If several calls become late within a tick, return the one announced last: it is the
- * innermost and says most. */
+/* With the mutex locked: add step_s to the age of all announced calls.  Return a late call or NULL;
+ * of calls that are late within a tick, the last announced, which is the innermost. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;
@@ -137,7 +136,7 @@ static const slot *pass(double step_s, double tick_s)
     const double patience = patience_s(s->kind);
     s->age_s += step_s;
     s->stop_s += mill_stop_reason() != MILL_STOP_NONE ? step_s : 0;
-    const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience);
+    const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience); /* above 0: late */
     is_late |= over_s > 0;
     if (over_s > -tick_s &&
         (!last || s->age_s < last->age_s || (s->age_s == last->age_s && s->number > last->number)))
@@ -225,6 +224,7 @@ void mill_watchdog_stop(void)
   pthread_cond_destroy(&changed);
 }
 
+/* Take a slot for the call, if the watchdog runs and a slot is free. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
 {
   int token = -1;

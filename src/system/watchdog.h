@@ -1,36 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Watchdog: a thread that ends the job if a call hangs.
  *
- *  A call that may hang (file system, collective call, device) is announced before it starts and
- *  withdrawn when it returns.  If it exceeds its bound, the watchdog logs the reason and aborts the
- *  whole job with the status of an internal error; the same command continues the job.  The process
- *  ends even if the log or MPI also hangs.
- *
- *  A thread in such a call cannot react to a stop request (src/system/stop_signal.h); so the
- *  watchdog ends the job some seconds after the request, with the status of a stop.
- *
- *  Only time in which the process ran counts: waking from suspension does not end a job.  The
- *  watchdog runs during the whole program; in another program that uses starmill's parts, from
- *  mill_mpi_start to mill_mpi_end. */
+ *  - A call that may hang (file system, collective call, device) is announced before it starts and
+ *    withdrawn when it returns.
+ *  - If the call exceeds its bound, the watchdog logs the reason and aborts the whole job with the
+ *    status of an internal error.  The process ends even if the log or MPI also hangs.
+ *  - If the call lasts for some seconds after a stop request (src/system/stop_signal.h), the
+ *    watchdog ends the job with the status of a stop.
+ *  - Only time in which the process ran counts, not suspension.
+ *  - The watchdog runs at least from mill_mpi_start to mill_mpi_end. */
 #pragma once
 
 #include "kernels/base/memory.h"
 
-/** Kind of an announced call.  It sets the seconds that the call may take after a stop request,
- *  always less than Slurm's 30 s between SIGTERM and SIGKILL. */
+/** Kind of an announced call, which sets the seconds that the call may take after a stop request:
+ *  less than Slurm's 30 s between SIGTERM and SIGKILL. */
 enum mill_watch_kind {
   MILL_WATCH_WORK,  /**< computes: no limit */
   MILL_WATCH_START, /**< before the first fit, when no work can be lost: 5 s after any request */
   MILL_WATCH_FILE,  /**< reads, writes or closes: 20 s after SIGTERM or SIGINT */
-  /** waits for other ranks: 25 s after SIGTERM or SIGINT; otherwise no limit, since the watchdog of
-   *  the rank that hangs limits the call there */
-  MILL_WATCH_RANKS
+  MILL_WATCH_RANKS  /**< waits for other ranks: 25 s after SIGTERM or SIGINT, else no limit */
 };
 
 /** Start the watchdog unless it runs; calls announced before are not watched.  The bound is 600 s,
  *  or the environment variable STARMILL_WATCHDOG_S.
  *
- *  log  receives the reason of an abort on a separate thread; if log hangs or is NULL, the reason
+ *  log  receives the reason of an abort, on a separate thread; if it hangs or is NULL, the reason
  *       goes to standard error
  *
  *  MILL_ERR_INTERNAL; MILL_ERR_USAGE if the variable is not a positive number. */

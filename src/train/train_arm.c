@@ -218,7 +218,7 @@ done:
   return err;
 }
 
-/* Read targets minus their mean spectrum, the outputs of a last layer that makes pixels. */
+/* Read models' targets less the mean spectrum, which a last layer that makes pixels must output. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
   const size_t n_pix = (size_t)a->c.n_pix;
@@ -235,7 +235,7 @@ static int is_kept(const arm *a)
   return bytes <= a->set->keep_gib * 1024 * 1024 * 1024;
 }
 
-/* Read the targets, pixels of all models, if they fit keep_gib; else allocate room for a batch. */
+/* Read all models' targets (pixels) if they fit into keep_gib; else make room for a batch. */
 static int make_pixels(arm *a)
 {
   int model[BLOCK];
@@ -297,8 +297,8 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
   return MILL_OK;
 }
 
-/* Make the initial last layer: small random weights, whose outputs are scores; for a layer whose
- * outputs are pixels, multiply them by the components. */
+/* Make the initial last layer: small random weights.  They give scores; a layer that gives pixels
+ * gets their product with the components. */
 static int begin_last(arm *a)
 {
   const mill_train_settings *net = &a->set->net;
@@ -352,9 +352,8 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
 
 /* ---- arm ---- */
 
-/* Train the network; then, with loss L2 and models left out, solve the last layer with float32
- * products, as fits evaluate it.  *best gets the parameters with the solved layer; state->best
- * keeps those with the trained layer, for the checkpoints of later arms. */
+/* Train the network, then solve its last layer if the loss is L2 and models were left out.  *best:
+ * parameters with the solved layer; state->best keeps the trained layer, for checkpoints. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
@@ -373,14 +372,14 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   memcpy(*best, state->best, state->n_param * sizeof **best);
   solved = *state;
   solved.best = *best;
-  exact.precision = MILL_TRAIN_FLOAT32;
+  exact.precision = MILL_TRAIN_FLOAT32; /* as in fits */
   if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
     MILL_CHECK(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
                                      &report->loss));
   return MILL_OK;
 }
 
-/* Report the number of components, the fraction of variance that they leave, and the rms spread. */
+/* Report the number of components, the fraction of variance outside them, and the rms spread. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
   double carried = 0, square = 0;

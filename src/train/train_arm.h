@@ -13,10 +13,8 @@ enum mill_train_unit {
 
 /** Outputs of the trained network. */
 enum mill_train_last {
-  /** scores of principal components, converted to pixels after training; L2 only, as only then
-   *  the loss of scores equals that of pixels */
-  MILL_TRAIN_COMPONENTS = 0,
-  MILL_TRAIN_PIXELS /**< the weights of a last layer that makes pixels */
+  MILL_TRAIN_COMPONENTS = 0, /**< scores of principal components, with loss L2 only */
+  MILL_TRAIN_PIXELS          /**< pixels */
 };
 
 enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< most components if n_component is 0 */
@@ -52,16 +50,15 @@ typedef struct mill_train_arm_report {
   int n_component; /**< number of components used */
   double rest;     /**< fraction of the variance outside the components */
   double spread;   /**< rms over pixels of the models' standard deviations */
-  /** final loss, and loss before the last layer was solved, both over the models left out, or over
-   *  all models if none is left out */
+  /** final loss, and loss before the last layer was solved, of models left out (if none, of all) */
   double loss, loss_unsolved;
   /** wall seconds of this call for statistics and for gradient steps */
   double statistics_s, gradient_s;
   double gflop; /**< 1e9 operations of this call's matrix products */
 } mill_train_arm_report;
 
-/** Convert a loss to a pixel's error: rms for l2 and huber, mean absolute for l1.  With unit NOISE:
- *  error of ln flux, or relative to the mean flux; with SPREAD: in units of the pixel's spread. */
+/** Convert a loss to a pixel's error: rms for l2 and huber, mean absolute for l1.  With unit SPREAD
+ *  its unit is the pixel's spread; with NOISE it is of ln flux, or relative to the mean flux. */
 double mill_train_arm_error(const mill_train_arm_settings *settings, double loss);
 
 /** Train an arm.

@@ -19,6 +19,7 @@ void mill_train_state_clear(mill_train_state *state)
   memset(state, 0, sizeof *state);
 }
 
+/* Draw hidden layers at random; the last layer comes from the problem. */
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state)
 {
@@ -43,7 +44,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
     for (size_t i = 0; i < n; i++)
       state->param[shape.weight[l] + i] = (float)(bound * (2 * mill_random_uniform(&r) - 1));
   }
-  const size_t n_out = (size_t)problem->n_out; /* the problem gives the last layer */
+  const size_t n_out = (size_t)problem->n_out;
   memcpy(state->param + shape.weight[last], problem->weight,
          n_out * (size_t)shape.n_in[last] * sizeof *state->param);
   memcpy(state->param + shape.bias[last], problem->bias, n_out * sizeof *state->param);

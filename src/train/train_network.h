@@ -2,7 +2,7 @@
 /** Training of a multilayer perceptron with SiLU (docs/science/numerics.md, "Training a network").
  *
  *  Ranks share each mini-batch, and threads share a rank's part.  Sums have a fixed order: the last
- *  bits of a network depend on the number of ranks, but not on that of threads. */
+ *  bits of a network depend on the number of ranks, but not on the number of threads. */
 #pragma once
 
 #include "src/train/train_work.h"
@@ -33,9 +33,8 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
                      mill_train_state *state);
 void mill_train_state_clear(mill_train_state *state); /* NULL is allowed */
 
-/** Callback on each rank after each epoch.  Each rank's state then has only its share of the
- *  moments m and v; mill_train_gather collects them.  A code other than MILL_OK, equal on all
- *  ranks, ends the training. */
+/** Callback on each rank after each epoch.  state has only this rank's share of the moments m and v
+ *  (mill_train_gather).  A code other than MILL_OK, equal on all ranks, ends the training. */
 typedef struct mill_train_watch {
   int (*after)(void *context, mill_train_state *state);
   void *context;
@@ -55,9 +54,9 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h);
 
-/** Replace the last layer of state->best by the linear least-squares solution over the training
- *  models; L2 only.  Several ridges are tried, and the solution of least validation loss is kept
- *  if it lowers that loss.  *before, *after: validation losses.  Collective. */
+/** Solve the last layer of state->best by linear least squares over the training models; L2 only.
+ *  Of several ridges, the solution of least validation loss is kept if it lowers the loss.
+ *  *before, *after: validation losses.  Collective. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Solution of the last layer: it is linear, so with the hidden layers fixed, linear least
- * squares gives its best weights. */
+/* Solution of the last layer, which is linear, by least squares; the hidden layers are fixed. */
 #include <math.h>
 #include <string.h>
 
@@ -16,8 +15,8 @@
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 
-/* Normal equations for the change of the last layer that fits the residuals.  The mean of the
- * layer's inputs h is subtracted, so that the ridge does not act on the bias. */
+/* Normal equations for the change of the last layer that fits its residuals `rest`.  Its inputs h
+ * are used less their mean, so that the ridge does not act on the bias. */
 typedef struct normal {
   int n, width, n_out;
   float *h;          /* [n][width] inputs of the layer */
@@ -46,8 +45,8 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  h: inputs of
- * the last layer less their mean.  rest: residuals with the present weight and bias. */
+/* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  weight, bias:
+ * the trained last layer, which leaves the residuals `rest`. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
@@ -90,7 +89,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
   return MILL_OK;
 }
 
-/* Replace the sum of h h^T by its eigenvectors; right: sum of h rest^T in their basis. */
+/* Replace the sum of h h^T by its eigenvectors, and turn the sum of h rest^T into their basis. */
 static int solve(normal *q)
 {
   const lapack_int info =
@@ -98,14 +97,13 @@ static int solve(normal *q)
   if (info != 0)
     return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
                       "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
-  /* columns of vector are now eigenvectors; change still holds the sum of h rest^T */
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
               q->width, q->change, q->n_out, 0, q->right, q->n_out);
   return MILL_OK;
 }
 
-/* Solve the normal equations with a ridge of `part` times their mean eigenvalue.  weight, bias: the
- * last layer's old weight0 and bias0 plus the solution. */
+/* Solve the normal equations with a ridge of `part` times their mean eigenvalue.  Add the solution
+ * to the trained layer weight0, bias0; the result is weight, bias. */
 static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
                       float *weight, float *bias)
 {
@@ -118,13 +116,13 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
   const double add = part * trace / (double)width;
   for (size_t i = 0; i < width; i++)
     for (size_t k = 0; k < width; k++) {
-      const double below = fmax(q->value[k], 0) + add;
-      scaled[i * width + k] = below > 0 ? q->vector[i * width + k] / below : 0;
+      const double divisor = fmax(q->value[k], 0) + add;
+      scaled[i * width + k] = divisor > 0 ? q->vector[i * width + k] / divisor : 0;
     }
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasTrans, q->n_out, q->width, q->width, 1, q->right,
               q->n_out, scaled, q->width, 0, q->change, q->width);
   for (size_t j = 0; j < n_out; j++) {
-    double shift = q->mean_rest[j];
+    double shift = q->mean_rest[j]; /* the bias makes the mean residual 0 */
     for (size_t i = 0; i < width; i++) {
       shift -= q->change[j * width + i] * q->mean_h[i];
       weight[j * width + i] = (float)((double)weight0[j * width + i] + q->change[j * width + i]);
@@ -168,9 +166,9 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   /* tried: parameters under test; first: the last layer before solving */
   float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
-  const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
+  const size_t weight = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
   int err = MILL_ALLOC(shape.n_param, &tried);
-  MILL_STEP(MILL_ALLOC(shape.n_param - at, &first));
+  MILL_STEP(MILL_ALLOC(shape.n_param - weight, &first));
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
   MILL_STEP(
@@ -179,17 +177,17 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(validate(mpi, team, state->best, before));
   *after = *before;
   memcpy(tried, state->best, shape.n_param * sizeof *tried);
-  memcpy(first, state->best + at, (shape.n_param - at) * sizeof *first);
+  memcpy(first, state->best + weight, (shape.n_param - weight) * sizeof *first);
   for (int i = 0; i < N_RIDGE; i++) {
     double loss = 0;
     if (mpi->rank == 0)
-      err = with_ridge(&q, ridge[i], first, first + (bias - at), tried + at, tried + bias);
+      err = with_ridge(&q, ridge[i], first, first + (bias - weight), tried + weight, tried + bias);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    MILL_MPI(MPI_Bcast(tried + at, (int)(shape.n_param - at), MPI_FLOAT, 0, mpi->comm));
+    MILL_MPI(MPI_Bcast(tried + weight, (int)(shape.n_param - weight), MPI_FLOAT, 0, mpi->comm));
     MILL_TRY(validate(mpi, team, tried, &loss));
     if (loss < *after) {
       *after = loss;
-      memcpy(state->best + at, tried + at, (shape.n_param - at) * sizeof *tried);
+      memcpy(state->best + weight, tried + weight, (shape.n_param - weight) * sizeof *tried);
     }
   }
 done:

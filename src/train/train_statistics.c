@@ -56,7 +56,7 @@ void mill_train_components_clear(mill_train_components *c)
 /* Replace the rows by the leading principal directions of their covariance. */
 static int condense(mill_train_statistics *s)
 {
-  /* twice as many rows, and one for a change of the mean, fit into the room */
+  /* the rows of two ranks, and a row for the change of the mean, fit into the room */
   const int n = s->n_room / 2 - 1;
   const size_t n_pix = (size_t)s->n_pix;
   MILL_OWNED double *rows = NULL, *value = NULL;
@@ -72,8 +72,8 @@ static int condense(mill_train_statistics *s)
 
 /* ---- spectra that come in ---- */
 
-/* Take in n_other spectra whose rows, less their mean, are in s->row already: combine means and
- * squares, and add a row for the difference of the means.  s->row must have room for this row. */
+/* Include n_other spectra, whose rows less their mean are in s->row already: combine means and
+ * squares, and add a row for the difference of the means. */
 static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
                       const double *square_other)
 {
@@ -156,8 +156,8 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
-/* Send this rank's statistics to rank 0, which first says whether it can take them; if not,
- * rank 0 fails.  pixel [2][n_pix]: work space. */
+/* Send this rank's statistics to rank 0, which first says whether it has room.  pixel [2][n_pix]:
+ * work space. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;
@@ -216,8 +216,8 @@ done:
   return err;
 }
 
-/* Count the components to keep, of n with ascending variances value [n].  Keep the largest until
- * they leave at most the fraction `rest` of total (0: keep all), but none below LEAST_PART. */
+/* Count the components to keep, of n with ascending variances value [n]: the largest, until they
+ * leave at most the fraction `rest` of total (0: all), but none below LEAST_PART. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;
@@ -230,8 +230,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn a principal direction, row, into a pattern [n_pix] in the spectra's units whose scores have
- * mean square 1: the row's sum of squares is n times the variance. */
+/* Scale a principal direction, row [n_pix], to a pattern in the spectra's units whose scores have
+ * mean square 1.  The row's sum of squares is n times the variance. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {
@@ -307,6 +307,7 @@ done:
   return err;
 }
 
+/* Project scaled residuals on the patterns; rest: the squares that remain. */
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest)
 {

@@ -8,10 +8,9 @@
 
 /** Statistics of the spectra added so far, in bounded memory.
  *
- *  Mean and variance of each pixel are exact.  The covariance is kept as at most n_room
- *  rows; it is exact up to n_room spectra.  With more, earlier spectra are replaced by n_room / 2 -
- *  1 principal directions, and the rest of their variance is lost (Ross et al. 2008, IJCV 77, 125,
- *  with their correction for a changing mean). */
+ *  Mean and variance of each pixel are exact.  The covariance is kept as at most n_room rows.  When
+ *  more spectra come, n_room / 2 - 1 principal directions replace the rows, and the rest of their
+ *  variance is lost (Ross et al. 2008, IJCV 77, 125). */
 typedef struct mill_train_statistics mill_train_statistics;
 
 enum { MILL_TRAIN_STATISTICS_ROWS = 2048 };
@@ -30,17 +29,14 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
 
 /** Statistics of spectra and their principal components.
  *
- *  y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, each score z_k has mean square 1,
- *  and scores of different components are uncorrelated.  Components are found for scale_p (y_p -
- *  mean_p).  In these units, variance_k is the mean square of component k, summed over pixels
- *  (largest first), and total is the mean square of the spectra, summed likewise.  The largest
- *  coefficient of a pattern, by magnitude, is positive. */
+ *  Pixel p of a spectrum is y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, scores
+ *  z_k have mean square 1 and are uncorrelated.  Components are those of scale_p (y_p - mean_p). */
 typedef struct mill_train_components {
   int n_pix, n_component;
   double *mean, *spread; /**< [n_pix], spread: standard deviation; owned */
-  double *pattern;       /**< [n_component][n_pix], owned */
-  double *variance;      /**< [n_component], owned */
-  double total;
+  double *pattern;       /**< [n_component][n_pix], largest coefficient positive; owned */
+  double *variance;      /**< [n_component] scaled variance, summed over pixels, falling; owned */
+  double total;          /**< scaled variance of the spectra, summed over pixels */
 } mill_train_components;
 
 /** Fill in mean and spread.  On rank 0, after mill_train_statistics_join. */

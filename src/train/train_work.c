@@ -54,8 +54,8 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* 6 operations per weight: 2 for the output and 2 each for the gradients of weights and of
-   * inputs; the first layer needs no gradient of its inputs */
+  /* per weight 2 operations each for output, gradient of weights and gradient of inputs (not in the
+   * first layer) */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;
@@ -66,6 +66,7 @@ int mill_train_room(const mill_train_settings *settings, int n)
   return settings->batch < n ? settings->batch : n;
 }
 
+/* Set the sizes of layers, and the indices of their first weights and biases in the parameters. */
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
                          mill_train_shape *shape)
 {
@@ -74,7 +75,7 @@ void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_ou
   for (int l = 0; l < shape->n_layer; l++) {
     shape->n_in[l] = l == 0 ? n_in : shape->n_out[l - 1];
     shape->n_out[l] = l < settings->n_hidden ? settings->width[l] : n_out;
-    shape->weight[l] = shape->n_param; /* index of the layer's first weight */
+    shape->weight[l] = shape->n_param;
     shape->n_param += (size_t)shape->n_in[l] * (size_t)shape->n_out[l];
     shape->bias[l] = shape->n_param;
     shape->n_param += (size_t)shape->n_out[l];
@@ -150,9 +151,9 @@ int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *lo
   int err = MILL_OK;
   const mill_train_problem *p = w->problem;
   const int n = p->n - p->n_train;
-  int64_t n_before_end;
-  const int first = p->n_train + (int)mill_mpi_share(mpi, n, &n_before_end);
-  const int end = p->n_train + (int)n_before_end;
+  int64_t share_end;
+  const int first = p->n_train + (int)mill_mpi_share(mpi, n, &share_end);
+  const int end = p->n_train + (int)share_end;
   double mine = 0;
   *loss = NAN;
   if (n == 0)

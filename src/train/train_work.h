@@ -38,8 +38,8 @@ int mill_train_settings_check(const mill_train_settings *settings);
 
 /** Training data: models with labels and targets.
  *
- *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  The loss of a set of
- *  models is their mean plus a floor: the constant loss of the part that the targets leave out.
+ *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm.  The loss of a set is the
+ *  mean of its models' losses plus a floor, the constant loss of what the targets leave out.
  *
  *  x [n][n_in]            mapped labels; the first n_train models train, the others validate
  *  scale [n_out]          above 0
@@ -60,8 +60,7 @@ typedef struct mill_train_problem {
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
                          mill_train_shape *shape);
 
-/** Return 1e-9 times the number of operations of a training pass over n_model models; a product
- *  of m x k and k x n counts 2 m k n. */
+/** Return 1e-9 times the additions and multiplications of a training pass over n_model models. */
 double mill_train_gflop(const mill_train_shape *shape, int n_model);
 
 typedef struct mill_train_team {

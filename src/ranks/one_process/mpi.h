@@ -2,9 +2,8 @@
 /** Substitute for <mpi.h> in a build without MPI (MILL_MPI=OFF): the calls of the program and its
  *  tests, for one process.
  *
- *  Collective calls copy the sent data to the receive buffer.  Every communicator has one
- *  process, so no message is ever under way, and calls that send or wait for one fail.  A
- *  datatype is its size in bytes.  The build searches this folder before all others. */
+ *  Collective calls copy the sent data to the receive buffer.  Calls that send a message, or wait
+ *  for a message, fail.  A datatype is its size in bytes.  The build searches this folder first. */
 #pragma once
 #pragma GCC system_header /* silences warnings about unused parameters */
 
