@@ -86,11 +86,12 @@ static void identify_rows(const char *path, mill_file_index *index)
   size_t n = strlen(name);
   if (mill_is_gz(name))
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
-  enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
+  /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
+  enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
   char file[MOST + 1], hex[65];
   if (n <= MOST) {
     snprintf(file, sizeof file, "%.*s", (int)n, name);
-  } else {
+  } else { /* a hash keeps cut names apart */
     mill_sha256 sha;
     mill_sha256_init(&sha);
     mill_sha256_update(&sha, name, n);

@@ -56,7 +56,7 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* Parse a line (fields in the order of COLUMNS), cutting text at its tabs; 0: no such line. */
+/* Parse a line with the fields of COLUMNS, cutting text at its tabs; 0: malformed. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];

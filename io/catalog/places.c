@@ -35,7 +35,7 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   int i = 0; /* without a position a row joins the first row */
   for (; i < places->n && is_known; i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
-    if (!mill_place_known(ra, dec)) { /* the first row had none: it gets this */
+    if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
       places->place[i].ra_deg = ra_deg;
       places->place[i].dec_deg = dec_deg;
       break;

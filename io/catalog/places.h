@@ -29,6 +29,6 @@ enum { MILL_MOST_PLACES = 64 };
  *           out  key: place of the star's first row; sorted by key
  *
  *  - A row without a position joins the first row of its name.
- *  - Beyond MILL_MOST_PLACES positions of one name, a row at a new position stays alone.
+ *  - Beyond MILL_MOST_PLACES positions of one name, a row at a new position is a star of its own.
  *  Returns 1 if any name has several positions. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);

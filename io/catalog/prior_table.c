@@ -75,6 +75,7 @@ static int has_column(const void *table, const char *name)
   return find_column(table, name) >= 0;
 }
 
+/* Open the file, and list the links of its root, the columns. */
 static int open_hdf5(source *s)
 {
   H5G_info_t info;
@@ -164,7 +165,7 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
   return find_parameter(lib, name, *is_error ? n - n_end : n);
 }
 
-/* If column i holds values of parameter j, set column[j] to i and to the column of the errors. */
+/* If column i holds a parameter's values, set column[parameter] to i and the column of errors. */
 static int take_column(const source *s, const mill_library *lib, const mill_fit_settings *set,
                        int i, int column[][2])
 {

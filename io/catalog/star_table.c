@@ -169,7 +169,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : (x->row > y->row) - (x->row < y->row);
 }
 
-/* List each row under the first key that it has, sorted by key; keep the first row of each key. */
+/* List each row under the first key that it has, sorted; of rows with one name keep the first. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -191,7 +191,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
     }
   }
   qsort(rows->row, (size_t)rows->n_row, sizeof *rows->row, compare_rows);
-  /* keep the first row of each key; positions are compared only when a star is looked up */
+  /* drop a row with the key of the row before; positions are compared when a star is looked up */
   for (int64_t i = 0; i < rows->n_row; i++) {
     const mill_star_row *row = &rows->row[i];
     if (n == 0 || rows->order[row->rank] == MILL_BY_PLACE ||

@@ -23,7 +23,7 @@ enum mill_start_found {
  *
  *  - Needed columns: keys of the stars, VRAD, VSINI, and each label of lib, named as in the library
  *    or in the result, in upper or lower case.
- *  - A parameter that set fixes needs no column; all rows take the fixed value.
+ *  - A fixed parameter (set->fixed) needs no column; all rows take the fixed value.
  *  - Of several rows of a star the first finite row is used.
  *
  *  limits   may be NULL (io/fits/fits_guard.h)
@@ -59,5 +59,5 @@ uint64_t mill_star_identity(int64_t target_id, const char *object);
 /** Number of rows whose star has an earlier row. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 
-/** SHA-256 (64 digits) of the keys and values that fits can use, not of the rest of the file. */
+/** SHA-256 (64 digits) of keys and finite parameters; other columns have no effect. */
 const char *mill_start_table_hash(const mill_start_table *table);

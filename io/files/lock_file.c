@@ -98,8 +98,7 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Does the lock's holder still run?  WATCH: unknown.  Then the lock is old, but clocks may differ,
- * or an earlier start of this Slurm job holds it, which may still run on a host that Slurm lost. */
+/* Does the lock's holder still run?  WATCH: not known. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
@@ -110,6 +109,7 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
     return IS_GONE;
   const int is_earlier_start =
       strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
+  /* an old lock may come from a wrong clock; an earlier start may run on a host that Slurm lost */
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
@@ -291,7 +291,7 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* Is the end of a temporary name a job: a Slurm job, "pid" and a number, or numbers by Python? */
+/* Does a temporary name end in a job: a Slurm job, "pid" and a number, or two numbers (Python)? */
 static int is_of_job(const char *end)
 {
   const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;

@@ -171,7 +171,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers into out and add offset; null rows (TNULL) keep their value of out. */
+/* Read a column of integers into out and add offset; null rows (TNULL) keep the value in out. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
@@ -253,6 +253,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                           "whole TZERO to be read exactly: write them unscaled",
                           name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
+  /* take TZERO from its digits, since a double cannot hold every 64-bit integer */
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
     for (*offset = 0; *digit; digit++)

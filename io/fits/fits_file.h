@@ -50,7 +50,7 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
   mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__)
 
-/** Read n elements of an uncompressed image of 32-bit numbers, from index `first` over all axes.
+/** Read n pixels of an uncompressed image of 32-bit numbers, from index `first` over all axes on.
  *  Ignores BSCALE, BZERO and nulls, and so is much faster than CFITSIO.
  *  MILL_ERR_INPUT: unreadable, or the file became shorter. */
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
@@ -128,7 +128,7 @@ static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-/** Read columns wish [n_wish] of a table into values of MILL_FITS_VALUES.  MILL_ERR_INPUT. */
+/** Read columns wish [n_wish] of a table.  values: made by MILL_FITS_VALUES.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       mill_fits_values *values);
 

@@ -160,13 +160,13 @@ static int has_type(const card *c, char wanted)
 static int parse_card(const mill_fits_place *at, const char *text, int i_card, card *out)
 {
   memset(out, 0, sizeof *out);
-  int n = 0, start = 10;
+  int n = 0, start = 10; /* length of the keyword, column where the value may begin */
   while (n < 8 && text[n] != ' ')
     n++;
   for (int i = 0; i < 8; i++) {
-    const char c = text[i];
-    if (i < n ? !(isupper((unsigned char)c) || isdigit((unsigned char)c) || c == '-' || c == '_')
-              : c != ' ')
+    const unsigned char c = (unsigned char)text[i];
+    const int is_allowed = isupper(c) || isdigit(c) || c == '-' || c == '_';
+    if (i < n ? !is_allowed : c != ' ')
       return ERROR_HDU(at, "card %d has the bad keyword '%.8s'; " BAD, i_card + 1, text);
   }
   memcpy(out->keyword, text, (size_t)n);
@@ -179,8 +179,9 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
       return MILL_OK;
     start = (int)(equals - text) + 1;
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
-    return wanted ? ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword)
-                  : MILL_OK;
+    if (wanted)
+      return ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
+    return MILL_OK;
   }
   MILL_CHECK(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
@@ -439,6 +440,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
     return c->value[0] != 'F';
   if (w->at.i_hdu > 0)
     return 1;
+  /* a primary HDU may have some of these cards, with harmless values */
   if (strcmp(c->keyword, "PCOUNT") == 0)
     return strcmp(c->value, "0") != 0;
   if (strcmp(c->keyword, "GCOUNT") == 0)
@@ -485,8 +487,8 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Check the HDU that begins at byte `start` of `size`; *next: start of the next HDU.  image_limit:
- * most bytes of an unpacked image. */
+/* Check the HDU at byte `start` of the file.  *next: start of the next HDU.
+ * size: bytes of the file; image_limit: most bytes of an unpacked image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {

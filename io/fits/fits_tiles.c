@@ -33,7 +33,7 @@ int mill_fits_good_bitpix(int64_t bitpix)
          bitpix == -64;
 }
 
-/* most bytes of pixels per byte of a tile: 1032 by deflate, twice that for doubles as integers */
+/* most bytes of pixels per byte of a tile: 1032 by deflate, times 2 for doubles stored as int32 */
 enum { MAX_PACKING = 2100 };
 
 /* A tile-compressed image. */
@@ -115,14 +115,13 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
     const char *p = field->form + strspn(field->form, " 0123456789");
     n_tile += field->is_tile;
     n_gzip += field->is_gzip;
-    if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) {
+    if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) { /* descriptors of 32 or 64 bits */
       const int is_rice = field->is_tile && im->is_rice;
       if (is_rice && p[1] != 'B')
         return ERROR_HDU(at, "TFORM%d = '%s' for RICE streams; " BAD, i + 1, field->form);
       has_rice |= is_rice;
-      stream[*n].kind = is_rice                            ? STREAM_RICE
-                        : field->is_tile || field->is_gzip ? STREAM_GZIP
-                                                           : STREAM_OTHER;
+      const int is_gzip = !is_rice && (field->is_tile || field->is_gzip);
+      stream[*n].kind = is_rice ? STREAM_RICE : is_gzip ? STREAM_GZIP : STREAM_OTHER;
       stream[*n].offset = offset;
       stream[*n].is_wide = *p == 'Q';
       stream[(*n)++].n_byte = bytes[strchr(codes, p[1]) - codes];
@@ -163,7 +162,7 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
       at += n * 8 * im->byte_pix;
     else if (fs >= 0)
       for (int64_t j = 0; j < n; j++) {
-        while (at < end && !(bytes[at / 8] >> (7 - at % 8) & 1))
+        while (at < end && !(bytes[at / 8] >> (7 - at % 8) & 1)) /* high bits: zeros, then a one */
           at++;
         at += 1 + fs;
         if (at > end)
@@ -175,8 +174,8 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Is a gzip stream complete, with at most `most` unpacked bytes?  For others CFITSIO 4.2 allocates
- * memory without end.  CFITSIO finds other errors, which cost only the tile's row. */
+/* Is a gzip stream complete, with at most `most` unpacked bytes?  If not, CFITSIO 4.2 allocates
+ * memory without end.  CFITSIO reports all other errors itself. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];

@@ -10,12 +10,12 @@
 /** Install the signal handlers; call it first in main(). */
 void mill_h5_name_crashes(void);
 
-/** Note that this thread is about to open a file.  code: MILL_ERR_... whose exit status a crash
- *  gives.  Several files may be open at once. */
+/** Note that this thread is about to open a file.  Several files may be open at once.
+ *  code: error code, which gives the exit status after a crash. */
 void mill_h5_opening(const char *path, int code);
 
 /** Record the id of the file of the last mill_h5_opening; negative: it could not be opened. */
 void mill_h5_opened(hid_t id);
 
-/** Note that a file is not to blame for later crashes, e.g. closed.  Unknown ids are allowed. */
+/** Note that a file, closed or checked, is not to blame for later crashes.  Any id is allowed. */
 void mill_h5_forget(hid_t id);

@@ -357,7 +357,8 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
     return MILL_ERROR(file->code, DATASET("does not hold %s: write it as %s%zu"),
                       wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
                       wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
-  if (n_byte > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
+  const size_t most = wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER;
+  if (n_byte > most)
     return MILL_ERROR(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
                       H5Tget_size(mem_type));
   if (n == 0)

@@ -65,9 +65,8 @@ static int take_room(const char *path, int flags, int64_t n_byte)
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags !=
-      H5F_ACC_RDONLY) /* this file was made or checked by a run: not to blame for crashes */
-    mill_h5_forget(*file);
+  if (flags != H5F_ACC_RDONLY)
+    mill_h5_forget(*file); /* a new or checked file is not to blame for later crashes */
   return MILL_OK;
 }
 

@@ -157,7 +157,7 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* Check the number of labels and layers of an emulator by a grid or by radial functions. */
+/* Check the numbers of labels and layers of a grid or of radial functions. */
 static int check_front(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;

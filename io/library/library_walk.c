@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walks the contents of a library file in a fixed order, either reading or digesting them
- * (starmill/templates/library_file.py writes the file). */
+/* One walk through the contents of a library, which either reads a file or digests a library in
+ * memory.  starmill/templates/library_file.py writes the file. */
 #include <stdio.h>
 #include <string.h>
 
