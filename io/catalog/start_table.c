@@ -270,7 +270,7 @@ static void digest(mill_start_table *t)
   for (int64_t i = 0; i < t->star.n_row; i++) {
     const mill_star_row *row = &t->star.row[i];
     mill_star_row_hash(row, &sha);
-    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1);
+    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1); /* not finite, finite */
     if (!row->is_last)
       mill_sha256_update(&sha, t->theta + row->row * t->n_par, (size_t)t->n_par * sizeof(double));
   }

@@ -177,7 +177,7 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
 {
   int status = 0, any_null = 0;
   MILL_OWNED char *is_null = NULL;
-  int *narrow = as == TINT ? out : NULL;
+  int *narrow = as == TINT ? out : NULL; /* out has 32 bits a row, or 64 */
   int64_t *wide = as == TINT ? NULL : out;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   const int64_t missing = narrow ? *narrow : *wide;
@@ -417,8 +417,8 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
     first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   /* integers and compressed floats mark missing pixels by a special value; make it NaN */
-  fits_read_pix(file->fptr, TDOUBLE, first, n_pix,
-                hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
+  double *null_value = hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL;
+  fits_read_pix(file->fptr, TDOUBLE, first, n_pix, null_value, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
   return MILL_OK;
 }

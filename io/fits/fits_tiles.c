@@ -105,7 +105,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
-  static const char codes[] = "LXBAIJEKDCM";
+  static const char codes[] = "LXBAIJEKDCM"; /* of TFORM; bytes: of one element */
   static const int bytes[] = {1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16};
   int n_tile = 0, n_gzip = 0, has_rice = 0;
   int64_t offset = 0;

@@ -104,7 +104,7 @@ static int check_hulls(const mill_library *lib, const char *where)
                      hull->n_label, hull->n_facet, hull->n_label + 1);
     const int n_col = hull->n_label + 1;
     for (int j = 0; j < hull->n_facet; j++) {
-      const double *facet = hull->facet + (size_t)j * (size_t)n_col;
+      const double *facet = hull->facet + (size_t)j * (size_t)n_col; /* normal, offset */
       double norm2 = 0;
       for (int k = 0; k < hull->n_label; k++)
         norm2 += facet[k] * facet[k];

@@ -281,11 +281,14 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   enter_numbered(w, "arms/arm", i_arm, "/grid");
   MILL_CHECK(walk_degree(w, grid));
   const size_t order = (size_t)mill_spline_grid_order(grid);
-  for (int i = 0; i <= n_axis; i++) {
-    dim[i] = (size_t)(i < n_axis ? grid->n_node[i] : grid->n_out);
-    least[i] = i < n_axis ? order : 1;
-    most[i] = i < n_axis ? MILL_MAX_GRID_NODE : MILL_MAX_WIDTH;
+  for (int i = 0; i < n_axis; i++) {
+    dim[i] = (size_t)grid->n_node[i];
+    least[i] = order;
+    most[i] = MILL_MAX_GRID_NODE;
   }
+  dim[n_axis] = (size_t)grid->n_out;
+  least[n_axis] = 1;
+  most[n_axis] = MILL_MAX_WIDTH;
   MILL_CHECK(shape(w, "coefficients", n_axis + 1, least, most, dim));
   for (int i = 0; i <= n_axis; i++) {
     size *= dim[i];
