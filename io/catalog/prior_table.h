@@ -16,7 +16,7 @@ typedef struct mill_prior_table mill_prior_table;
  *  is_loud: warn of means that are less far outside. */
 int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud);
 
-/** Read the priors of a file; a FITS file's are in its first table that identifies stars.
+/** Read a table of priors; of a FITS file, read the first table that has keys of stars.
  *
  *  - Stars are found by IDENTIFIER, else TARGETID, else OBJECT, else position (star_table.h).
  *  - A pair of columns NAME, NAME_ERR gives the priors of a parameter; NaN: no prior.

@@ -44,8 +44,8 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read: only the first three, the names, if the
- *  table has one of them.  0: the table cannot identify stars.
+/** How many columns of mill_star_column to read, from the first on: the names if the table has one
+ *  of them, else all, or 0 if the table has no positions either.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);

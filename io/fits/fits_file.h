@@ -50,8 +50,8 @@ int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *sou
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
   mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__)
 
-/** Read n pixels of an uncompressed image of 32-bit numbers, from index `first` over all axes on.
- *  Ignores BSCALE, BZERO and nulls, and so is much faster than CFITSIO.
+/** Read n pixels of an uncompressed image of 32-bit numbers, from pixel `first` on, counted over
+ *  all axes.  Ignores BSCALE, BZERO and nulls, and so is much faster than CFITSIO.
  *  MILL_ERR_INPUT: unreadable, or the file became shorter. */
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
                          void *out);
@@ -69,13 +69,13 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out    [rows]  in   every row is the missing value
- *                 out  unchanged if the column is missing, and in rows with TNULL; integers read as
- *                      double: NaN in rows with TNULL
- *  found          out  0: the column is missing; NULL: a missing column is an error
+ *  out    [n_row]  in/out  the caller sets all rows to a missing value.  Rows with TNULL keep this
+ *                          value; without the column all rows keep it
+ *  found           out     0: no such column; NULL: a missing column is an error
  *
- *  64-bit integers are exact for TSCAL 1 and a whole TZERO.  MILL_ERR_INPUT: wrong type or shape,
- *  another TSCAL or TZERO, a value beyond int64_t. */
+ *  - Integers with TNULL become NaN when read as double.
+ *  - 64-bit integers are exact, but need TSCAL 1 and a whole TZERO.
+ *  MILL_ERR_INPUT: also wrong type or shape, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
