@@ -94,6 +94,7 @@ static int take_star(const line *at, void *list)
   return mill_star_list_add(list, where, at->text);
 }
 
+/* Append the star of each row of the file's first table. */
 static int read_fits_stars(const char *path, mill_star_list *list)
 {
   enum { ID, IDENTIFIER, OBJECT, N_WISH };
@@ -162,14 +163,14 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     int64_t first, last;
     at += strspn(at, " \t");
     const char *item = at;
-    int is_right = take_number(&at, &first);
+    int is_number = take_number(&at, &first);
     last = first;
-    if (is_right && *at == '-') {
+    if (is_number && *at == '-') { /* a range */
       at++;
-      is_right = take_number(&at, &last) && last >= first;
+      is_number = take_number(&at, &last) && last >= first;
     }
     at += strspn(at, " \t");
-    if (!is_right || (*at != ',' && *at != '\0'))
+    if (!is_number || (*at != ',' && *at != '\0'))
       return MILL_ERROR(
           MILL_ERR_USAGE,
           "%s: '%.40s' is not a list of numbers; write e.g. 100,200-210, a range from low to high",
@@ -180,9 +181,8 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     for (int64_t value = first; value <= last; value++)
       list->value[list->n++] = value;
     if (*at == '\0')
-      break;
+      return MILL_OK;
   }
-  return MILL_OK;
 }
 
 static int take_numbers(const line *at, void *list)

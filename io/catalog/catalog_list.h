@@ -19,27 +19,25 @@ void mill_path_list_clear(mill_path_list *list);
 
 /** Append the paths of a catalog file, which holds one path a line.
  *
- *  Blank lines and lines that begin with # are ignored, and so is a carriage return at the end of a
- *  line.  Paths are plain: brackets, globs, pipes and URLs have no special meaning.  A relative
- *  path starts from the catalog's folder.  The files need not exist yet.
+ *  Blank lines and lines that begin with # are skipped.  A relative path starts from the catalog's
+ *  folder.  Brackets, globs, pipes and URLs have no special meaning.
  *
- *  MILL_ERR_USAGE names the catalog and the line: catalog unreadable or without a path, path too
- *  long (MILL_FITS_MAX_PATH) or with a zero byte. */
+ *  MILL_ERR_USAGE: the catalog is unreadable or has no path; a path is too long
+ *  (MILL_FITS_MAX_PATH) or has a zero byte. */
 int mill_catalog_list_read(const char *path, mill_path_list *list);
 
-/** Append the stars of a list.  A text file has one TARGETID, IDENTIFIER or OBJECT a line; blank
- *  lines and lines that begin with # are ignored.  A FITS file, plain or gzip, has one or more of
- *  these columns in its first table, and each row is read as in mill_star_list_add_row.
+/** Append the stars of a list, which is one of
+ *  - a text file with one TARGETID, IDENTIFIER or OBJECT a line (# begins a comment line);
+ *  - a FITS file, plain or gzip, whose first table has one or more of these columns.
  *
- *  MILL_ERR_USAGE names the file and the line: unreadable, a line that names no star, or no star at
- *  all.  MILL_ERR_INPUT: bad FITS file. */
+ *  MILL_ERR_USAGE: unreadable, without a star, or a line that names no star.  MILL_ERR_INPUT: bad
+ *  FITS file. */
 int mill_star_list_read(const char *path, mill_star_list *list);
 
-/** Read numbers >= 0, such as "100,200-210", from text, from the lines of the file at path, or
- *  both; either may be NULL.
+/** Read numbers, such as "100,200-210", from text and then from the lines of the file at path;
+ *  either may be NULL.
  *
  *  numbers  [n]  out  in the order given, owned by the caller (mill_free)
  *
- *  MILL_ERR_USAGE names the text or the file and line: not a number, a range whose end is below its
- *  start, more than ten million numbers, a repeated number. */
+ *  MILL_ERR_USAGE: not a number, a descending range, a repeated number, more than ten million. */
 int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n);

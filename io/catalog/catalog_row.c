@@ -55,8 +55,7 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* Return a hash of the rows' TARGETID, OBJECT, exposure rows and exposure numbers, in order.  The
- * hash changes if rows are replaced in the file, or would be joined to other rows. */
+/* Hash each row's TARGETID and OBJECT, and the file rows and numbers of its exposures. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;
@@ -64,7 +63,7 @@ static int64_t hash_rows(const mill_file_index *index)
   mill_sha256_init(&sha);
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
-    char object[sizeof row->object] = ""; /* zero the bytes after the end of the text */
+    char object[sizeof row->object] = ""; /* zeros after the text */
     memcpy(object, row->object, strnlen(row->object, sizeof object));
     mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
     mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
@@ -79,19 +78,20 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
-/* Where the survey gives no IDENTIFIER, use the file's name (a long one is cut and ends in ~HASH).
- * Append ":FITS_ROW", except to a survey's IDENTIFIER in a file of one row. */
+/* Set IDENTIFIER to "NAME:FITS_ROW"; NAME is the survey's IDENTIFIER, else the file's name.  A file
+ * of one row keeps the survey's IDENTIFIER. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
   const char *name = mill_base_name(path);
   size_t n = strlen(name);
   if (mill_is_gz(name))
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
-  enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
+  /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
+  enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
   char file[MOST + 1], hex[65];
   if (n <= MOST) {
     snprintf(file, sizeof file, "%.*s", (int)n, name);
-  } else {
+  } else { /* a hash keeps cut names apart */
     mill_sha256 sha;
     mill_sha256_init(&sha);
     mill_sha256_update(&sha, name, n);
@@ -108,17 +108,16 @@ static void identify_rows(const char *path, mill_file_index *index)
   }
 }
 
-/* Keep only the rows of listed stars, with their exposures.  by_object: rows will be joined, so a
- * listed IDENTIFIER, which names one row, counts only for rows without TARGETID and OBJECT. */
+/* Keep only the rows of listed stars, with their exposures (mill_file_index_identify). */
 static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
 {
   int64_t n_row = 0, n_exposure = 0;
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row row = index->row[i];
     const int64_t first = row.first_exposure;
-    const int is_one_of_several = by_object && (row.target_id != -1 || row.object[0]);
-    if (!mill_star_list_has(stars, row.target_id, is_one_of_several ? "" : row.identifier,
-                            row.object, NULL))
+    const int will_be_joined = by_object && (row.target_id != -1 || row.object[0]);
+    const char *identifier = will_be_joined ? "" : row.identifier;
+    if (!mill_star_list_has(stars, row.target_id, identifier, row.object, NULL))
       continue;
     row.first_exposure = n_exposure;
     for (int64_t k = first; k < first + row.n_exposure; k++, n_exposure++) {

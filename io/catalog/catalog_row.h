@@ -43,13 +43,11 @@ typedef struct mill_file_index {
   int64_t n_fits_row;     /**< spectra in the file before selection */
   int64_t file_size;
   double file_mtime;
-  int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */
-  const char *warning; /**< warning for the user, static text; NULL: none */
-  /** path of the redrock file that gives Z and SPECTYPE, owned; NULL: none.  redrock_size and
-   *  redrock_mtime are 0 unless redrock selects rows. */
-  char *redrock;
-  int64_t redrock_size;
-  double redrock_mtime;
+  int64_t rows_hash;    /**< digest that identifies the rows (mill_spectra_index) */
+  const char *warning;  /**< warning for the user, static text; NULL: none */
+  char *redrock;        /**< path of the redrock file with Z and SPECTYPE, owned; NULL: none */
+  int64_t redrock_size; /**< 0 unless redrock selects rows */
+  double redrock_mtime; /**< 0 unless redrock selects rows */
 } mill_file_index;
 
 /** Allocate room for n_row rows and n_exposure exposures in a zeroed index; its counts stay 0. */
@@ -59,14 +57,16 @@ int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_expos
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                          double mjd);
 
-/** Append an exposure and count it to the last row; a row's first call sets first_exposure. */
+/** Append an exposure of the last row. */
 void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                             double mjd);
 
-/** Complete an index: set identifiers, keep only the rows of the listed stars (NULL: all), and hash
- *  the kept rows.  path: the file, whose name becomes the IDENTIFIER where the survey gives none.
- *  by_object: rows of one object will be joined, so a listed IDENTIFIER (of one row) counts only
- *  for rows without TARGETID and OBJECT. */
+/** Complete an index: set identifiers, keep the rows of listed stars, and hash these rows.
+ *
+ *  path       the file, whose name becomes the IDENTIFIER where the survey gives none
+ *  stars      NULL: keep all rows
+ *  by_object  1: rows of one TARGETID or OBJECT will be joined.  Such rows cannot be listed by
+ *             IDENTIFIER, which names only one of them */
 void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
                               mill_file_index *index);
 

@@ -90,12 +90,11 @@ int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_numb
   int n_place = 0;
   char filled[MILL_FITS_MAX_PATH];
   MILL_CHECK(fill_in(pattern, 0, filled, sizeof filled, &n_place)); /* counts placeholders */
-  if (n_place > 0 && n_number == 0)
+  if (n_place == 0)
+    return add_matches(pattern, 0, list);
+  if (n_number == 0)
     return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' has {n}: give its values with --numbers",
                       pattern);
-  if (n_place == 0) {
-    return add_matches(pattern, 0, list);
-  }
   for (size_t i = 0; i < n_number; i++) {
     MILL_CHECK(fill_in(pattern, number[i], filled, sizeof filled, &n_place));
     MILL_CHECK(add_matches(filled, GLOB_NOCHECK, list)); /* no match: `filled` itself */

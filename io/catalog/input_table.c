@@ -24,7 +24,7 @@ enum { N_FIELD = 12 };
 
 /* A line of the table; text has its tabs replaced by zeros. */
 typedef struct stored {
-  mill_input_entry entry; /* first, and path is its first field: mill_by_text_at compares paths */
+  mill_input_entry entry; /* path stands first, where mill_by_text_at expects it */
   int64_t place;
   char *text; /* owned */
 } stored;
@@ -56,7 +56,7 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* Parse a line (fields in the order of COLUMNS), cutting text at its tabs; 0: no such line. */
+/* Parse a line with the fields of COLUMNS, cutting text at its tabs; 0: malformed. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
@@ -79,23 +79,24 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* Drop the lines of a result's earlier runs (whose time is not that of the result's last line), and
- * then all but the last line of each path. */
+/* Keep the lines of each result's last run, which have one time.  Of these keep the last line of
+ * each path. */
 static int drop_replaced(mill_input_table *table)
 {
   int64_t n_kept = 0;
-  MILL_OWNED const stored **order = NULL;
+  MILL_OWNED const stored **by_result = NULL;
   MILL_OWNED char *is_old = NULL;
-  MILL_CHECK(mill_alloc_bytes((size_t)table->n, sizeof *order, (void **)&order));
+  MILL_CHECK(mill_alloc_bytes((size_t)table->n, sizeof *by_result, (void **)&by_result));
   MILL_CHECK(MILL_ALLOC(table->n, &is_old));
   qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
   for (int64_t i = 0; i < table->n; i++)
-    order[i] = &table->line[i];
-  qsort(order, (size_t)table->n, sizeof *order, compare_result);
-  for (int64_t i = table->n - 1, last = i; i >= 0; i--) {
-    if (strcmp(order[i]->entry.result, order[last]->entry.result) != 0)
-      last = i;
-    is_old[order[i] - table->line] = strcmp(order[i]->entry.time, order[last]->entry.time) != 0;
+    by_result[i] = &table->line[i];
+  qsort(by_result, (size_t)table->n, sizeof *by_result, compare_result);
+  const stored *last = by_result[table->n - 1]; /* last line of the result */
+  for (int64_t i = table->n - 1; i >= 0; i--) {
+    if (strcmp(by_result[i]->entry.result, last->entry.result) != 0)
+      last = by_result[i];
+    is_old[by_result[i] - table->line] = strcmp(by_result[i]->entry.time, last->entry.time) != 0;
   }
   for (int64_t i = 0; i < table->n; i++) {
     if (!is_old[i] && n_kept > 0 && mill_by_text_at(&table->line[n_kept - 1], &table->line[i]) == 0)
@@ -120,7 +121,7 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
       return MILL_ERROR(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path,
                         strerror(errno));
     if (length < 0)
-      break;
+      return MILL_OK;
     /* an unterminated line was cut short, and its run reported the failure */
     if (text[0] == '#' || text[0] == '\n' || text[length - 1] != '\n')
       continue;
@@ -139,7 +140,6 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     text = NULL;
     size = 0;
   }
-  return MILL_OK;
 }
 
 int mill_input_table_read(const char *path, mill_input_table **out)
@@ -237,12 +237,11 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
   for (size_t i = 0; i < n; i++)
     print_entry(&entry[i], out);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed) {
-    out = NULL;
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
-  }
+  int failed = ferror(out);
+  failed |= fclose(out) != 0;
   out = NULL;
+  if (failed)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,

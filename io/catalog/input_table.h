@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The table of inputs: a text file to which runs append the outcome of their input files.
  *
- *  docs/use/formats.md has the columns.  Of an input's lines only the last counts.  Of a result's
- *  lines only those of the last run count, since that run has replaced the result. */
+ *  docs/use/formats.md has the columns.  A run replaces its result, so only lines of the result's
+ *  last run count.  Of an input's lines only the last counts. */
 #pragma once
 
 #include <stddef.h>
@@ -28,8 +28,7 @@ typedef struct mill_input_entry {
 typedef struct mill_input_table mill_input_table;
 
 /** Read a table; a missing file gives an empty table.  Unreadable lines are skipped with a
- *  warning.  An unterminated line is skipped silently: the run that wrote it reported the failure.
- *  MILL_ERR_USAGE: the file is not a table of inputs. */
+ *  warning.  MILL_ERR_USAGE: the file is not a table of inputs. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
 MILL_CLOSER(mill_input_table, mill_input_table_free)
@@ -43,8 +42,8 @@ int mill_input_table_has(const mill_input_table *table, const char *result, cons
 /** Fail with MILL_ERR_USAGE unless path is missing, empty or a table of inputs. */
 int mill_input_table_check(const char *path);
 
-/** Append entry [n] in one write; create the file if missing.  MILL_ERR_USAGE: see
- *  mill_input_table_check.  After MILL_ERR_OUTPUT a line may be cut short; readers skip it. */
+/** Append entry [n]; create the file if missing.  MILL_ERR_USAGE: not a table of inputs.
+ *  MILL_ERR_OUTPUT: the last line may be cut short; readers skip it. */
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n);
 
 /** Can a line hold this path, i.e. has it no tab and no line end? */

@@ -28,14 +28,14 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the first row of the name at the sky position of `row`; if none is there, add `row`. */
+/* Return the first row of the name at row's position, or row itself as the first there. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);
-  int i = 0;
+  int i = 0; /* without a position a row joins the first row */
   for (; i < places->n && is_known; i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
-    if (!mill_place_known(ra, dec)) { /* the name's first row had no position: it gets this one */
+    if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
       places->place[i].ra_deg = ra_deg;
       places->place[i].dec_deg = dec_deg;
       break;
@@ -55,12 +55,13 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   return row;
 }
 
+/* Replace each row's key, the number of its name, by the index of its star's first row. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
 {
   known_places places;
   int has_several = 0;
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by name */
-  for (int64_t i = 0, number = -1; i < n; i++) { /* key in: name's number; out: star's first row */
+  for (int64_t i = 0, number = -1; i < n; i++) {
     const int64_t at = row[i].place;
     if (i == 0 || row[i].key != number)
       places.n = 0;

@@ -22,14 +22,13 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 
 enum { MILL_MOST_PLACES = 64 };
 
-/** Group rows into stars: rows of one name at one position.
+/** Group rows into stars: rows of one name (or TARGETID) within MILL_FAR_DEG of the first row.
  *
- *  row [n]  in   key: number that stands for the row's name or TARGETID; negative: no other row
- *                belongs to the star
+ *  row [n]  in   key: number of the name; negative: the row is a star of its own
  *                place: the row's index into ra_deg and dec_deg, ascending for equal keys
- *           out  key: index (place) of the star's first row; sorted by key
+ *           out  key: place of the star's first row; sorted by key
  *
- *  A row joins the earliest star of its name whose first row is within MILL_FAR_DEG.  A row without
- *  a position joins the first row of its name.  After MILL_MOST_PLACES positions of a name, each
- *  row at a new one becomes a star of its own.  Returns 1 if any name has several positions. */
+ *  - A row without a position joins the first row of its name.
+ *  - Beyond MILL_MOST_PLACES positions of one name, a row at a new position is a star of its own.
+ *  Returns 1 if any name has several positions. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg);

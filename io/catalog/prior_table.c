@@ -36,7 +36,7 @@ typedef struct source {
 
 /* ---- columns of either kind of file ---- */
 
-/* Open the first table that identifies stars (none: i_hdu is n_hdu), and list its column names. */
+/* Open the first table that identifies stars, if there is one, and list its columns. */
 static int open_fits(source *s, const mill_open_limits *limits)
 {
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
@@ -75,6 +75,7 @@ static int has_column(const void *table, const char *name)
   return find_column(table, name) >= 0;
 }
 
+/* Open the file, and list the links of its root, the columns. */
 static int open_hdf5(source *s)
 {
   H5G_info_t info;
@@ -148,8 +149,8 @@ static int find_parameter(const mill_library *lib, const char *text, size_t n)
   return -1;
 }
 
-/* Return the parameter whose value (NAME) or error (NAME_ERR) column i holds; -1: none.  *other:
- * the column with the pair's other half; -1: missing. */
+/* Return the parameter of column i, called NAME or NAME_ERR; -1: none.  *other: column of the
+ * pair's other half; -1: missing. */
 static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
 {
   const char *name = s->column[i];
@@ -164,15 +165,16 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
   return find_parameter(lib, name, *is_error ? n - n_end : n);
 }
 
-/* If column i is the value of a pair, store both columns of the pair under their parameter. */
+/* If column i holds a parameter's values, set column[parameter] to i and the column of errors. */
 static int take_column(const source *s, const mill_library *lib, const mill_fit_settings *set,
                        int i, int column[][2])
 {
   int is_error, other;
   const char *name = s->column[i];
   const int j = find_pair(s, lib, i, &is_error, &other);
-  if (j < 0 && !(is_error && other >= 0))
-    return MILL_OK;
+  const int is_pair = is_error && other >= 0;
+  if (j < 0 && !is_pair)
+    return MILL_OK; /* not a prior */
   if (j < 0) {
     char all[MILL_MAX_PAR * MILL_MAX_NAME] = "";
     for (int k = 0; k < MILL_PAR_LABEL0 + lib->n_label; k++) {
@@ -207,7 +209,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Get the range of parameter j of lib[0] in a fit with lib [n_lib]: the union of their ranges. */
+/* Get the range of parameter j of lib[0] in a fit; a label's range spans those of all libraries. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {
@@ -248,7 +250,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
   return MILL_OK;
 }
 
-/* Read values and errors of pair k as priors of all rows.  value, error [n_row]: work space. */
+/* Read the priors of pair k for all rows.  value, error [n_row]: work space. */
 static int read_pair(source *s, const int column[2], int k, const double range[2],
                      mill_prior_table *t, double *value, double *error)
 {

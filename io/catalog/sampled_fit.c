@@ -66,7 +66,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
   return MILL_OK;
 }
 
-/* Look for the hash in the fit's IDENTITY, which holds the hashes of the files used by the fit. */
+/* The fit's IDENTITY holds the hashes of all files that the fit used. */
 int mill_sampled_check_same(const char *path, const char *key, const char *name, const char *hash,
                             const char *remedy)
 {
@@ -98,7 +98,7 @@ static void clear_rows(fit_rows *rows)
             rows->identifier.text, rows->object.text);
 }
 
-/* Set sn to each row's largest S/N of all arms. */
+/* Set sn to each row's largest S/N, over the columns SN_ARM of all arms. */
 static int read_sn(const mill_h5_file *file, fit_rows *rows)
 {
   H5G_info_t info;
@@ -178,9 +178,8 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
                         (int)n, item);
     item += n;
     if (*item == '\0')
-      break;
+      return MILL_OK;
   }
-  return MILL_OK;
 }
 
 /* Draw the star with probability wish->part, by seed and identity alone. */
@@ -190,7 +189,7 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Append the fitted stars that meet all of wish to kept.  found: see mill_star_list_has. */
+/* Append the fitted stars that meet all of wish to kept.  found: work space. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {
@@ -202,10 +201,11 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   for (size_t i = 0; i < rows->n; i++) {
     const char *identifier = mill_fits_text_at(&rows->identifier, (int64_t)i);
     const char *object = mill_fits_text_at(&rows->object, (int64_t)i);
+    const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
+    const int has_sn =
+        !wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn);
     if ((!stars || mill_star_list_has(stars, rows->id[i], identifier, object, found)) &&
-        rows->status[i] == MILL_STATUS_FITTED &&
-        (!wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info)) &&
-        (!wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn)) &&
+        rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
         is_in_share(wish, mill_star_identity(rows->id[i], object)))
       MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], identifier, object));
   }
@@ -243,7 +243,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   return MILL_GIVE(&kept, &select->star);
 }
 
-/* The known input that is the same file as path by a hard link; NULL: none. */
+/* Find the known input that is a hard link to the file at path; NULL: none. */
 static const mill_known_input *find_linked(const mill_known_inputs *known, const char *path)
 {
   struct stat now, then;

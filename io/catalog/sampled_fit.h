@@ -5,15 +5,16 @@
 #include "io/stars/inputs.h"
 #include "src/config/config.h"
 
-/** Overwrite config by the configuration of the fit at path, and make the fit the table of starting
- *  points.  MILL_ERR_CONFIG: path is no result. */
+/** Replace config by the fit's configuration; the sample starts from the fit's parameters.
+ *  MILL_ERR_CONFIG: path is no result. */
 int mill_sampled_read_config(const char *path, mill_config *config);
 
-/** Check that the fit used lib.  *code: lib's code in column LIBRARY if the fit had several
- *  libraries, else 0.  MILL_ERR_CONFIG: another library; MILL_ERR_USAGE: n_library > 1. */
+/** Check that the fit used lib.  *code: lib's code in the fit's column LIBRARY; 0: the fit had one
+ *  library.  MILL_ERR_CONFIG: another library; MILL_ERR_USAGE: n_library > 1. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
-/** Fail unless the fit used a file of this hash for the key; remedy ends the message. */
+/** Fail unless the fit used a file with this hash.
+ *  key, file, remedy  for the message: configuration key, file's name, what to do */
 int mill_sampled_check_same(const char *path, const char *key, const char *file, const char *hash,
                             const char *remedy);
 
@@ -26,9 +27,8 @@ typedef struct mill_sampled_wish {
   double part; /**< fraction of the stars, drawn with seed */
   uint64_t seed;
 } mill_sampled_wish;
-/** Restrict config->select to the fitted stars of the result at path that meet wish, and turn off
- *  the fits of second stars and of epochs.  MILL_ERR_CONFIG: a listed star is missing, or no star
- *  is left; MILL_ERR_USAGE: unknown flag. */
+/** Set config to sample the fitted stars that meet wish, as single stars with one velocity.
+ *  MILL_ERR_CONFIG: a listed star is missing, or no star is left; MILL_ERR_USAGE: unknown flag. */
 int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config);
 
 /** Fail (MILL_ERR_OUTPUT) if an input's size or time differs from the fit's record at path. */

@@ -169,7 +169,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : (x->row > y->row) - (x->row < y->row);
 }
 
-/* List each row under the first key that it has, sorted; of rows of one star keep the first. */
+/* List each row under the first key that it has, sorted; of rows with one name keep the first. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -191,7 +191,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
     }
   }
   qsort(rows->row, (size_t)rows->n_row, sizeof *rows->row, compare_rows);
-  /* of rows with one key keep the first (is_last rows sort last); keep all positions */
+  /* drop a row with the key of the row before; positions are compared when a star is looked up */
   for (int64_t i = 0; i < rows->n_row; i++) {
     const mill_star_row *row = &rows->row[i];
     if (n == 0 || rows->order[row->rank] == MILL_BY_PLACE ||
@@ -229,7 +229,8 @@ static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
   return lo;
 }
 
-/* Set *row to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if there are two. */
+/* Set *row to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if there are two.
+ * The rows are sorted by declination. */
 static int find_place(const mill_star_rows *rows, const mill_star_row *key, int64_t *row)
 {
   const double radius_deg = MILL_SAME_STAR_ARCSEC / 3600.0;
@@ -254,6 +255,7 @@ static int find_place(const mill_star_rows *rows, const mill_star_row *key, int6
   return MILL_OK;
 }
 
+/* Try the keys in order, best first. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row)
 {
   const names of = {star->target_id, star->identifier, star->object, star->target_ra,

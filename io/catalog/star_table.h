@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Common code of tables with parameters per star: FITS or HDF5, column names, matches to stars. */
+/** Shared by tables of starting points and of priors: column names, and the row of each star. */
 #pragma once
 
 #include "io/catalog/catalog_row.h"
@@ -14,8 +14,8 @@ void mill_star_table_names(const mill_library *lib, int i_par, const char *name[
 /** Is the file HDF5?  what: the expected file ("a FITS table"), for messages.  MILL_ERR_CONFIG. */
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
 
-/** Turn the error of reading a configuration key's table into MILL_ERR_CONFIG, which stops the run;
- *  with the code for an unreadable spectrum the run would go on. */
+/** Turn a failure to read the table of a configuration key into MILL_ERR_CONFIG, which stops the
+ *  run; MILL_ERR_INPUT would only skip a spectrum. */
 int mill_star_table_code(int err, int is_hdf5, const char *key);
 
 /** Has this HDU a column `name`?  NULL: no. */
@@ -33,8 +33,8 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Indices of mill_star_column: TARGETID, IDENTIFIER and OBJECT as in enum mill_star_key, then
- *  RA, DEC, then TARGET_RA, TARGET_DEC (for a table that lacks RA or DEC). */
+/** Indices of mill_star_column, after those of enum mill_star_key: RA, DEC, and TARGET_RA,
+ *  TARGET_DEC for a table without RA or DEC. */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,
@@ -44,20 +44,19 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, counted from the first.  A table with a
- *  TARGETID, IDENTIFIER or OBJECT needs no positions.  0: the table cannot identify stars.
+/** How many columns of mill_star_column to read, from the first on: the names if the table has one
+ *  of them, else all, or 0 if the table has no positions either.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
 
-/** mill_star_columns_of returns mill_star_columns_wanted of a FITS table.  mill_star_columns_read
- *  reads these columns into v [MILL_N_STAR_COLUMN], which the caller declares by
- *  MILL_FITS_VALUES.  MILL_ERR_INPUT. */
+/** mill_star_columns_wanted of a FITS table. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);
+
+/** Read these columns into v [MILL_N_STAR_COLUMN] of MILL_FITS_VALUES.  MILL_ERR_INPUT. */
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v);
 
-/** Read a text dataset [n_row] of HDF5 and remove trailing blanks, with which some writers pad, so
- *  that its names equal those of a FITS column. */
+/** Read a text dataset [n_row] of HDF5 without trailing blanks, as FITS columns are read. */
 int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_row,
                          mill_fits_values *out);
 
@@ -80,11 +79,11 @@ typedef struct mill_star_rows {
   char *text[2];                   /**< memory of the rows' names, owned */
 } mill_star_rows;
 
-/** Index rows by star, each by the first key of rows->order that it has; rows without a key are
- *  left out.  rows->key, path and order are set by the caller.
+/** Index rows by star, each by the first key of rows->order that it has; leave out other rows.
  *
  *  v        [MILL_N_STAR_COLUMN]  the wanted columns [n_row]; their texts move to rows
- *  is_last  [n_row]  1: use the row only if its star has no other; NULL: 0 for all */
+ *  is_last  [n_row]  1: use the row only if its star has no other; NULL: 0 for all
+ *  rows     in/out   the caller sets key, path and order */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);

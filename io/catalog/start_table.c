@@ -37,7 +37,7 @@ typedef struct raw_table {
   mill_start_table *out;    /* theta is filled while reading */
 } raw_table;
 
-/* Allocate the table's parameters and a work column for n_row rows; fail if there are none. */
+/* Allocate the table's parameters and a work column for n_row rows; fail if n_row is 0. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -77,7 +77,7 @@ static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *ra
   }
 }
 
-/* Read the first table of a FITS file that has all columns; else say what the best one lacks. */
+/* Read the first table that has all columns; without one, say what the nearest table lacks. */
 static int read_fits(raw_table *raw, const mill_open_limits *limits)
 {
   MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
@@ -119,10 +119,10 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
 /* ---- HDF5 ---- */
 
 /* The columns of /fits that a start needs. */
-typedef struct places {
+typedef struct needed_columns {
   const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed parameter */
-  const mill_column *id, *info, *library, *chisq, *m2ll; /* last three may be NULL: not used */
-} places;
+  const mill_column *id, *info, *library, *chisq, *m2ll; /* the last three may be NULL */
+} needed_columns;
 
 /* Find the column of /fits with one of two names, ignoring case; NULL: none, or of another type. */
 static const mill_column *find_column(const mill_columns *columns, const char *const name[2],
@@ -138,12 +138,13 @@ static const mill_column *find_column(const mill_columns *columns, const char *c
 }
 
 /* Find the columns of /fits to read; library and chi-square columns may be missing. */
-static int find_places(const raw_table *raw, const mill_columns *rows, places *at)
+static int find_needed(const raw_table *raw, const mill_columns *rows, needed_columns *at)
 {
-  *at = (places){.id = find_column(rows, (const char *[]){"TARGETID", NULL}, MILL_TYPE_I64),
-                 .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
-                 .chisq = find_column(rows, (const char *[]){"CHISQ_C_DATA", NULL}, MILL_TYPE_F64),
-                 .m2ll = find_column(rows, (const char *[]){"M2LL", NULL}, MILL_TYPE_F64)};
+  *at = (needed_columns){
+      .id = find_column(rows, (const char *[]){"TARGETID", NULL}, MILL_TYPE_I64),
+      .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
+      .chisq = find_column(rows, (const char *[]){"CHISQ_C_DATA", NULL}, MILL_TYPE_F64),
+      .m2ll = find_column(rows, (const char *[]){"M2LL", NULL}, MILL_TYPE_F64)};
   if (raw->library > 0)
     at->library = find_column(rows, (const char *[]){"LIBRARY", NULL}, MILL_TYPE_U8);
   if (!at->id || !at->info)
@@ -166,21 +167,22 @@ static int find_places(const raw_table *raw, const mill_columns *rows, places *a
 typedef struct fits_rows {
   raw_table *raw;
   mill_stored_rows rows;
-  places at;
+  needed_columns at;
   mill_damaged_rows damaged;
 } fits_rows;
 
 /* Copy row i of /fits to the table.  A damaged row loses its keys, so no star finds it.  A row that
- * is not done, or was fitted with another library, gets NaN as parameters. */
+ * is not done, or is of another library, gets NaN as parameters. */
 static int take_row(void *context, int64_t i, const char *row)
 {
   fits_rows *from = context;
   raw_table *raw = from->raw;
-  const places *at = &from->at;
+  const needed_columns *at = &from->at;
   int is_whole;
   const int n_par = raw->out->n_par;
   const int32_t status = mill_stored_row_status(&from->rows, row, &is_whole);
-  if (!raw->known[i] || (!is_whole && status != MILL_STATUS_NOT_DONE)) {
+  const int is_damaged = !is_whole && status != MILL_STATUS_NOT_DONE;
+  if (!raw->known[i] || is_damaged) {
     raw->column[MILL_BY_TARGETID].i64[i] = -1;
     for (int k = MILL_BY_IDENTIFIER; k <= MILL_BY_OBJECT; k++)
       raw->column[k].text[(size_t)i * raw->column[k].stride] = '\0';
@@ -227,7 +229,7 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
   MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, raw->known));
   MILL_TRY(mill_stored_rows_open(file.id, raw->path, raw->n_row, &fits.rows));
-  MILL_TRY(find_places(raw, &fits.rows.table->columns, &fits.at));
+  MILL_TRY(find_needed(raw, &fits.rows.table->columns, &fits.at));
   MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, take_row, &fits));
   if (fits.damaged.n > 0)
     mill_log_warning("%s: %s; fits do not start from these rows", raw->path,
@@ -260,7 +262,7 @@ static int sort_rows(raw_table *raw)
   return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
-/* Hash each row's key and, if all its parameters are finite (is_last 0), the parameters. */
+/* Hash the key of each row, and the row's parameters if all are finite. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
@@ -268,7 +270,7 @@ static void digest(mill_start_table *t)
   for (int64_t i = 0; i < t->star.n_row; i++) {
     const mill_star_row *row = &t->star.row[i];
     mill_star_row_hash(row, &sha);
-    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1);
+    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1); /* not finite, finite */
     if (!row->is_last)
       mill_sha256_update(&sha, t->theta + row->row * t->n_par, (size_t)t->n_par * sizeof(double));
   }
@@ -309,10 +311,10 @@ int mill_start_table_find(const mill_start_table *table, const mill_catalog_row 
 {
   int64_t row;
   *theta = NULL;
+  *found = MILL_START_ABSENT;
   MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
-  *found = row < 0                 ? MILL_START_ABSENT
-           : is_finite(table, row) ? MILL_START_GIVEN
-                                   : MILL_START_NOT_FINITE;
+  if (row >= 0)
+    *found = is_finite(table, row) ? MILL_START_GIVEN : MILL_START_NOT_FINITE;
   if (*found == MILL_START_GIVEN)
     *theta = table->theta + row * table->n_par;
   return MILL_OK;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Starting points of fits, from a table of parameters per star, instead of the guess.
  *
- *  The table is a FITS binary table (e.g. of true values by `starmill simulate`, or an rvtab) or a
- *  result of `starmill fit`, finished or not.  Rows of a result with a wrong CRC are left out with
- *  a warning.  Stars are found by TARGETID, else OBJECT, else IDENTIFIER, else position
- *  (io/catalog/star_table.h). */
+ *  The table is a FITS binary table, or a result of `starmill fit`, finished or not.  Rows of a
+ *  result with a wrong CRC are left out with a warning.  Stars are found by TARGETID, else OBJECT,
+ *  else IDENTIFIER, else position (io/catalog/star_table.h). */
 #pragma once
 
 #include "io/catalog/star_table.h"
@@ -20,23 +19,25 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value */
 };
 
-/** Read a table.  Until freed it takes about (n_label + 10) * 8 bytes a row, and the stars' names.
+/** Read a result, or the first table of a FITS file that has all needed columns.
  *
- *  Needed columns, in upper or lower case: keys of the stars, VRAD, VSINI, and each label of lib,
- *  named as in the library or as in the result.  A FITS file is searched for the first table with
- *  all of them.  A parameter that set->fixed fixes needs no column and takes its fixed value.  If a
- *  star has several rows, the first finite one is used.  library: use only rows with this code, if
- *  the result is of several libraries; 0: all.
+ *  - Needed columns: keys of the stars, VRAD, VSINI, and each label of lib, named as in the library
+ *    or in the result, in upper or lower case.
+ *  - A fixed parameter (set->fixed) needs no column; all rows take the fixed value.
+ *  - Of several rows of a star the first finite row is used.
  *
- *  MILL_ERR_CONFIG names the file and what it lacks.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT if the
- *  scratch folder cannot take an unpacked .gz.  limits may be NULL (io/fits/fits_guard.h).  Not
+ *  limits   may be NULL (io/fits/fits_guard.h)
+ *  library  use only rows with this code in column LIBRARY; 0: all
+ *
+ *  MILL_ERR_CONFIG: something is missing; MILL_ERR_OUTPUT: no room for an unpacked .gz.  Not
  *  collective. */
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
                           const mill_open_limits *limits, int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
-/** Find a star.  *theta [n_label + 2]: VRAD, VSINI and the labels, borrowed from the table; NULL
- *  unless MILL_START_GIVEN.  MILL_ERR_CONFIG: two rows of the table match the star's position. */
+/** Find a star.  MILL_ERR_CONFIG: two rows of the table match the star's position.
+ *
+ *  *theta  [n_label + 2]  VRAD, VSINI, labels; borrowed; NULL unless MILL_START_GIVEN */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found);
 
@@ -58,5 +59,5 @@ uint64_t mill_star_identity(int64_t target_id, const char *object);
 /** Number of rows whose star has an earlier row. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 
-/** SHA-256 (64 digits) of the keys and values that fits can use, not of the rest of the file. */
+/** SHA-256 (64 digits) of keys and finite parameters; other columns have no effect. */
 const char *mill_start_table_hash(const mill_start_table *table);

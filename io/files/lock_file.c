@@ -98,23 +98,22 @@ static int open_lock(const char *path)
 
 enum verdict { LIVES, IS_GONE, WATCH };
 
-/* Is the lock's holder alive?  WATCH: unknown, as the lock is old (but clocks may differ),
- * or an earlier start of this Slurm job took it, and may still run on a host that Slurm lost. */
+/* Does the lock's holder still run?  WATCH: not known. */
 static enum verdict judge(const holder *who, const holder *me, double age_s)
 {
   char state;
   unsigned long long start = 0;
-  if (strcmp(who->host, me->host) == 0 && strcmp(who->space, me->space) == 0 &&
-      (!mill_process_alive(who->pid) ||
-       (mill_process_look(who->pid, &state, &start) && start != who->start)))
+  const int is_near = strcmp(who->host, me->host) == 0 && strcmp(who->space, me->space) == 0;
+  if (is_near && (!mill_process_alive(who->pid) ||
+                  (mill_process_look(who->pid, &state, &start) && start != who->start)))
     return IS_GONE;
   const int is_earlier_start =
       strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
+  /* an old lock may come from a wrong clock; an earlier start may run on a host that Slurm lost */
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
-/* Is the lock file touched or replaced within WATCH_BEATS?  Open the file for each look, since NFS
- * asks its server only at an open. */
+/* Is the lock file touched or replaced within WATCH_BEATS?  NFS shows changes only at an open. */
 static int is_touched(const char *path, const struct stat *before)
 {
   const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
@@ -134,8 +133,7 @@ static int is_touched(const char *path, const struct stat *before)
   return touched;
 }
 
-/* Remove another job's lock if stale, else fail.  If several processes find it stale, only one
- * removes it: under flock, each checks that the path still names the file it read. */
+/* Remove another job's lock if it is stale, else fail. */
 static int remove_stale(const char *path, const char *output, const holder *me)
 {
   char text[TEXT];
@@ -152,9 +150,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   const int is_known =
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
-  if (n == 0 && age_s < EMPTY_S) {
-    (void)usleep(EMPTY_S *
-                 100000); /* an empty lock file: its job is writing it, or was just killed */
+  if (n == 0 && age_s < EMPTY_S) { /* its job is writing it, or was just killed */
+    (void)usleep(EMPTY_S * 100000);
     return MILL_OK;
   }
   if (!is_known && n > 0)
@@ -169,7 +166,9 @@ static int remove_stale(const char *path, const char *output, const holder *me)
                       "if it no longer runs, remove %s and start again",
                       output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
                       strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* where flock does nothing, mill_lock_keep stops the loser */
+  /* of several jobs that find the lock stale, the first removes the file that all have read; where
+   * flock does nothing, mill_lock_keep stops the others */
+  (void)flock(fd, LOCK_EX);
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     return MILL_OK;
   if (unlink(path) != 0 && errno != ENOENT)
@@ -244,7 +243,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   char path[MILL_MAX_PATH];
   holder me;
   self(&me);
-  if (strlen(output) + sizeof me.host + 64 > sizeof path) /* leave room for temporary names too */
+  if (strlen(output) + sizeof me.host + 64 > sizeof path) /* temporary names are longer */
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
   for (int i_try = 0; i_try < 20; i_try++) { /* other jobs may take and release it meanwhile */
@@ -292,7 +291,7 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* Does a temporary name end like ours: in mill_lock_job, or for Python jobs in two numbers? */
+/* Does a temporary name end in a job: a Slurm job, "pid" and a number, or two numbers (Python)? */
 static int is_of_job(const char *end)
 {
   const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;
@@ -310,12 +309,13 @@ void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
   const size_t n = strlen(base);
   DIR *dir = opendir(in);
   struct dirent *entry;
-  while (dir && (entry = readdir(dir)) != NULL)
-    if (strncmp(entry->d_name, base, n) == 0 && strncmp(entry->d_name + n, ".tmp-", 5) == 0 &&
-        is_of_job(entry->d_name + n + 5)) {
-      snprintf(victim, sizeof victim, "%s/%s", in, entry->d_name);
-      unlink(victim);
-    }
+  while (dir && (entry = readdir(dir)) != NULL) {
+    const char *file = entry->d_name, *end = file + n;
+    if (strncmp(file, base, n) != 0 || strncmp(end, ".tmp-", 5) != 0 || !is_of_job(end + 5))
+      continue;
+    snprintf(victim, sizeof victim, "%s/%s", in, file);
+    unlink(victim);
+  }
   if (dir)
     closedir(dir);
 }

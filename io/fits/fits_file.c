@@ -48,8 +48,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   *out = NULL;
   MILL_CHECK(MILL_ALLOC(1, &file));
   MILL_CHECK(mill_fits_guard_open(path, limits, &file->guard));
-  /* open the descriptor that was checked: an unpacked file has no name, and CFITSIO would interpret
-   * brackets and the like in a path */
+  /* by descriptor: an unpacked file has no name, and CFITSIO would interpret brackets in a path */
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
   int status = 0;
@@ -105,7 +104,7 @@ int mill_fits_file_move(mill_fits_file *file, int i_hdu)
   return MILL_OK;
 }
 
-enum { PIECE_BYTES = 1 << 18 }; /* bytes read at once; they stay in the cache while being swapped */
+enum { PIECE_BYTES = 1 << 18 }; /* bytes read and swapped at once; they fit into the cache */
 
 /* A 32-bit float or integer as stored. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
@@ -172,14 +171,13 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers into out and add offset.  Rows that are null (TNULL) get the missing
- * value, which the caller put into all rows of out. */
+/* Read a column of integers into out and add offset; null rows (TNULL) keep the value in out. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
   int status = 0, any_null = 0;
   MILL_OWNED char *is_null = NULL;
-  int *narrow = as == TINT ? out : NULL;
+  int *narrow = as == TINT ? out : NULL; /* out has 32 bits a row, or 64 */
   int64_t *wide = as == TINT ? NULL : out;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   const int64_t missing = narrow ? *narrow : *wide;
@@ -201,7 +199,7 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   return MILL_OK;
 }
 
-/* Read a scalar column as type `as`; add offset to integers.  found: see mill_fits_column_int64. */
+/* Read a scalar column as CFITSIO's type `as`; add offset to integers.  *found 0: no column. */
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
                        void *out, int *found)
 {
@@ -227,8 +225,8 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
   return MILL_OK;
 }
 
-/* Read TSCAL and TZERO of an integer column exactly.  CFITSIO applies them as doubles, which merge
- * neighbouring 64-bit integers. */
+/* Read TSCAL and TZERO of an integer column exactly; as doubles they would round large integers.
+ * scaling: both as doubles; *offset: TZERO. */
 static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
                         double scaling[2], __int128 *offset)
 {
@@ -255,6 +253,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                           "whole TZERO to be read exactly: write them unscaled",
                           name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
+  /* take TZERO from its digits, since a double cannot hold every 64-bit integer */
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
     for (*offset = 0; *digit; digit++)
@@ -281,12 +280,6 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, scaling[0], scaling[1], &status);
   return code;
-}
-
-static int read_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out, int *found)
-{
-  static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
-  return read_number(file, i_hdu, name, TINT, 0, out, found);
 }
 
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
@@ -338,7 +331,7 @@ static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **
   return MILL_GIVE(&all, text);
 }
 
-/* Allocate a column's values and set each row to the missing value; texts get no memory. */
+/* Allocate a column's values and set them to the missing value.  Texts: read_texts allocates. */
 static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_values *v)
 {
   if (wish->as == MILL_AS_TEXT)
@@ -359,6 +352,7 @@ static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_val
 static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish,
                      mill_fits_values *v)
 {
+  static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
   int *found = wish->is_needed ? NULL : &v->there;
   v->there = 1;
   MILL_CHECK(make_missing(wish, file->guard->hdu[i_hdu].axis[1], v));
@@ -368,7 +362,7 @@ static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish
   case MILL_AS_INT64:
     return mill_fits_column_int64(file, i_hdu, wish->name, v->i64, found);
   case MILL_AS_INT32:
-    return read_int32(file, i_hdu, wish->name, v->i32, found);
+    return read_number(file, i_hdu, wish->name, TINT, 0, v->i32, found);
   default:
     return mill_fits_column_double(file, i_hdu, wish->name, v->f64, found);
   }
@@ -404,7 +398,7 @@ void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
   for (int k = 0; k < n_wish; k++) {
     char *to = (char *)out + wish[k].at;
     const mill_fits_values *v = &values[k];
-    if (wish[k].size == 0 || !v->text) /* no member, or a missing text column */
+    if (wish[k].size == 0 || !v->text) /* no member, or no column */
       continue;
     if (wish[k].as == MILL_AS_TEXT)
       mill_fits_text_copy(path, wish[k].name, mill_fits_text_at(v, i), to, wish[k].size);
@@ -418,13 +412,13 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   int status = 0, any_null;
   double nan_value = NAN;
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
-  long first[MILL_FITS_MAX_AXIS] = {1};
+  long first[MILL_FITS_MAX_AXIS] = {1}; /* first pixel of the row, counted from 1 */
   for (int i = 1; i < hdu->n_axis; i++)
-    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1; /* the last axis counts rows */
+    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   /* integers and compressed floats mark missing pixels by a special value; make it NaN */
-  fits_read_pix(file->fptr, TDOUBLE, first, n_pix,
-                hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
+  double *null_value = hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL;
+  fits_read_pix(file->fptr, TDOUBLE, first, n_pix, null_value, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
   return MILL_OK;
 }

@@ -24,35 +24,34 @@ typedef struct mill_fits_file {
 /** Check a file (mill_fits_guard_open) and open it by CFITSIO. */
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out);
 
-/** NULL is allowed. */
-void mill_fits_file_close(mill_fits_file *file);
+void mill_fits_file_close(mill_fits_file *file); /* NULL is allowed */
 MILL_CLOSER(mill_fits_file, mill_fits_file_close)
 
 /** Set *i_hdu to the HDU with this EXTNAME (upper case); -1: none.  MILL_ERR_INPUT: two have it. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
-/** Fail with MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows: readers allocate
- *  memory for each row, and a sparse file of few bytes can claim any number. */
+/** Fail with MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows.  A sparse file of few
+ *  bytes can claim any number of rows, and readers allocate memory for each. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Move CFITSIO to HDU i_hdu.  MILL_ERR_INPUT. */
 int mill_fits_file_move(mill_fits_file *file, int i_hdu);
 
 /** Fail with MILL_ERR_INPUT if CFITSIO's status is not 0; the message has file, HDU, a printf-style
- *  text and CFITSIO's reason.  Called by MILL_CHECK_FITS. */
+ *  text and CFITSIO's reason. */
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...) __attribute__((format(printf, 6, 7)));
 #define MILL_CHECK_FITS(file, i_hdu, status, ...)                                                  \
   MILL_CHECK(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 
-/** Return MILL_ERR_INPUT with file, HDU and a printf-style text.  Called by MILL_ERROR_HDU. */
+/** Return MILL_ERR_INPUT; the message has file, HDU and a printf-style text. */
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 #define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
   mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__)
 
-/** Read elements [first, first + n) of an uncompressed image of 32-bit numbers, counted over all
- *  axes.  Only swaps bytes, ignoring BSCALE, BZERO and nulls: much faster than CFITSIO.
+/** Read n pixels of an uncompressed image of 32-bit numbers, from pixel `first` on, counted over
+ *  all axes.  Ignores BSCALE, BZERO and nulls, and so is much faster than CFITSIO.
  *  MILL_ERR_INPUT: unreadable, or the file became shorter. */
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
                          void *out);
@@ -64,27 +63,25 @@ typedef struct mill_fits_column {
 } mill_fits_column;
 
 /** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  found NULL: a
- *  missing column is an error.  MILL_ERR_INPUT, also if the HDU is no table or has two of them. */
+ *  missing column is an error.  MILL_ERR_INPUT: also two columns of this name, or no table. */
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out);
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out   [rows]  in/out  the caller sets every row to a missing value, which stays in all rows if
- *                        the column is missing, and in rows with TNULL.  NaNs are read as stored
- *  found          out    NULL: a missing column is an error
+ *  out    [n_row]  in/out  the caller sets all rows to a missing value.  Rows with TNULL keep this
+ *                          value; without the column all rows keep it
+ *  found           out     0: no such column; NULL: a missing column is an error
  *
- *  64-bit integers are exact, even with a whole TZERO as for unsigned ones.  Missing integers read
- *  as double become NaN.
- *
- *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape; for 64-bit integers
- *  also a TSCAL other than 1 or a value beyond int64_t. */
+ *  - Integers with TNULL become NaN when read as double.
+ *  - 64-bit integers are exact, but need TSCAL 1 and a whole TZERO.
+ *  MILL_ERR_INPUT: also wrong type or shape, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read a column as mill_fits_column_int64 does into *out, which the caller frees. */
+/** Read a column as mill_fits_column_int64 does, into a new array *out (mill_free). */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
 
@@ -131,8 +128,7 @@ static inline const char *mill_fits_text_at(const mill_fits_values *texts, int64
   return texts->text ? texts->text + (size_t)i * texts->stride : "";
 }
 
-/** Read the requested columns, wish [n_wish], of a table into new memory.  The caller declares
- *  values [n_wish] by MILL_FITS_VALUES, which frees them.  MILL_ERR_INPUT. */
+/** Read columns wish [n_wish] of a table.  values: made by MILL_FITS_VALUES.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       mill_fits_values *values);
 
@@ -140,16 +136,15 @@ int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wis
 int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
                               mill_fits_values *values);
 
-/** Copy row i of the wanted columns to members of struct *out (mill_fits_wish.at).  The member of a
- *  missing text column is left as it is.  path: for warnings. */
+/** Copy row i of the columns to members of struct *out (mill_fits_wish.at).  A missing text column
+ *  leaves its member as it is.  path: for warnings. */
 void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
                     const mill_fits_values *values, int64_t i, void *out);
 
-/** Read the first n_pix pixels of row i_row (along the slowest axis) of an image, scaled; missing
- *  pixels are NaN.  MILL_ERR_INPUT. */
+/** Read the first n_pix pixels of a row of an image, scaled; missing pixels are NaN.  i_row: index
+ *  along the slowest axis.  MILL_ERR_INPUT. */
 int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pix, double *out);
 
-/** Copy text, of the column or keyword `name`, to out [size].  Text that is too long is cut, with a
- *  warning that names file and column. */
+/** Copy the text of column or keyword `name` to out [size]; cut a longer text, with a warning. */
 void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
                          size_t size);

@@ -31,8 +31,8 @@ typedef struct card {
   char value[MILL_FITS_MAX_VALUE]; /* string without quotes and trailing blanks, or token */
 } card;
 
-/* Copy the quoted string at text, which begins with the quote, to value; returns the position after
- * the closing quote, NULL if there is none before end. */
+/* Copy the string between the quotes at text to value.  Returns the position after the closing
+ * quote; NULL: there is none before end. */
 static const char *parse_string(const char *text, const char *end, char *value)
 {
   size_t n = 0;
@@ -72,8 +72,8 @@ static int is_keyword(const char *keyword, const char *name)
   return *name == *keyword && (strcmp(keyword, name) == 0 || numbered(keyword, name));
 }
 
-/* Return the type required of a keyword's value: s string, i integer, r real, l logical, 0 any.
- * CFITSIO aborts on other types. */
+/* Return the type that CFITSIO needs of a keyword's value: s string, i integer, r real, l logical;
+ * 0: any.  CFITSIO aborts on other types. */
 static char wanted_type(const char *keyword)
 {
   static const char *const known[] = {
@@ -160,13 +160,13 @@ static int has_type(const card *c, char wanted)
 static int parse_card(const mill_fits_place *at, const char *text, int i_card, card *out)
 {
   memset(out, 0, sizeof *out);
-  int n = 0, start = 10;
+  int n = 0, start = 10; /* length of the keyword, column where the value may begin */
   while (n < 8 && text[n] != ' ')
     n++;
   for (int i = 0; i < 8; i++) {
-    const char c = text[i];
-    if (i < n ? !(isupper((unsigned char)c) || isdigit((unsigned char)c) || c == '-' || c == '_')
-              : c != ' ')
+    const unsigned char c = (unsigned char)text[i];
+    const int is_allowed = isupper(c) || isdigit(c) || c == '-' || c == '_';
+    if (i < n ? !is_allowed : c != ' ')
       return ERROR_HDU(at, "card %d has the bad keyword '%.8s'; " BAD, i_card + 1, text);
   }
   memcpy(out->keyword, text, (size_t)n);
@@ -179,8 +179,9 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
       return MILL_OK;
     start = (int)(equals - text) + 1;
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
-    return wanted ? ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword)
-                  : MILL_OK;
+    if (wanted)
+      return ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
+    return MILL_OK;
   }
   MILL_CHECK(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
@@ -233,7 +234,7 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
   }
 }
 
-/* Find EXTNAME, in upper case.  Done before other checks, since their messages name the HDU. */
+/* Find EXTNAME, in upper case; messages of the later checks need it. */
 static void find_name(const mill_fits_place *at, const header *h, char *name)
 {
   for (int i = 0; i < h->n_card; i++) {
@@ -416,14 +417,14 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   }
   if (strcmp(c->keyword, "ZIMAGE") == 0)
     table->is_image = c->value[0] == 'T';
-  /* CFITSIO uses it as an index into a table of random numbers */
+  /* CFITSIO uses ZDITHER0 as an index into a table of random numbers */
   if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000))
     return ERROR_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory ones?  CFITSIO uses the last occurrence of some
- * keywords, so a repeat could contradict the checked value. */
+/* Is this card forbidden after the mandatory ones?  Of some repeated cards CFITSIO uses the last,
+ * which could contradict the checked card. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",
@@ -439,6 +440,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
     return c->value[0] != 'F';
   if (w->at.i_hdu > 0)
     return 1;
+  /* a primary HDU may have some of these cards, with harmless values */
   if (strcmp(c->keyword, "PCOUNT") == 0)
     return strcmp(c->value, "0") != 0;
   if (strcmp(c->keyword, "GCOUNT") == 0)
@@ -485,7 +487,8 @@ static int check_table(walk *w)
   return MILL_OK;
 }
 
-/* Check the HDU at byte start.  *next: next HDU's start; image_limit: most bytes of an image. */
+/* Check the HDU at byte `start` of the file.  *next: start of the next HDU.
+ * size: bytes of the file; image_limit: most bytes of an unpacked image. */
 static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
                     int64_t image_limit, int64_t *next)
 {
@@ -500,8 +503,8 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
   MILL_TRY(take_kind(w));
   MILL_TRY(take_sizes(w));
   hdu->data_start = start + w->h.bytes;
-  if (hdu->data_bytes > size - hdu->data_start ||
-      (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK > size - hdu->data_start)
+  const int64_t left = size - hdu->data_start;
+  if (hdu->data_bytes > left || (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK > left)
     MILL_TRY(ERROR_HDU(&w->at,
                        "needs %lld bytes of data from byte %lld, but the file ends at %lld; " CUT,
                        (long long)hdu->data_bytes, (long long)hdu->data_start, (long long)size));

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Check a FITS file before CFITSIO opens it.
  *
- *  CFITSIO aborts the process on some malformed headers, and opens without an error a file that is
- *  truncated in a header, or a truncated .gz.  So every card of every header is checked first, and
- *  the data of every HDU must lie inside the file.  A gzip file, recognised by its first bytes, is
- *  unpacked into a nameless temporary file: its rows can be read in any order, and a killed process
- *  leaves nothing behind.
- *
- *  CFITSIO opens the checked file by /proc/self/fd (Linux). */
+ *  CFITSIO aborts the process on some malformed headers, and opens some truncated files without an
+ *  error.  So every card of every header is checked, and the data of every HDU must lie inside the
+ *  file.  A gzip file is first unpacked (io/fits/gunzip.h). */
 #pragma once
 
 #include <stdint.h>
@@ -52,18 +48,18 @@ typedef struct mill_fits_guard {
   double file_mtime;  /**< s since 1970 */
 } mill_fits_guard;
 
-/** Open a file, unpack it if gzip, and check all headers.  path is a plain path: brackets, URLs and
- *  pipes have no special meaning.
+/** Open a file, unpack it if gzip, and check all headers.
  *
- *  limits NULL: MILL_GZIP_LIMIT_MIB and the default folder.  *out is NULL on failure.
- *  MILL_ERR_INPUT names file, HDU and card and says what to do; MILL_ERR_OUTPUT: the scratch folder
- *  cannot be written; other codes as mill_gunzip.  Not collective; thread-safe; the thread that
- *  opens a file must close it. */
+ *  path    brackets, URLs and pipes have no special meaning
+ *  limits  NULL: MILL_GZIP_LIMIT_MIB and the default folder
+ *
+ *  MILL_ERR_INPUT: bad file; other codes as mill_gunzip.  Not collective.  Thread-safe; the thread
+ *  that opens a file must close it. */
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out);
 
-/** NULL is allowed. */
-void mill_fits_guard_close(mill_fits_guard *guard);
+void mill_fits_guard_close(mill_fits_guard *guard); /* NULL is allowed */
 MILL_CLOSER(mill_fits_guard, mill_fits_guard_close)
 
-/** Read n bytes at offset; returns the number read, below n at the end of the file; -1: errno. */
+/** Read n bytes at offset.  Returns the number read, which is below n only at the end of the file;
+ *  -1: failed, see errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);

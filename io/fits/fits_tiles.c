@@ -33,10 +33,8 @@ int mill_fits_good_bitpix(int64_t bitpix)
          bitpix == -64;
 }
 
-enum {
-  MAX_PACKING = 2100 /* most bytes of pixels per byte of a tile: deflate packs up to 1032:1, and
-                      * integers of 4 bytes may encode floats of 8 */
-};
+/* most bytes of pixels per byte of a tile: 1032 by deflate, times 2 for doubles stored as int32 */
+enum { MAX_PACKING = 2100 };
 
 /* A tile-compressed image. */
 typedef struct image {
@@ -54,7 +52,7 @@ typedef struct stream_column {
 
 /* ---- the header ------------------------------------------------------- */
 
-/* Check Rice's parameters.  CFITSIO ignores their names, so they must come in its order. */
+/* Check Rice's parameters.  CFITSIO knows them by their order, not by name, so check the order. */
 static int take_rice(const mill_fits_place *at, const mill_fits_table *table, image *im)
 {
   static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
@@ -73,7 +71,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   return MILL_OK;
 }
 
-/* Set hdu->axis and im->tile from keywords, and check them; n_row: tiles in the table. */
+/* Set the axes of the image and of its tiles from keywords; n_row: tiles in the table. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
@@ -107,7 +105,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
-  static const char codes[] = "LXBAIJEKDCM";
+  static const char codes[] = "LXBAIJEKDCM"; /* of TFORM; bytes: of one element */
   static const int bytes[] = {1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16};
   int n_tile = 0, n_gzip = 0, has_rice = 0;
   int64_t offset = 0;
@@ -117,14 +115,13 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
     const char *p = field->form + strspn(field->form, " 0123456789");
     n_tile += field->is_tile;
     n_gzip += field->is_gzip;
-    if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) {
+    if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) { /* descriptors of 32 or 64 bits */
       const int is_rice = field->is_tile && im->is_rice;
       if (is_rice && p[1] != 'B')
         return ERROR_HDU(at, "TFORM%d = '%s' for RICE streams; " BAD, i + 1, field->form);
       has_rice |= is_rice;
-      stream[*n].kind = is_rice                            ? STREAM_RICE
-                        : field->is_tile || field->is_gzip ? STREAM_GZIP
-                                                           : STREAM_OTHER;
+      const int is_gzip = !is_rice && (field->is_tile || field->is_gzip);
+      stream[*n].kind = is_rice ? STREAM_RICE : is_gzip ? STREAM_GZIP : STREAM_OTHER;
       stream[*n].offset = offset;
       stream[*n].is_wide = *p == 'Q';
       stream[(*n)++].n_byte = bytes[strchr(codes, p[1]) - codes];
@@ -142,13 +139,13 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 
 /* ---- the tiles -------------------------------------------------------- */
 
-/* Decode a Rice stream (Rice, Yeh and Miller 1993, JPL 93-1) without storing pixels; returns 1 if
- * it ends within its bytes, which CFITSIO's decoder does not check. */
+/* Does a Rice stream of n_pix pixels end within its bytes?  CFITSIO's decoder would read on.
+ * Rice, Yeh and Miller 1993, JPL 93-1. */
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
-  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;
-  const int fs_max = is_4 ? 25 : is_2 ? 14 : 6;
+  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;  /* bits of a block's code */
+  const int fs_max = is_4 ? 25 : is_2 ? 14 : 6; /* fs of a block that is not packed */
   const int64_t end = 8 * n_bytes;
   int64_t at = 8 * im->byte_pix; /* position in bits; the first pixel is not coded */
   for (int64_t i = 0; i < n_pix; i += im->n_block) {
@@ -158,14 +155,14 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
       return 0;
     for (int j = 0; j < fs_bits; j++, at++)
       fs = fs << 1 | (bytes[at / 8] >> (7 - at % 8) & 1);
-    fs--; /* -1: all differences are 0; fs_max: they are not packed; else their low bits */
+    fs--; /* low bits of each difference of pixels; -1: all differences are 0 */
     if (fs > fs_max)
       return 0;
     if (fs == fs_max)
       at += n * 8 * im->byte_pix;
     else if (fs >= 0)
       for (int64_t j = 0; j < n; j++) {
-        while (at < end && !(bytes[at / 8] >> (7 - at % 8) & 1))
+        while (at < end && !(bytes[at / 8] >> (7 - at % 8) & 1)) /* high bits: zeros, then a one */
           at++;
         at += 1 + fs;
         if (at > end)
@@ -177,9 +174,8 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Unpack a gzip stream without storing it; returns 0 if the stream is truncated, or unpacks to more
- * than `most` bytes: CFITSIO 4.2 would then allocate memory without end.  Other errors are found
- * when CFITSIO reads the tile, and cost only the tile's row. */
+/* Is a gzip stream complete, with at most `most` unpacked bytes?  If not, CFITSIO 4.2 allocates
+ * memory without end.  CFITSIO reports all other errors itself. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -211,14 +207,14 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read from a descriptor a stream's length (bytes) and start in the heap; returns 0 if the stream
- * exceeds the heap, where CFITSIO would read another HDU's bytes. */
+/* Read a stream's length (bytes) and start in the heap from its descriptor; 0: the stream exceeds
+ * the heap. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {
   const int size = s->is_wide ? 8 : 4;
   const uint64_t heap = (uint64_t)heap_bytes, element = (uint64_t)s->n_byte;
-  uint64_t value[2] = {0, 0};
+  uint64_t value[2] = {0, 0}; /* number of elements, start */
   for (int j = 0; j < 2 * size; j++)
     value[j / size] = value[j / size] << 8 | row[s->offset + j];
   if (value[0] > heap / element || value[1] > heap || value[0] * element > heap - value[1])
@@ -263,8 +259,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
         return ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
                          (long long)i_row + 1);
     }
-    /* refuse tiles with too few bytes for their pixels, and tiles that share bytes */
-    all_bytes += packed_bytes;
+    all_bytes += packed_bytes; /* above heap_bytes: tiles share bytes */
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
       return ERROR_HDU(at, "tile %lld has too few bytes for its pixels; " BAD,
                        (long long)i_row + 1);

@@ -24,7 +24,7 @@ typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
   int64_t n_byte;       /**< bytes per row */
-  int is_tile, is_gzip; /**< number of TTYPE cards that name it COMPRESSED_DATA, GZIP_... */
+  int is_tile, is_gzip; /**< how many TTYPE cards say COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
 /** Keywords of a table on which CFITSIO relies; each may occur at most once. */
@@ -54,7 +54,7 @@ typedef struct mill_fits_table {
   mill_fits_key key[MILL_N_KEY][MILL_FITS_MAX_AXIS + 1];
 } mill_fits_table;
 
-/** Check *hdu, a table of compressed tiles, and make *hdu describe the image that they hold.
+/** Check a table of compressed tiles, and change *hdu from the table to the image in the tiles.
  *  image_limit: most bytes of the unpacked image.  MILL_ERR_INPUT. */
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit,

@@ -22,7 +22,7 @@
 #include "src/system/stop_signal.h"
 
 enum { IO_BYTES = 1 << 18 };
-/* longest wait for room (below the watchdog's 600 s), and pauses between tries */
+/* longest wait for room (the watchdog stops a run after 600 s), and pauses between tries */
 static const double WAIT_S = 300.0, FIRST_PAUSE_S = 0.1, MAX_PAUSE_S = 5.0;
 
 static _Thread_local int n_held; /* number of unpacked files that this thread has open */
@@ -30,7 +30,7 @@ static _Thread_local int n_held; /* number of unpacked files that this thread ha
 typedef struct unpacker {
   const char *path, *scratch;
   int in, out;
-  int no_room;   /* errno of a failed write, after which bytes are only counted; 0: none failed */
+  int no_room;   /* errno of the first failed write; later bytes are only counted */
   int64_t limit; /* most bytes unpacked */
   int64_t size;  /* bytes unpacked so far, written or counted */
   unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
@@ -43,7 +43,7 @@ static void give_room_back(unpacker *u)
   u->out = -1;
 }
 
-/* Write n unpacked bytes; if the folder is full, set no_room and close the file. */
+/* Write n unpacked bytes; if the folder is full, close the file and only count bytes. */
 static int write_out(unpacker *u, size_t n)
 {
   u->size += (int64_t)n;
@@ -113,11 +113,10 @@ static int inflate_members(unpacker *u, z_stream *z)
       MILL_CHECK(refill(u, z));
     } while (z->avail_in > 0);
     if (z->avail_in == 0)
-      break;
+      return MILL_OK;
     if (inflateReset(z) != Z_OK)
       return MILL_ERROR(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
   }
-  return MILL_OK;
 }
 
 /* Create the temporary file and remove its name at once, so that it vanishes with the process. */
@@ -181,8 +180,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder, which tells other threads that this thread has a file there.
- * Waits while another thread holds the exclusive lock to unpack alone. */
+/* Take a shared lock on the folder: this thread has a file there.  Waits while another thread holds
+ * the exclusive lock. */
 static void lock_shared(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
@@ -190,14 +189,14 @@ static void lock_shared(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until the folder may have room.  *is_alone 1: no other thread or rank has a file in the
- * folder, and this thread holds the folder's exclusive lock.  MILL_ERR_INPUT: do not wait. */
+/* Wait until the folder may have room; fail if waiting cannot help.  *is_alone 1: this thread holds
+ * the folder's exclusive lock, so no other thread or rank has a file there. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =
       lock >= 0 && n_held == 0 && (u->no_room == ENOSPC || u->no_room == EDQUOT) && !*is_alone;
   if (!can_wait)
-    MILL_CHECK(fail_for_room(u));
+    return fail_for_room(u);
   flock(lock, LOCK_UN);
   for (int is_first = 1;; is_first = 0) {
     if (mill_stop_reason() != MILL_STOP_NONE)
@@ -206,15 +205,14 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
     const int has_room = free_bytes(u->scratch) >= (double)u->size;
     if (*is_alone && has_room)
-      break;
+      return MILL_OK;
     if (*is_alone || mill_wall_s() > end_s)
-      MILL_CHECK(fail_for_room(u));
-    if (has_room && !is_first) /* the first time, give_room_back may just have made this room */
-      break;
+      return fail_for_room(u);
+    if (has_room && !is_first) /* at first the room may be what this thread has just given back */
+      return MILL_OK;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);
   }
-  return MILL_OK;
 }
 
 int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out)
@@ -233,9 +231,9 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   lock_shared(out->lock, end_s);
   MILL_TRY(unpack_once(&u));
-  for (int n_try = 1; u.no_room != 0; n_try++) {
+  for (int is_first = 1; u.no_room != 0; is_first = 0) {
     MILL_TRY(wait_for_room(&u, out->lock, end_s, &pause_s, &is_alone));
-    if (n_try == 1)
+    if (is_first)
       mill_log_info(
           "%s: waited for room in the scratch folder %s, which other threads or ranks had filled",
           path, u.scratch);

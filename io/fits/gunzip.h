@@ -2,8 +2,8 @@
 /** Unpack a gzip file into a nameless temporary file, which vanishes with the process.
  *
  *  Threads and ranks share a scratch folder, which may fill up although each file alone would fit.
- *  So each thread with an unpacked file holds a shared lock on the folder.  A thread that finds no
- *  room deletes what it has written, and waits for up to 300 s while others hold locks. */
+ *  Each thread with an unpacked file holds a shared lock on the folder.  A thread without room
+ *  deletes its file, and waits for up to 300 s while others hold locks. */
 #pragma once
 
 #include <stdint.h>
@@ -21,11 +21,12 @@ typedef struct mill_gunzipped {
  *  limit    most bytes of the unpacked file
  *  scratch  folder; NULL or empty: TMPDIR, else /tmp
  *
- *  Waits for room only if this thread has no other unpacked file: two threads that each held one
- *  would wait for each other forever.  MILL_ERR_INPUT: damaged, above limit, or no room (the
- *  message has the room needed); MILL_ERR_OUTPUT: the folder cannot be written; MILL_ERR_STOPPED:
- *  the job shall stop while this thread waits; MILL_ERR_MEMORY.  Not collective; thread-safe. */
+ *  A thread with another unpacked file does not wait for room: two such threads would wait for each
+ *  other.  Not collective; thread-safe.
+ *
+ *  MILL_ERR_INPUT: damaged, above limit, or no room; MILL_ERR_OUTPUT: the folder cannot be written;
+ *  MILL_ERR_STOPPED: the job was stopped while this thread waited. */
 int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out);
 
-/** Close the unpacked file, in the thread that unpacked it; closing again does nothing. */
+/** Close the unpacked file, in the thread that unpacked it. */
 void mill_gunzip_close(mill_gunzipped *file);

@@ -29,8 +29,8 @@ typedef struct open_file {
 static _Thread_local open_file file[MAX_OPEN];
 static _Thread_local int n_file;
 
-/* Signal handler: print the HDF5 file opened last (the stack if none is open) and end the process.
- * Calls only async-signal-safe functions (backtrace is, after its first call). */
+/* Signal handler: print the name of the HDF5 file opened last, else the stack, and end the process.
+ * Calls only async-signal-safe functions. */
 static void on_crash(int number)
 {
   void *frame[MAX_FRAME];

@@ -14,7 +14,7 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* of a grid's coefficients, the most of any dataset */
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* most dimensions of a dataset: a grid's coefficients */
   MAX_PACKING = 1032                /* largest compression ratio of deflate */
 };
 
@@ -76,7 +76,7 @@ void mill_h5_array_close(mill_h5_array *array)
   *array = (mill_h5_array){0};
 }
 
-/* Make access properties: no cache of raw data and, where HDF5 can, no file locks. */
+/* Make access properties without a cache of raw data and, where HDF5 allows, without file locks. */
 static int access_list(hid_t *access)
 {
   be_quiet();
@@ -128,9 +128,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
 {
   MILL_AT_END(mill_descriptor_close) int fd = -1;
-  file->id = H5I_INVALID_HID;
-  file->code = code;
-  file->path = path;
+  *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = code, .path = path};
   be_quiet();
   MILL_CHECK(mill_regular_open(path, "an HDF5 file", code, &fd));
   struct stat status;
@@ -218,8 +216,7 @@ static herr_t scan_link(hid_t group, const char *name, const H5L_info_t *info, v
 int mill_h5_scan(const mill_h5_file *file)
 {
   scan_state state = {file, MILL_OK};
-  /* A damaged header may hide a filter from the scan, so forbid HDF5 to load any plug-in.  The call
-   * fails only if plug-ins are off already. */
+  /* forbid plug-ins, since a damaged header may hide a filter from the scan */
   H5PLset_loading_state(0);
   const herr_t rc = H5Lvisit(file->id, H5_INDEX_NAME, H5_ITER_NATIVE, scan_link, &state);
   if (state.err != MILL_OK)
@@ -231,9 +228,7 @@ int mill_h5_scan(const mill_h5_file *file)
 
 int mill_h5_create_image(const char *name, mill_h5_file *file)
 {
-  file->id = H5I_INVALID_HID;
-  file->code = MILL_ERR_OUTPUT;
-  file->path = name;
+  *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = MILL_ERR_OUTPUT, .path = name};
   be_quiet();
   MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0)
@@ -269,16 +264,14 @@ void mill_h5_close(mill_h5_file *file)
 
 int mill_h5_check_output(const char *path)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   struct stat status;
   be_quiet();
   if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && H5Fis_hdf5(path) > 0 &&
       mill_h5_open(path, MILL_ERR_OUTPUT, &file) == MILL_OK && mill_h5_scan(&file) != MILL_OK)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s; move it away, or fit again with --overwrite",
-                     mill_error_message());
-  mill_h5_close(&file);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s; move it away, or fit again with --overwrite",
+                      mill_error_message());
+  return MILL_OK;
 }
 
 int mill_h5_exists(const mill_h5_file *file, const char *name)
@@ -287,7 +280,7 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
   const size_t n = strlen(name);
   if (n >= sizeof part)
     return 0;
-  /* check each group on the way: H5Lexists fails if one is missing */
+  /* check a/b/c by a, a/b and a/b/c: H5Lexists fails if a group on the way is missing */
   for (size_t i = 1; i <= n; i++) {
     if (name[i] != '/' && name[i] != '\0')
       continue;
@@ -337,8 +330,7 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   for (int i = 0; i < n_dim; i++)
     if (dim[i] == 0)
       n_byte = 0;
-  /* A few bytes can claim any shape, e.g. as chunks that were never written.  Refuse to allocate
-   * more than the file's bytes can unpack to. */
+  /* few bytes can claim any shape: refuse more than the file's bytes can unpack to */
   if (n_byte / MAX_PACKING > file_bytes)
     return MILL_ERROR(file->code,
                       DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged "
@@ -365,7 +357,8 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
     return MILL_ERROR(file->code, DATASET("does not hold %s: write it as %s%zu"),
                       wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
                       wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
-  if (n_byte > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
+  const size_t most = wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER;
+  if (n_byte > most)
     return MILL_ERROR(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
                       H5Tget_size(mem_type));
   if (n == 0)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Checked helpers for reading and writing HDF5 files, which may be damaged or malicious.
  *
- *  A failure's message is one line: file, object and HDF5's innermost reason.  HDF5's error stack
- *  is not printed.  A failure's code is mill_h5_file.code.  HDF5 is not thread-safe: use one thread
- *  at a time. */
+ *  A failure has the code mill_h5_file.code, and a message with file, object and HDF5's innermost
+ *  reason.  HDF5 is not thread-safe: use one thread at a time. */
 #pragma once
 
 #include <stddef.h>
@@ -16,18 +15,18 @@ typedef struct mill_h5_file {
   const char *path; /**< for messages, borrowed */
 } mill_h5_file;
 
-/* End of messages about failed writes, since HDF5 does not tell that a disk is full. */
+/* end of messages about failed writes: HDF5 does not say that a disk is full */
 #define MILL_H5_MAKE_ROOM                                                                          \
   "; if the disk is full or a quota is used up, make room, then the same command continues"
 
 enum {
-  MILL_H5_MAX_NUMBER = 16 /**< most bytes of a number; HDF5 would convert larger, damaged ones */
+  MILL_H5_MAX_NUMBER = 16 /**< most bytes of a number; a larger number is damaged */
 };
 
 /** Innermost reason of this thread's last HDF5 failure; call it before any other HDF5 function. */
 const char *mill_h5_reason(void);
 
-/** Close those of n ids that are open (above 0): datasets, types, groups, files for reading, ... */
+/** Close n HDF5 objects; ids below 1 are allowed. */
 void mill_h5_close_ids(int n, const hid_t *id);
 static inline void mill_h5_id_close(const hid_t *id)
 {
@@ -42,26 +41,29 @@ typedef struct mill_h5_array {
   hid_t id, type, space;
 } mill_h5_array;
 
-/** Open a dataset or an attribute; 0: failed, see mill_h5_reason.  Close it in both cases. */
+/** Open a dataset or attribute; 0: failed, see mill_h5_reason.  Close it also after a failure. */
 int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
 int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
 void mill_h5_array_close(mill_h5_array *array);
 
-/** Open or create a file by H5F_ACC_... flags, without file locks: read-only and network file
- *  systems often lack them.  Raw data are not cached, since ranks write rows without HDF5. */
+/** Open or create a file by H5F_ACC_... flags
+ *  - without file locks, which read-only and network file systems often lack;
+ *  - without a cache of raw data, since ranks write rows without HDF5. */
 int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 
-/** Open read-only, without a lock.  The message tells apart missing, unreadable, not a file, not
- *  HDF5, and truncated or damaged. */
+/** Open read-only, without a file lock. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
 /** Open image [n_byte], the bytes of a file; path: its name in messages. */
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file);
 
-/** Refuse a file that could read other files or run foreign code: external, soft and user-defined
- *  links, external and virtual storage, filters other than deflate, shuffle and fletcher32, and
- *  objects other than groups and datasets.  Call it before opening the first dataset. */
+/** Refuse a file that could read other files or run foreign code.  Call it before opening the first
+ *  dataset.  Refused are
+ *  - links other than hard links;
+ *  - external and virtual storage;
+ *  - filters other than deflate, shuffle and fletcher32;
+ *  - objects other than groups and datasets. */
 int mill_h5_scan(const mill_h5_file *file);
 
 /** Create an empty file in memory.  name: for messages; no file on disk may have it. */
@@ -73,8 +75,8 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 /** Close a file, if open. */
 void mill_h5_close(mill_h5_file *file);
 
-/** Apply mill_h5_scan to an existing output before a run continues it.  MILL_OK if path cannot be
- *  opened as HDF5: reading the output will report that. */
+/** Apply mill_h5_scan to an existing output before a run continues it.  A file that is not HDF5
+ *  passes: its reader will refuse it. */
 int mill_h5_check_output(const char *path);
 
 /** Does the object `name` exist? */
@@ -83,8 +85,8 @@ int mill_h5_exists(const mill_h5_file *file, const char *name);
 /** Get the shape of a dataset, dim [n_dim] out; fail unless it has n_dim dimensions. */
 int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim);
 
-/** Read a whole dataset of shape dim [n_dim].  mem_type: a native integer or floating-point type.
- *  The stored type must be of the same kind; floats must not be wider than mem_type. */
+/** Read a whole dataset of shape dim [n_dim].  mem_type: native type of data.  Stored integers are
+ *  read only as integers, floats only as floats of at least the stored width. */
 int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
                  const size_t *dim, void *data);
 

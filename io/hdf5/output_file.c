@@ -37,9 +37,8 @@ void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
   _exit(exit_status);
 }
 
-/* Reserve n_byte of disk space (negative: the file's size).  So a full disk, a used-up quota or a
- * file size limit shows before anything is written: HDF5 cannot close a file whose metadata do not
- * fit.  flags: O_CREAT | O_TRUNC for a new file. */
+/* Reserve n_byte of disk space (negative: the file's size) before HDF5 writes: HDF5 cannot close a
+ * file that does not fit on the disk.  flags: O_CREAT | O_TRUNC for a new file. */
 static int take_room(const char *path, int flags, int64_t n_byte)
 {
   int rc = 0;
@@ -66,8 +65,8 @@ static int take_room(const char *path, int flags, int64_t n_byte)
 int mill_output_open(const char *path, unsigned flags, hid_t *file)
 {
   MILL_CHECK(mill_h5_open_as(path, flags, MILL_ERR_OUTPUT, file));
-  if (flags != H5F_ACC_RDONLY) /* a later crash shall not name this file, which was read before */
-    mill_h5_forget(*file);
+  if (flags != H5F_ACC_RDONLY)
+    mill_h5_forget(*file); /* a new or checked file is not to blame for later crashes */
   return MILL_OK;
 }
 
@@ -76,7 +75,7 @@ int mill_output_open_existing(const char *path, hid_t *file)
   struct stat status;
   *file = H5I_INVALID_HID;
   if (stat(path, &status) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) /* creating the output will report a missing folder */
+    if (errno == ENOENT || errno == ENOTDIR) /* mill_output_create reports a missing folder */
       return MILL_OK;
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be examined: %s", path, strerror(errno));
   }
@@ -112,13 +111,13 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* Identifies a file on any host by size and inode or, where inode numbers differ between hosts, by
- * size and time.  Device numbers differ between hosts. */
+/* What identifies a file on any host: size and inode or, where hosts see different inodes, size and
+ * time. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
 
-/* Return the mark of a file.  Opens the file, since NFS asks its server only at an open. */
+/* Return the mark of a file; -1: no file.  NFS shows changes only at an open. */
 static file_mark mark_of(const char *path)
 {
   struct stat status;
@@ -140,14 +139,14 @@ static int is_same(file_mark a, file_mark b)
 int mill_output_check_shared(const char *path, const mill_mpi *mpi)
 {
   char host[256];
-  file_mark first = mark_of(path);
-  MILL_CHECK_MPI(MPI_Bcast(&first, (int)sizeof first, MPI_BYTE, 0, mpi->comm));
+  file_mark of_rank0 = mark_of(path);
+  MILL_CHECK_MPI(MPI_Bcast(&of_rank0, (int)sizeof of_rank0, MPI_BYTE, 0, mpi->comm));
   int err = MILL_OK;
   const double end = mill_wall_s() + SEEN_S;
-  while (!is_same(mark_of(path), first) && mill_wall_s() < end)
+  while (!is_same(mark_of(path), of_rank0) && mill_wall_s() < end)
     (void)usleep(100000);
   mill_host_name(host, sizeof host);
-  if (!is_same(mark_of(path), first))
+  if (!is_same(mark_of(path), of_rank0))
     err = MILL_ERROR(MILL_ERR_OUTPUT,
                      "rank %d on host %s does not see %s, which rank 0 has made: choose an output "
                      "in a folder that all hosts share",
@@ -167,10 +166,11 @@ int mill_output_still_there(const char *path, int fd)
 {
   char link[64], now[PATH_MAX] = "";
   struct stat held, named;
-  if (fd < 0 || (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+  const int is_known = fd >= 0 && fstat(fd, &held) == 0;
+  if (fd < 0 || (is_known && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
                  held.st_ino == named.st_ino))
     return MILL_OK;
-  if (fstat(fd, &held) == 0 && held.st_nlink == 0)
+  if (is_known && held.st_nlink == 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s was removed while this job wrote it, and its contents are lost: give the "
                       "same command again to start over",
@@ -183,16 +183,14 @@ int mill_output_still_there(const char *path, int fd)
                     path, n > 0 ? " and is now " : "", n > 0 ? now : "");
 }
 
-/* Flush to disk and close; *file becomes invalid.  Returns the first failure. */
-static int close_file(const char *path, hid_t *file)
+int mill_output_end(const char *path, hid_t *file, int err)
 {
-  int err = MILL_OK;
-  if (*file < 0)
-    return MILL_OK;
   const hid_t id = *file;
   *file = H5I_INVALID_HID;
+  if (id < 0)
+    return err;
   mill_h5_forget(id);
-  if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
+  if (err == MILL_OK && H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
     err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MILL_H5_MAKE_ROOM, path,
                      mill_h5_reason());
   if (H5Fclose(id) < 0) {
@@ -200,17 +198,6 @@ static int close_file(const char *path, hid_t *file)
     MILL_STEP(MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MILL_H5_MAKE_ROOM, path,
                          mill_h5_reason()));
   }
-  return err;
-}
-
-int mill_output_end(const char *path, hid_t *file, int err)
-{
-  if (err == MILL_OK)
-    return close_file(path, file);
-  mill_h5_forget(*file);
-  if (*file >= 0 && H5Fclose(*file) < 0)
-    is_broken = 1;
-  *file = H5I_INVALID_HID;
   return err;
 }
 
@@ -224,7 +211,7 @@ int mill_output_rename(const char *from, const char *to)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to,
                       strerror(errno));
   close(fd);
-  /* sync the folder for the new name; ignore file systems that cannot sync a folder */
+  /* the new name is in the folder; some file systems cannot sync a folder */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
@@ -263,8 +250,8 @@ int mill_output_attr_int64(hid_t loc, const char *path, const char *object, cons
   return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
-/* Create a dataset.  is_column: HDF5 writes no values, since the caller writes all of them.  fill:
- * missing value (mill_output_column). */
+/* Create a dataset.  is_column: HDF5 writes no zeros, since the caller writes all values.
+ * fill: see mill_output_column. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
@@ -307,7 +294,6 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
   return create_dataset(loc, path, name, type, n_dim, dim, 1, fill, unit, description);
 }
 
-/* Find the offset (bytes) of a dataset's values in the file, which ranks write without HDF5. */
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);

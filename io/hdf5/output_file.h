@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** HDF5 files written by a run: result, models, particles.
  *
- *  One rank creates the whole structure under a temporary name, with all space allocated, and then
- *  renames the file, so that a kill never leaves a half-made file.  Then each rank opens the file
- *  and writes rows by its own descriptor at their offset (mill_output_place), so no rank waits for
- *  another in HDF5.  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
+ *  - One rank creates all datasets under a temporary name and then renames the file, so that a kill
+ *    never leaves a half-made file.
+ *  - Then each rank writes rows without HDF5, at their offset in the file (mill_output_place).  So
+ *    no rank waits for another.
+ *  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
 #pragma once
 
 #include <hdf5.h>
@@ -18,13 +19,12 @@
 /** An open output as a mill_h5_file, for functions of hdf5_util.h. */
 #define MILL_OUTPUT(file, path) (&(const mill_h5_file){file, MILL_ERR_OUTPUT, path})
 
-/** Report that `what` cannot be written to the file at path, with HDF5's reason. */
+/** Fail because `what` cannot be written to the file at path, with HDF5's reason. */
 #define MILL_OUTPUT_ERROR(path, what)                                                              \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
              mill_h5_reason())
 
-/** Create a file under its temporary name.  n_byte: its estimated size, reserved first, so that a
- *  full disk fails here and not inside HDF5. */
+/** Create a file at path.  n_byte: estimated size, for which disk space is reserved. */
 int mill_output_create(const char *path, int64_t n_byte, hid_t *file);
 
 /** Reserve disk space for all of a closed file, so that writing rows cannot fill the disk. */
@@ -37,29 +37,29 @@ int mill_output_open(const char *path, unsigned flags, hid_t *file);
  *  invalid *file.  MILL_ERR_OUTPUT: path is not a readable HDF5 file. */
 int mill_output_open_existing(const char *path, hid_t *file);
 
-/** Open a descriptor of the file at path, to write rows and later to check that the path still
- *  names this file.  The caller closes *fd. */
+/** Open a descriptor, to write rows and for mill_output_still_there.  The caller closes *fd. */
 int mill_output_hold(const char *path, int *fd);
 
-/** Fail with MILL_ERR_OUTPUT unless all ranks see the file that rank 0 has created or found: hosts
- *  without a shared folder would each write their own file.  Waits up to 20 s, since network file
- *  systems show a new file late.  The message names a rank and its host.  Collective. */
+/** Fail with MILL_ERR_OUTPUT unless all ranks see the file of rank 0: hosts without a shared folder
+ *  would each write their own file.  Waits up to 20 s, since network file systems show a new file
+ *  late.  Collective. */
 int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */
 int mill_output_sync(const char *path, int fd);
 
-/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd; the message says whether
- *  the file was removed, or where it is now.  fd -1: MILL_OK. */
+/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd.  fd -1: MILL_OK. */
 int mill_output_still_there(const char *path, int fd);
 
-/** Flush and close the file; if err is a failure, only close it.  Returns the first failure. */
+/** Flush and close a file; only close it if err is a failure.  Returns err or the first failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
 
-/** Call this before a job with outcome err finalizes MPI; it calls mill_mpi_abort_if_lost.  If any
- *  rank failed to close a file, every rank exits here with exit_status: HDF5 would close the file
- *  again in MPI_Finalize, where HDF5 1.10 crashes.  Collective; all ranks have the same err, except
- *  for MILL_ERR_MPI. */
+/** Call this before a job finalizes MPI.  If any rank failed to close a file, all ranks exit here:
+ *  HDF5 would close the file again in MPI_Finalize, where HDF5 1.10 crashes.
+ *
+ *  err  outcome of the job, the same on all ranks except for MILL_ERR_MPI
+ *
+ *  Also calls mill_mpi_abort_if_lost.  Collective. */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Read a text attribute of the file at path into out [size]. */
@@ -74,8 +74,8 @@ int mill_output_rename(const char *from, const char *to);
 int mill_output_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                         const hsize_t *dim, const char *unit, const char *description);
 
-/** Create a column [n_row] or [n_row][n_value] without values; the caller writes all rows.  fill:
- *  missing value, recorded as HDF5's fill value; NULL: none. */
+/** Create a column [n_row] or [n_row][n_value] without values; the caller writes all rows.
+ *  fill: recorded as HDF5's fill value, to tell readers the missing value; NULL: none. */
 int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                        int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                        const char *description);

@@ -26,7 +26,7 @@ void mill_grid_info_clear(mill_grid_info *info)
   memset(info, 0, sizeof *info);
 }
 
-/* Write a path in the file: "arms/arm2/flux", or with an empty name "arms/arm2". */
+/* Set `at` to a path in the file: "arms/arm2/flux", or with an empty name "arms/arm2". */
 static void grid_at(char at[GRID_AT], int arm, const char *name)
 {
   snprintf(at, GRID_AT, "arms/arm%d%s%s", arm, *name ? "/" : "", name);
@@ -187,7 +187,7 @@ void mill_grid_close(mill_grid_file *file)
   mill_free(file);
 }
 
-/* Number of leading rows that are adjacent both in the file and in memory. */
+/* Number of rows, from row[0] on, that are adjacent both in the file and in memory. */
 static int run_length(const mill_keyed *row, int n)
 {
   int k = 1;
@@ -206,7 +206,8 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
   return MILL_OK;
 }
 
-/* Read spectrum row[i].key of the file into row row[i].place of out; adjacent rows at once. */
+/* For each i read spectrum row[i].key of the file into out [row[i].place][n_pix]; read adjacent
+ * spectra at once. */
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
                      const mill_keyed *row, float *out)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The grid file: spectra with labels, cut into arms of uniform ln wavelength, on which emulators
- *  are trained (HDF5; docs/use/formats.md, "Grid file").
- *
- *  starmill/templates/grid_file.py writes it, each model's spectra before its status. */
+/** The grid file (docs/use/formats.md): model spectra on which emulators are trained, with their
+ *  labels, in arms of uniform ln wavelength.  starmill/templates/grid_file.py writes the file. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -41,9 +39,7 @@ typedef struct mill_grid_file mill_grid_file;
  *  path  borrowed until mill_grid_close
  *  info  out  zeroed by the caller; borrowed until mill_grid_close; clear it also after a failure
  *
- *  Not collective.  The file is not trusted: limits, shapes and numbers are checked, and links to
- *  other files refused; mill_grid_read checks the spectra.  One thread at a time (HDF5).
- *  MILL_ERR_INPUT names file and dataset. */
+ *  Checks all numbers except spectra.  MILL_ERR_INPUT.  Not collective.  One thread at a time. */
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info);
 
 /** Read spectra of an arm.

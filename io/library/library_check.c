@@ -81,7 +81,7 @@ static int check_labels(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Check that hulls name valid labels, have unit normals, and together bound every label. */
+/* Check that hulls name valid labels, have unit normals, and bound every label. */
 static int check_hulls(const mill_library *lib, const char *where)
 {
   int in_hull[MILL_MAX_LABEL] = {0};
@@ -104,7 +104,7 @@ static int check_hulls(const mill_library *lib, const char *where)
                      hull->n_label, hull->n_facet, hull->n_label + 1);
     const int n_col = hull->n_label + 1;
     for (int j = 0; j < hull->n_facet; j++) {
-      const double *facet = hull->facet + (size_t)j * (size_t)n_col;
+      const double *facet = hull->facet + (size_t)j * (size_t)n_col; /* normal, offset */
       double norm2 = 0;
       for (int k = 0; k < hull->n_label; k++)
         norm2 += facet[k] * facet[k];
@@ -123,7 +123,7 @@ static int check_hulls(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Check a clamped knot vector: `order` equal knots at each end, ascending between. */
+/* Check a clamped knot vector: `order` equal knots at each end, ascending knots between. */
 static int check_knots(const mill_arm *arm, const char *label, int n_node, const double *knot,
                        const char *where)
 {
@@ -157,7 +157,7 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* Check what grids and radial functions share. */
+/* Check the numbers of labels and layers of a grid or of radial functions. */
 static int check_front(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;
@@ -205,7 +205,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   return MILL_OK;
 }
 
-/* Check that each layer takes the outputs of the one before, and that the last gives the pixels. */
+/* Check that each layer takes the outputs of the layer before, and the last gives the pixels. */
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   const mill_emulator *net = &arm->emulator;
@@ -306,7 +306,7 @@ static int check_arms(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Distance of labels [n_label], in their units, from the hulls, in mapped labels; 0 inside. */
+/* Distance of a star's labels from the hulls, in mapped labels; 0: inside. */
 static double hull_distance(const mill_library *lib, const double *label)
 {
   double x[MILL_MAX_LABEL];

@@ -176,7 +176,7 @@ int mill_library_writable(const char *output, int overwrite)
     MILL_CHECK(mill_refuse_existing(path, overwrite));
     MILL_CHECK(mill_refuse_foreign(path, "--output", "starmill library"));
   }
-  if (n > 0)
+  if (n > 0) /* cut the slash at the end, except from "/" */
     snprintf(folder, sizeof folder, "%.*s", (int)(n > 1 ? n - 1 : n), path);
   if (access(folder, W_OK | X_OK) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,

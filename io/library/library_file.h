@@ -8,28 +8,27 @@
 enum { MILL_LIBRARY_FORMAT = 4 };
 
 /** Read a library; the caller zeroes *lib, which is cleared on failure.  Sets lib->path and
- *  lib->hash, a digest that does not depend on the file's layout.  Refuses external links,
- *  external storage and filter plug-ins.  Not collective.  MILL_ERR_LIBRARY names file and dataset
- *  and says what to do. */
+ *  lib->hash (mill_library_digest).  MILL_ERR_LIBRARY.  Not collective. */
 int mill_library_read(const char *path, mill_library *lib);
 
-/** Check a library file as mill_library_read does, and compute its hash.  image [n_byte]: bytes of
- *  an unfinished file, with 64 zeros as hash; NULL: read the file.  MILL_ERR_LIBRARY. */
+/** Check a library file as mill_library_read does, and compute its hash.  MILL_ERR_LIBRARY.
+ *
+ *  image  [n_byte]  bytes of an unfinished file, with 64 zeros as hash; NULL: read the file */
 int mill_library_check_file(const char *path, const void *image, size_t n_byte, char hash[65]);
 
-/** Read the components of the sky (docs/use/formats.md) for the arms of a library that has been cut
- *  to the fit's arms; arms that the file lacks get none.  Does nothing if path is empty.  hash:
- *  SHA-256 of what was read.  MILL_ERR_CONFIG, also if the file has none of the arms. */
+/** Read the components of the sky (docs/use/formats.md) for the arms of lib; arms that the file
+ *  lacks get none.  hash: SHA-256 of what was read.  An empty path: do nothing.
+ *  MILL_ERR_CONFIG: bad file, or a file with none of the arms. */
 int mill_library_add_sky(const char *path, mill_library *lib, char hash[65]);
 
 /** Fail unless a library can be written at output: the folder is writable, and the file is missing
  *  or, with overwrite, a library.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file. */
 int mill_library_writable(const char *output, int overwrite);
 
-/** SHA-256 of the contents on which a fit depends (docs/use/formats.md), not of path, layout, name
- *  or origin.  hex: 64 digits and a zero. */
+/** SHA-256 of the contents on which a fit depends (docs/use/formats.md).  The file's layout and the
+ *  library's name have no effect. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 
 /** Fail with MILL_ERR_LIBRARY unless all values of a library are finite and consistent.  The reader
- *  has checked all sizes.  where: the file's name, with which the message begins. */
+ *  has checked all sizes.  where: the file's name, for messages. */
 int mill_library_check(const mill_library *lib, const char *where);

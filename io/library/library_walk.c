@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walks the contents of a library file in a fixed order, either reading or digesting them
- * (starmill/templates/library_file.py writes the file). */
+/* One walk through the contents of a library, which either reads a file or digests a library in
+ * memory.  starmill/templates/library_file.py writes the file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* Add n, a size or kind, to the digest; nothing when reading: shapes and names give n. */
+/* Add n, a size or kind, to the digest; does nothing when reading. */
 static void digest_int(walk *w, int n)
 {
   if (w->way == DIGEST)
@@ -70,17 +70,17 @@ static void path_of(const walk *w, const char *name, char at[96])
 }
 
 /* Enter a group, e.g. "arms/arm2/grid" by "arms/arm", 2, "/grid". */
-static void enter(walk *w, const char *before, int i, const char *after)
+static void enter_numbered(walk *w, const char *before, int i, const char *after)
 {
   snprintf(w->group, sizeof w->group, "%s%d%s", before, i, after);
 }
 
-static void enter_all(walk *w, const char *name)
+static void enter(walk *w, const char *name)
 {
   snprintf(w->group, sizeof w->group, "%s", name);
 }
 
-/* If w->way is READ, read a dataset's shape dim [n_dim]; fail unless least <= dim <= most. */
+/* When reading, get a dataset's shape dim [n_dim]; fail unless least <= dim <= most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -98,9 +98,9 @@ static int shape(const walk *w, const char *name, int n_dim, const size_t *least
     else
       b += snprintf(wanted + b, sizeof wanted - (size_t)b, "[%zu to %zu]", least[i], most[i]);
   }
-  return good ? MILL_OK
-              : MILL_REFUSED(w->file, "dataset /%s has the shape %s, expected %s", at, found,
-                             wanted);
+  if (!good)
+    return MILL_REFUSED(w->file, "dataset /%s has the shape %s, expected %s", at, found, wanted);
+  return MILL_OK;
 }
 
 /* Read or digest a dataset of known shape. */
@@ -119,7 +119,7 @@ static int array(walk *w, const char *name, enum type type, int n_dim, const siz
   return MILL_OK;
 }
 
-/* Read or digest an array that the library owns; data: address of its pointer (READ allocates). */
+/* Read an array into new memory, or digest the array; data: address of the pointer to it. */
 static int owned(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
                  void *data)
 {
@@ -194,10 +194,10 @@ static int walk_labels(walk *w, mill_library *lib)
       MEMBER(mill_label, 'd', "mean", mean),   MEMBER(mill_label, 'd', "std", std),
       MEMBER(mill_label, 'd', "min", min),     MEMBER(mill_label, 'd', "max", max),
       MEMBER(mill_label, 'd', "scale", scale), MEMBER(mill_label, 'd', "floor", floor)};
-  enter_all(w, "labels");
+  enter(w, "labels");
   MILL_CHECK(counted(w, "n_label", MILL_MAX_LABEL, &lib->n_label));
   for (int i = 0; i < lib->n_label; i++) {
-    enter(w, "labels/label", i, "");
+    enter_numbered(w, "labels/label", i, "");
     MILL_CHECK(ATTRIBUTES(w, label, &lib->label[i]));
   }
   return MILL_OK;
@@ -207,7 +207,7 @@ static int walk_labels(walk *w, mill_library *lib)
 static int walk_hull(walk *w, int i_hull, mill_hull *hull)
 {
   size_t n_label = (size_t)hull->n_label, dim[2];
-  enter(w, "hulls/hull", i_hull, "");
+  enter_numbered(w, "hulls/hull", i_hull, "");
   MILL_CHECK(shape(w, "labels", 1, SIZES(1), SIZES(MILL_MAX_LABEL), &n_label));
   hull->n_label = (int)n_label;
   digest_int(w, hull->n_label);
@@ -225,7 +225,7 @@ static int walk_guess(walk *w, mill_library *lib)
 {
   const size_t n_label = (size_t)lib->n_label;
   size_t dim[2] = {(size_t)lib->n_guess, n_label}, n_vsini = (size_t)lib->n_guess_vsini;
-  enter_all(w, "guess");
+  enter(w, "guess");
   MILL_CHECK(shape(w, "labels", 2, SIZES(1, n_label), SIZES(MILL_LIBRARY_MAX_GUESS, n_label), dim));
   lib->n_guess = (int)dim[0];
   digest_int(w, lib->n_guess);
@@ -257,9 +257,9 @@ static int walk_kind(walk *w, mill_arm *arm)
   if (e->kind != MILL_EMULATOR_MLP)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "activation", text, sizeof text));
-  return strcmp(text, "silu") == 0
-             ? MILL_OK
-             : MILL_REFUSED(w->file, "the activation of arm %s is not silu", arm->name);
+  if (strcmp(text, "silu") != 0)
+    return MILL_REFUSED(w->file, "the activation of arm %s is not silu", arm->name);
+  return MILL_OK;
 }
 
 static int walk_degree(walk *w, mill_spline_grid *grid)
@@ -272,20 +272,23 @@ static int walk_degree(walk *w, mill_spline_grid *grid)
   return MILL_OK;
 }
 
-/* Read or digest a spline grid: knots of each axis, then coefficients, outputs on the last axis. */
+/* Read or digest a spline grid: knots of each axis, and coefficients [node]...[node][output]. */
 static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
 {
   size_t dim[MILL_MAX_GRID_AXIS + 1], least[MILL_MAX_GRID_AXIS + 1], most[MILL_MAX_GRID_AXIS + 1];
   const int n_axis = grid->n_axis;
   size_t size = 1;
-  enter(w, "arms/arm", i_arm, "/grid");
+  enter_numbered(w, "arms/arm", i_arm, "/grid");
   MILL_CHECK(walk_degree(w, grid));
   const size_t order = (size_t)mill_spline_grid_order(grid);
-  for (int i = 0; i <= n_axis; i++) {
-    dim[i] = (size_t)(i < n_axis ? grid->n_node[i] : grid->n_out);
-    least[i] = i < n_axis ? order : 1;
-    most[i] = i < n_axis ? MILL_MAX_GRID_NODE : MILL_MAX_WIDTH;
+  for (int i = 0; i < n_axis; i++) {
+    dim[i] = (size_t)grid->n_node[i];
+    least[i] = order;
+    most[i] = MILL_MAX_GRID_NODE;
   }
+  dim[n_axis] = (size_t)grid->n_out;
+  least[n_axis] = 1;
+  most[n_axis] = MILL_MAX_WIDTH;
   MILL_CHECK(shape(w, "coefficients", n_axis + 1, least, most, dim));
   for (int i = 0; i <= n_axis; i++) {
     size *= dim[i];
@@ -312,7 +315,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
 {
   const size_t n_axis = (size_t)rbf->n_axis;
   size_t center[2] = {(size_t)rbf->n_center, n_axis};
-  enter(w, "arms/arm", i_arm, "/rbf");
+  enter_numbered(w, "arms/arm", i_arm, "/rbf");
   MILL_CHECK(shape(w, "centers", 2, SIZES(1, n_axis), SIZES(MILL_MAX_RBF_CENTER, n_axis), center));
   rbf->n_center = (int)center[0];
   digest_int(w, rbf->n_axis);
@@ -332,7 +335,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   return owned(w, "coefficients", F32, 2, coef, &rbf->coef);
 }
 
-/* Read or digest the sizes, weight and bias of layer i_layer, which has up to most_out outputs. */
+/* Read or digest the sizes, weight and bias of a layer with at most most_out outputs. */
 static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 {
   size_t dim[2] = {(size_t)e->n_out[i_layer], (size_t)e->n_in[i_layer]};
@@ -361,7 +364,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   digest_int(w, is_there);
   if (!is_there)
     return MILL_OK;
-  enter(w, "arms/arm", i_arm, "/model_error");
+  enter_numbered(w, "arms/arm", i_arm, "/model_error");
   MILL_CHECK(owned(w, "fraction", F32, 1, &n, &error->fraction));
   MILL_CHECK(transfer(w, &(attribute){"correlation", 'd', 0, 0}, &error->correlation));
   path_of(w, "components", at);
@@ -375,7 +378,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   return owned(w, "components", F32, 2, dim, &error->component);
 }
 
-/* Read or digest (w->way) arm i_arm: emulator and model error. */
+/* Read or digest an arm: its pixels, emulator and model error. */
 static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
 {
   static const attribute names[] = {MEMBER(mill_arm, 't', "name", name),
@@ -388,7 +391,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
                                      MEMBER(mill_arm, 't', "revision", revision)};
   mill_emulator *e = &arm->emulator;
   size_t n_pix = (size_t)arm->n_pix;
-  enter(w, "arms/arm", i_arm, "");
+  enter_numbered(w, "arms/arm", i_arm, "");
   MILL_CHECK(ATTRIBUTES(w, names, arm));
   MILL_CHECK(
       shape(w, "wavelength", 1, SIZES(MILL_LIBRARY_MIN_PIX), SIZES(MILL_LIBRARY_MAX_PIX), &n_pix));
@@ -411,22 +414,22 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
     MILL_CHECK(walk_grid(w, i_arm, &e->grid));
   if (e->kind == MILL_EMULATOR_RBF)
     MILL_CHECK(walk_rbf(w, i_arm, &e->rbf));
-  snprintf(w->group, sizeof w->group, "arms/arm%d", i_arm);
+  enter_numbered(w, "arms/arm", i_arm, "");
   MILL_CHECK(counted(w, "n_layer", MILL_MAX_LAYER, &e->n_layer));
   for (int i = 0; i < e->n_layer; i++)
     MILL_CHECK(walk_layer(w, i, i == e->n_layer - 1 ? n_pix : MILL_MAX_WIDTH, e));
   return walk_error(w, i_arm, arm->n_pix, &arm->error);
 }
 
-/* Read or digest (w->way) all contents. */
+/* Read or digest all contents. */
 static int walk_library(walk *w, mill_library *lib)
 {
   MILL_CHECK(walk_labels(w, lib));
-  enter_all(w, "hulls");
+  enter(w, "hulls");
   MILL_CHECK(counted(w, "n_hull", MILL_MAX_HULL, &lib->n_hull));
   for (int i = 0; i < lib->n_hull; i++)
     MILL_CHECK(walk_hull(w, i, &lib->hull[i]));
-  enter_all(w, "arms");
+  enter(w, "arms");
   MILL_CHECK(counted(w, "n_arm", MILL_MAX_ARM, &lib->n_arm));
   for (int i = 0; i < lib->n_arm; i++)
     MILL_CHECK(walk_arm(w, i, lib->n_label, &lib->arm[i]));

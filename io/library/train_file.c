@@ -133,7 +133,7 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
   MILL_REFUSED(file, format "; remove it to begin again, or give --checkpoint another name",       \
                ##__VA_ARGS__)
 
-/* Read a checkpoint's identity (text of data and settings) into found; fail if it is none. */
+/* Check that the file is a checkpoint, and read its identity, a text of data and settings. */
 static int read_identity(const mill_h5_file *file, char *found)
 {
   int version = 0;
@@ -168,22 +168,20 @@ int mill_train_file_backend(const char *path, size_t size, char *out)
   return MILL_OK;
 }
 
-/* Fail unless the checkpoint has this identity (text of the training's data and settings). */
+/* Fail unless the checkpoint has this identity; the message has the first line that differs. */
 static int check_identity(const mill_h5_file *file, const char *identity)
 {
   MILL_OWNED char *found = NULL;
-  const char *a = identity, *b;
   MILL_CHECK(MILL_ALLOC(MAX_IDENTITY, &found));
   MILL_CHECK(read_identity(file, found));
-  if (strcmp(found, identity) != 0) {
-    size_t n_a = 0, n_b = 0;
-    b = found;
-    mill_first_difference(&a, &n_a, &b, &n_b);
-    return REFUSED(file,
-                   "the checkpoint of another training: it has '%.*s', this training has '%.*s'",
-                   (int)(n_b < 80 ? n_b : 80), b, (int)(n_a < 80 ? n_a : 80), a);
-  }
-  return MILL_OK;
+  if (strcmp(found, identity) == 0)
+    return MILL_OK;
+  const char *ours = identity, *its = found; /* first line that differs */
+  size_t n_ours = 0, n_its = 0;
+  mill_first_difference(&ours, &n_ours, &its, &n_its);
+  return REFUSED(file,
+                 "the checkpoint of another training: it has '%.*s', this training has '%.*s'",
+                 (int)(n_its < 80 ? n_its : 80), its, (int)(n_ours < 80 ? n_ours : 80), ours);
 }
 
 /* Read the scalars of an arm's training state, and refuse impossible ones. */
