@@ -65,7 +65,7 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
-  const double *last_wave[MILL_MAX_ARM] = {NULL};
+  const double *last_wave[MILL_MAX_ARM] = {NULL}; /* of the exposure before; often the same array */
   for (int i = 0, end; i < batch->n_segment; i = end) {
     const mill_raw_segment *s = &batch->segment[i];
     int n_pix = 0;
@@ -239,7 +239,7 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
-  double all = 0, so_far = 0;
+  double all = 0, so_far = 0; /* cost of all files; of the files before file i */
   int rank = 1;
   for (int r = 0; r <= mpi->size; r++) /* equal numbers, until the sizes are known */
     start[r] = (int)(names->n * r / mpi->size);

@@ -61,8 +61,8 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* Read the file's HEALPix pixel: UNIQPIX, else HPXPIXEL (nested) and HPXNSIDE.  If the file is
- * grouped by pixel, SPGRPVAL has the number too. */
+/* Read the file's HEALPix pixel: UNIQPIX, else HPXPIXEL (nested) and HPXNSIDE.  In a file grouped
+ * by pixel, SPGRPVAL has the number. */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
@@ -261,6 +261,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
   mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
   row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
   row->uniqpix = row->uniqpix >= 0 ? row->uniqpix : all->uniqpix;
+  /* -1 if the exposures differ; without a value in the table, that of the header */
   row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;
   row->night = night >= 0 ? night : night == SEVERAL ? -1 : all->night;
   take_redshift(redrock, row);

@@ -385,22 +385,23 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 {
   generic *g = state;
   for (int i = 0; i < n; i++) {
-    const int is_row = g->kind && number[i] >= 0 && number[i] < g->table.n_row;
-    if (!is_row || g->kind[number[i]] == FOLLOWS)
+    const int64_t first = number[i];
+    const int is_row = g->kind && first >= 0 && first < g->table.n_row;
+    if (!is_row || g->kind[first] == FOLLOWS)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
-                        g->table.file->guard->path, (long long)number[i]);
-    if (g->kind[number[i]] == APART && g->next_row[number[i]] < 0)
+                        g->table.file->guard->path, (long long)first);
+    const char *name = mill_fits_text_at(&g->text[NAME], first);
+    if (g->kind[first] == APART && g->next_row[first] < 0)
       return MILL_ERROR_TABLE(
           &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %d characters",
-          (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]), MAX_NAME);
-    if (g->kind[number[i]] == APART)
+          (long long)first, name, MAX_NAME);
+    if (g->kind[first] == APART)
       return MILL_ERROR_TABLE(&g->table,
                               "row %lld (counted from 0) has the NAME '%s' of row %lld, and either "
                               "its EXPOSURE and ARM or another TARGETID; give it another name",
-                              (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
-                              (long long)g->next_row[number[i]]);
+                              (long long)first, name, (long long)g->next_row[first]);
     int64_t *row = &g->cameras.row;
-    for (*row = number[i]; *row >= 0; *row = g->next_row[*row])
+    for (*row = first; *row >= 0; *row = g->next_row[*row])
       MILL_CHECK(give_row(g, spectra, i));
   }
   return MILL_OK;

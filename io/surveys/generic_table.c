@@ -125,7 +125,7 @@ static int find_vectors(mill_generic_table *t)
                                                  [MILL_IVAR] = "IVAR",
                                                  [MILL_MASK] = "MASK",
                                                  [MILL_WIDTH] = "LSF_SIGMA"};
-  static const int lengths[] = {MILL_WAVE, MILL_WIDTH};
+  static const int lengths[] = {MILL_WAVE, MILL_WIDTH}; /* with a unit of length */
   char flux_unit[FLEN_VALUE], error_unit[FLEN_VALUE], unit[FLEN_VALUE];
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   int found[MILL_N_PLANE] = {0};

@@ -82,7 +82,7 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
   const char *name = mill_base_name(path);
-  for (int i = 0; i < 8; i++) { /* all combinations */
+  for (int i = 0; i < 8; i++) { /* all combinations of from, beside_prefix and end */
     const char *old = from[i / 4], *prefix = beside_prefix[i / 2 % 2], *suffix = end[i % 2];
     const size_t n = strlen(old);
     if (strncmp(name, old, n) != 0)
