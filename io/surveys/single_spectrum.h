@@ -45,10 +45,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** Set *to_aa to the Angstroms in a unit: Angstrom, AA, nm, um, micron or m.  Returns 0 if none. */
+/** Set *to_aa to the Angstroms in a unit.  Returns 0 unless Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** The same for the unit in a keyword; if the keyword is missing, for `unit`.  MILL_ERR_INPUT. */
+/** Set *to_aa by the unit in a keyword; if the keyword is missing, by `unit`.  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 

@@ -102,7 +102,7 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** Return the enum mill_frame whose name begins with the first n letters of text, in any case. */
+/** Return the frame whose name begins with the first n letters of text, ignoring case. */
 int mill_frame_from_name(const char *text, size_t n);
 
 /* ---- called by formats while they read ------------------------------------------------------- */
