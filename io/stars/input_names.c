@@ -128,9 +128,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Set is_done of those inputs done [n] whose rows are all done in their result, since another run
- * may have replaced it.  is_output: the result is this run's output.  An output without a fitted
- * row will be overwritten, so its inputs are not done. */
+/* Look up inputs done [n] in their result, which another run may have replaced: set is_done of
+ * those whose rows are all done.  is_output: the result is this run's output.  If it has no fitted
+ * row, it will be overwritten, and no input is done. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {

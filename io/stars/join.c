@@ -142,7 +142,7 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set owner [n] of rows e [n], all rows of some names, to the place of the first row of their name.
+/* Set owner [n] of rows e [n] to the place of the first row with the same name.
  * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first such row. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)

@@ -398,8 +398,8 @@ static int is_stopped(void *context)
   return reader->stop;
 }
 
-/* Take the next rows for a thread.  Threads share the rows of a file; a .gz, which each of them
- * would have to unpack, goes to one thread. */
+/* Take the next rows for a thread.  Threads share the rows of a file.  A .gz goes to one thread,
+ * since each thread would have to unpack it. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   mill_schedule_rows *rest = &reader->rest;

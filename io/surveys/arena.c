@@ -5,7 +5,7 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 
-enum { ALIGN = MILL_ARRAY_BYTES }; /* as on the device, so that one copy uploads adjacent arrays */
+enum { ALIGN = MILL_ARRAY_BYTES }; /* as on the GPU, so that one copy uploads adjacent arrays */
 #define STEP ((size_t)1 << 20)     /* spare bytes of a new block beyond the requested piece */
 
 typedef struct mill_arena_block {

@@ -362,8 +362,7 @@ typedef struct place {
 } place;
 
 /* Set wants [arm] to the data that the run needs, and `to` [arm][image] to the places of their
- * rows in an exposure's memory of *n_byte bytes.  One copy uploads the rows, as they lie like those
- * of a slot. */
+ * rows in an exposure's memory of *n_byte bytes.  One copy uploads them: they lie as on the GPU. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {

@@ -10,8 +10,8 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths in A.  A step above GAP separates two cameras.  A range wider than WIDEST is a
- * joined spectrum.  A camera that begins below BLUE is blue, one below GREEN green. */
+/* Wavelengths in A.  A step above GAP separates two cameras.  A range wider than WIDEST is a joined
+ * spectrum.  A camera is blue if it begins below BLUE, else green if below GREEN, else red. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
 enum { MAX_CAMERA = 3 };

@@ -211,8 +211,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table.  Undo Astra's shift to the star's rest frame: by v_rad of
- * a coadd, by xcsao_v_rad of a visit if the visit is part of a coadd. */
+/* Add a camera for each row of a table.  Undo Astra's shift to the star's rest frame: of a coadd by
+ * v_rad, of a coadded visit by xcsao_v_rad. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };

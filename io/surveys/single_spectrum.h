@@ -38,8 +38,8 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T, or
- *  without HELIO if HELIO_RV has a value.  Wavelengths are in air if VACUUM is F, else vacuum. */
+/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T or, if HELIO
+ *  is missing, HELIO_RV has a value.  Wavelengths are in air if VACUUM is F, else vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */

@@ -48,8 +48,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers, copied unless
- * they lie together in the batch's memory.  from NULL: *out is NULL. */
+/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels are
+ * copied unless they are contiguous in the batch's memory.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {

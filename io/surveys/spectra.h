@@ -82,8 +82,8 @@ int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 /** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures, numbered as in the index, into segments: pixels of a channel that go to an
- *  arm.  An exposure has none, one or several segments in an arm.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index, into segments: a channel's neighbouring pixels in
+ *  one arm.  An exposure has none, one or several segments in an arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 
@@ -108,8 +108,8 @@ int mill_frame_from_name(const char *text, size_t n);
 /* ---- called by formats while they read ------------------------------------------------------- */
 
 /** Add a channel, whose wavelengths must ascend, to the batch being read.  Pixels are copied unless
- *  they lie in memory of mill_spectra_alloc.  resolution may be NULL with n_diag > 0 if
- *  mill_spectra_wants did not want the matrix. */
+ *  they lie in memory of mill_spectra_alloc.  A resolution matrix that mill_spectra_wants did not
+ *  ask for may be left out: resolution NULL, n_diag above 0. */
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
 
 /** Get memory that lasts as long as the batch being read; not zeroed, 64-byte aligned. */

@@ -2,7 +2,7 @@
 /* WEAVE L1: row-stacked spectra of single exposures and of stacks, of MOS and IFU;
    docs/use/input.md has the rules.
 
-   flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
+   flux = DATA * SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
    bad: flux = DATA and ivar = 0. */
 #include <ctype.h>
 #include <math.h>
