@@ -15,7 +15,7 @@ enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
 
 /* ---- reading ---- */
 
-/* Read the points of an axis, which must be evenly spaced; *low: first point. */
+/* Read the points of an axis, which must be evenly spaced. */
 static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
                      double *spacing)
 {
@@ -51,7 +51,7 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
   static const char *const axis[] = {"X1", "X2", "X3"};
-  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times, points of axes */
+  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times, then points of each axis */
   MILL_OWNED double *value = NULL, *time = NULL, *coef = NULL;
   mill_particle_field *f = &s->field;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
@@ -179,7 +179,7 @@ static int write_numbers(hid_t file, const char *path, const char *name, hsize_t
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
-/* Write what does not depend on the problems: identity, times, and points of the density. */
+/* Write what all problems share: identity, times, and points of the density. */
 static int write_frame(hid_t file, const char *path, const char *identity,
                        const mill_particle_config *c)
 {
@@ -210,7 +210,7 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   int err = MILL_OK;
   char temporary[MILL_MAX_PATH + 128], job[64];
   hid_t file = H5I_INVALID_HID;
-  int64_t n_byte = 65536 + 8 * c->n_problem;
+  int64_t n_byte = 65536 + 8 * c->n_problem; /* estimated size of the file */
   for (int i = 0; i < N_DATASET; i++) {
     int64_t n = f->rank[i] > 0 ? (int64_t)H5Tget_size(type_of(i, 1)) : 0;
     for (int k = 0; k < f->rank[i]; k++)

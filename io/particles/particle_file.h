@@ -5,25 +5,24 @@
 #include "io/files/lock_file.h"
 #include "src/particles/particle_config.h"
 
-/** Read a potential on a grid.  Its datasets are float64 or float32: U [n1][n2][n3], or with times
- *  U [n_time][n1][n2][n3] and TIME [n_time]; X1, X2 and X3, the evenly spaced points of each axis.
- *  U has as many axes as setup.  An axis gets periodic splines if it is periodic in setup and its
- *  points span one period.
+/** Read a potential on a grid into setup->field; free it with mill_particle_free_field.
  *
- *  setup  in/out  field is set; free it with mill_particle_free_field
+ *  X1 [n1], X2 [n2], X3 [n3]  evenly spaced points of the axes, as many as setup has
+ *  U [n1][n2][n3]             potential; U [n_time][n1][n2][n3] if the file has TIME [n_time]
  *
+ *  An axis gets periodic splines if it is periodic in setup and its points span one period.
  *  MILL_ERR_CONFIG: another kind of file, or a value that is not a number. */
 int mill_particle_read_field(const char *path, mill_particle_setup *setup);
 void mill_particle_free_field(mill_particle_field *field);
 
-/** Read samples X [setup->n_particle][setup->n_dim]; free *sample with mill_free.  MILL_ERR_CONFIG,
- *  also if a sample lies beyond the ends of an axis. */
+/** Read samples X [setup->n_particle][setup->n_dim]; free *sample with mill_free.
+ *  MILL_ERR_CONFIG: another kind of file, or a sample beyond the ends of an axis. */
 int mill_particle_read_samples(const char *path, const mill_particle_setup *setup, double **sample);
 
 enum mill_particle_status {
   MILL_PARTICLES_WAIT = 0,
   MILL_PARTICLES_DONE,
-  MILL_PARTICLES_BAD_STEP /**< the step is too long, see mill_particle_result.bad_step */
+  MILL_PARTICLES_BAD_STEP /**< the time step is too long (mill_particle_result.bad_step) */
 };
 
 /** The result file. */
@@ -34,7 +33,7 @@ typedef struct mill_particle_file mill_particle_file;
  *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated
  *
- *  MILL_ERR_OUTPUT, also if the file has another identity and overwrite is 0. */
+ *  MILL_ERR_OUTPUT: it cannot be written, or overwrite is 0 and it has another identity. */
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,
                             const mill_particle_config *config, unsigned char *status,
                             mill_particle_file **out);
@@ -46,6 +45,6 @@ int mill_particle_file_write(mill_particle_file *file, int64_t i_problem,
 /** Flush the problems written so far to disk.  MILL_ERR_OUTPUT. */
 int mill_particle_file_flush(mill_particle_file *file);
 
-/** Close the file and release the lock.  err: an earlier failure, after which nothing is flushed.
- *  Returns the first failure.  NULL is allowed. */
+/** Close the file and release its lock; NULL is allowed.
+ *  err: an earlier failure, which is returned; then nothing is flushed. */
 int mill_particle_file_close(mill_particle_file *file, int err);

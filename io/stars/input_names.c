@@ -54,14 +54,14 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
   MILL_AT_END(mill_path_list_clear) mill_path_list list = {0};
   *format = NULL;
   MILL_CHECK(list_inputs(request, &list));
-  /* the first file of a known format decides; indexing will report errors of the others */
+  /* skip unreadable files: indexing will report them */
   for (size_t i = 0; i < list.n && i < MOST_LOOKED_AT && !*format; i++)
     if (mill_format_of(list.path[i], config, format) == MILL_ERR_CONFIG)
       return MILL_ERR_CONFIG;
   return MILL_OK;
 }
 
-/* Digest of science settings and library, on which the result of an input depends. */
+/* Digest of what a fit depends on besides the input: science settings and library. */
 static int digest_settings(const char *identity, const char *library, char out[MILL_SETTINGS_SIZE])
 {
   char hex[65];
@@ -85,7 +85,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* Return the table's entry of an unchanged input that is done with these settings; NULL: none. */
+/* Find an input's entry in the table; NULL: not done with these settings, or changed since. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
                                          const mill_selection *select, const char *name)
 {
@@ -128,9 +128,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* The table of inputs lists the inputs done [n] under one result.  Set is_done of each input whose
- * rows are still done there, since another run may have replaced the result.  is_output: the result
- * is this run's output; if no row is fitted in it, set none, since this run will replace it. */
+/* Look up inputs done [n] in their result, which another run may have replaced: set is_done of
+ * those whose rows are all done.  is_output: the result is this run's output.  If it has no fitted
+ * row, it will be overwritten, and no input is done. */
 static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
                     char *is_done)
 {
@@ -162,7 +162,7 @@ static int look_for(const done_input *done, size_t n, const char *settings, int 
   return MILL_OK;
 }
 
-/* Mark as done the listed inputs that are done in the table and in the result named there. */
+/* Set is_done [list->n]: is the input done by the table, and in the result that the table names? */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)
@@ -194,8 +194,8 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   return MILL_OK;
 }
 
-/* Read the inputs that the result at path records.  known: finds an input by its absolute path;
- * own: the paths for this run, as recorded or, if this run is in another folder, absolute. */
+/* Read the inputs recorded in a result.  known: their absolute paths, sizes and rows; own: their
+ * paths as recorded, or absolute if this run is in another folder. */
 static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
 {
   char here[PATH_MAX], name[2 * PATH_MAX];
@@ -238,8 +238,7 @@ static int are_recorded(const mill_input_table *table, const char *path,
   return 1;
 }
 
-/* If the output exists with a fitted row, replace the list by the output's own inputs; other inputs
- * wait for a run with another output. */
+/* If the output has a fitted row, continue it with its own inputs instead of those listed. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
@@ -269,7 +268,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   return MILL_OK;
 }
 
-/* Drop the inputs that are done; if the output has fitted rows, take its own inputs instead. */
+/* Drop the inputs that are done; continue an output that has fitted rows. */
 static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {

@@ -9,7 +9,7 @@
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
-/** The inputs as given on the command line; texts are borrowed, NULL: not given. */
+/** Options of the command line about inputs; texts are borrowed, NULL: not given. */
 typedef struct mill_input_request {
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
@@ -33,17 +33,14 @@ typedef struct mill_input_names {
 
 /** List the inputs on rank 0 and send them to all ranks; n = 0 if all are done.  Collective.
  *
- *  With --skip-done an output that already has fitted rows keeps its own inputs, so that it can be
- *  continued although new files have arrived.
- *
- *  MILL_ERR_USAGE: no input, a bad list or pattern, or a finished output that lacks inputs
- *  still to do. */
+ *  With --skip-done, an output that has fitted rows is continued with its own inputs.
+ *  MILL_ERR_USAGE: no input, a bad list or pattern, or new inputs for a finished output. */
 int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
 
-/** Set *format to the format of the first input whose format is recognised; NULL: none is.  Call on
- *  one rank.  MILL_ERR_USAGE as mill_input_names_share. */
+/** Set *format to the format of the first recognised input; NULL: none.  Call on one rank.
+ *  MILL_ERR_USAGE: no input, a bad list or pattern; MILL_ERR_CONFIG: bad name of a format. */
 int mill_input_names_format(const mill_input_request *request, const mill_config *config,
                             const mill_format **format);
 

@@ -61,11 +61,11 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
   return 1;
 }
 
-/* Compare the batch's wavelengths with those of each arm's first exposure, which are kept. */
+/* Keep the wavelengths of each arm's first exposure, and compare those of the batch with them. */
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
-  const double *last_wave[MILL_MAX_ARM] = {NULL};
+  const double *last_wave[MILL_MAX_ARM] = {NULL}; /* of the exposure before; often the same array */
   for (int i = 0, end; i < batch->n_segment; i = end) {
     const mill_raw_segment *s = &batch->segment[i];
     int n_pix = 0;
@@ -84,9 +84,9 @@ static int learn_batch(index_job *job, int i_file)
       layout->first_file = i_file;
       last_wave[s->arm] = s->wave_aa;
     }
-    if (end > i + 1 || /* several pieces in one arm */
-        (s->wave_aa != last_wave[s->arm] &&
-         !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
+    const int is_split = end > i + 1; /* several spectra of the arm */
+    if (is_split || (s->wave_aa != last_wave[s->arm] &&
+                     !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
     last_wave[s->arm] = s->wave_aa;
   }
@@ -124,8 +124,7 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
 }
 
-/* Append a text about a file, cut to most - 1 bytes, to job->text, which other ranks receive;
- * *n_byte: its length with the final zero. */
+/* Append a text, cut to most - 1 bytes, to job->text; *n_byte: its length with the final zero. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   const size_t length = strnlen(text, most - 1);
@@ -137,7 +136,7 @@ static int add_text(index_job *job, const char *text, size_t most, int32_t *n_by
   return MILL_OK;
 }
 
-/* Keep a file's rows if there is room; else keep its counts, and read the rows again later. */
+/* Keep a file's rows within MILL_INDEX_BYTES; beyond it, keep only the counts. */
 static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
@@ -158,7 +157,7 @@ static void hold_rows(index_job *job, mill_file_index *index)
   *index = counts;
 }
 
-/* Index a file and set its facts; if it is unreadable, keep the reason as the file's error. */
+/* Index a file and set its facts; of an unreadable file, keep the error message. */
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
@@ -209,7 +208,7 @@ static int index_share(index_job *job, const mill_input_names *names, file_facts
   return MILL_OK;
 }
 
-/* Note size, time and identity (device and inode) of a file; size -1: it is missing. */
+/* Note size, time, device and inode of a file; size -1: the file is missing. */
 static void look_at_file(const char *path, file_facts *facts)
 {
   struct stat status;
@@ -223,7 +222,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Replace this rank's facts by those of all ranks; start [size + 1]: first file of each rank. */
+/* Give every rank the facts of all files; start [size + 1]: first file of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -236,13 +235,13 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* Share files among ranks by indexing cost; start [size + 1]: each rank's first.  Collective. */
+/* Divide files among ranks by cost of indexing; start [size + 1]: first file of each rank. */
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
-  double all = 0, so_far = 0;
+  double all = 0, so_far = 0; /* cost of all files; of the files before file i */
   int rank = 1;
-  for (int r = 0; r <= mpi->size; r++)
+  for (int r = 0; r <= mpi->size; r++) /* equal numbers, until the sizes are known */
     start[r] = (int)(names->n * r / mpi->size);
   for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
     MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
@@ -269,7 +268,7 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
-/* Compare two inputs: 0 if they are one file on disk or, where missing, have one name. */
+/* Compare two inputs; 0: the same file on disk or, of missing files, the same name. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;
@@ -371,7 +370,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
   return MILL_OK;
 }
 
-/* Make the table of all files from the facts of all ranks, after checking for duplicates. */
+/* Refuse duplicate and overwritten inputs; then make the table of files from their facts. */
 static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {
@@ -401,8 +400,7 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Give all ranks the wavelengths of each arm, from the first file that has the arm; NULL if an
- * exposure of any file has other wavelengths. */
+/* Give all ranks the wavelengths of each arm's first exposure; NULL if any exposure differs. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {
@@ -410,7 +408,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
     const arm_layout *mine = &layouts[a];
     struct {
       int file, rank;
-    } here = {mine->first_file, mpi->rank}, first;
+    } here = {mine->first_file, mpi->rank}, first; /* first: the rank with the arm's first file */
     int n_first = mine->n_pix_first, differs = mine->differs, n_pix = mine->n_pix;
     MILL_CHECK_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
     if (first.file == INT_MAX)
@@ -433,7 +431,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
   return MILL_OK;
 }
 
-/* Log each pair of format and frame once; velocities are in the frame of the wavelengths. */
+/* Log each combination of format and velocity frame once. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
@@ -509,7 +507,6 @@ done:
   return err;
 }
 
-/* Open and index a file again; fail if it is no longer the file that was indexed at the start. */
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index)
 {
@@ -549,7 +546,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   mill_spectra *spectra;
   const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
-  /* its rows are already counted, so this job cannot go on; a restart counts again */
+  /* the output already has rows for this file: only a new start can leave the file out */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
                           "%s; the file was readable before: give the same command again",

@@ -15,9 +15,10 @@ enum {
   MILL_INDEX_BYTES = 256 << 20 /**< most bytes of rows that a rank keeps in memory */
 };
 
-/** The index of all input files.  The table of files is equal on all ranks; rows are on the rank
- *  that indexed their file.  A rank keeps up to MILL_INDEX_BYTES of rows (all, if rows are joined).
- *  It keeps only counts (row NULL) of its other files, whose rows mill_inputs_load reads again. */
+/** The input files, equal on all ranks, and the index of this rank's files.
+ *
+ *  If rows are joined, the index has all rows.  Else, beyond MILL_INDEX_BYTES of rows, a file has
+ *  only counts (row NULL), and mill_inputs_load reads its rows again. */
 typedef struct mill_inputs {
   int n_file;
   mill_input_file *file;   /**< [n_file], owned */
@@ -31,31 +32,31 @@ typedef struct mill_inputs {
   mill_file_index *index;                   /**< [file_end - file_start], owned */
   char *path_text, *file_text;              /**< texts that file points to, owned */
   mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
-  mill_join *join; /**< joins rows across files, owned; NULL: rows are not joined */
-  /** by arm, if models are wanted: pixels of the longest exposure; 0: no file has the arm */
-  int n_pix[MILL_MAX_ARM];
-  /** [n_pix] by arm, owned: wavelengths that all exposures share to 0.001 pixels; NULL: none */
+  mill_join *join;         /**< joins rows across files, owned; NULL: rows are not joined */
+  int n_pix[MILL_MAX_ARM]; /**< pixels of each arm's longest exposure; 0: none, or no models */
+  /** [arm][n_pix] wavelengths equal in all exposures to 0.001 pixels, owned; NULL: they differ */
   double *wave_aa[MILL_MAX_ARM];
 } mill_inputs;
 
-/** Gather the names of the inputs and index them; each rank indexes its share.
+/** List and index the inputs; each rank indexes its share.  Collective.
  *
- *  Collective; config, lib, request and arm_wanted [MILL_MAX_ARM] must be equal on all ranks.
- *  Files are in the order of the command line, then of the catalog file, which rank 0 reads.  An
- *  unreadable file is no failure: its entry and the log say why.  roles: the files that rank 0
- *  writes (NULL: none); empty on other ranks.  MILL_ERR_USAGE: no input, unreadable catalog file,
- *  an input named twice, or the run would overwrite an input or its redrock file. */
+ *  request, config, lib, arm_wanted [MILL_MAX_ARM]  equal on all ranks
+ *  roles  files that rank 0 writes; empty on other ranks; NULL: none
+ *
+ *  An unreadable file is no failure: its entry and the log say why.
+ *  MILL_ERR_USAGE: no input, an unreadable catalog file, an input named twice, or the run would
+ *  overwrite an input or its redrock file. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);
 
-/** Open a file and index it again, without joining; the caller closes *spectra and clears *index.
- *  Not collective.  MILL_ERR_INPUT: unreadable, or file or redrock file changed since it was
- *  indexed; MILL_ERR_RANGE. */
+/** Open a file and index it again, without joining.  Not collective.
+ *  The caller closes *spectra and clears *index.
+ *  MILL_ERR_INPUT: unreadable, or the file or its redrock file has changed; MILL_ERR_RANGE. */
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index);
 
-/** mill_run_info.load; context: the inputs.  MILL_ERR_STOPPED: the file became unreadable. */
+/** As mill_run_info.load; context: mill_inputs *.  MILL_ERR_STOPPED: the file became unreadable. */
 int mill_inputs_load(void *context, int i_file, mill_file_index *index);
 
 /** Free the rows that this rank indexed, once they are written. */

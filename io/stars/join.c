@@ -8,12 +8,14 @@
 #include "src/system/log.h"
 #include "src/system/order.h"
 
-/* A catalog row, as ranks exchange it.  place: its number in the catalog before joining. */
+/* A catalog row before joining, as ranks exchange it. */
 typedef struct entry {
-  int64_t place, owner; /* owner: place of the row into which this one is joined */
+  int64_t place; /* number of the row in the catalog */
+  int64_t owner; /* place of the first row of the same object */
+  int64_t row;   /* number of the row in its file */
+  int64_t target_id;
   char object[sizeof((mill_catalog_row *)0)->object];
-  int64_t target_id, row; /* row: its number in its file */
-  double ra, dec;         /* degrees, NaN where there are none */
+  double ra, dec; /* degrees; NaN: unknown */
   int32_t file, n_exposure;
 } entry;
 
@@ -23,12 +25,12 @@ typedef struct exposure {
   int32_t id, file;
 } exposure;
 
-/* Rows in catalog order: those of this rank's files, or after joining those that this rank owns. */
+/* Rows in catalog order: of this rank's files or, after joining, of this rank's objects. */
 typedef struct survey {
   int64_t n_entry, n_exposure;
   entry *entry;       /* [n_entry] */
   exposure *exposure; /* [n_exposure] */
-  int64_t *start;     /* [size + 1] first place of each rank */
+  int64_t *start;     /* [size + 1] place of each rank's first row */
 } survey;
 
 void mill_join_free(mill_join *join)
@@ -81,7 +83,7 @@ static int number_places(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Return the rank whose files contain the row with number `place`. */
+/* Return the rank whose files contain the row with this place. */
 static int home_of(const mill_mpi *mpi, const survey *mine, int64_t place)
 {
   int lo = 0, hi = mpi->size;
@@ -125,13 +127,8 @@ static int compare_entry(const void *a, const void *b)
   return by_object ? by_object : (x->place > y->place) - (x->place < y->place);
 }
 
-static double distance_deg(const entry *a, const entry *b)
-{
-  return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
-}
-
-/* Warn of n rows far from the first row of the same name, since a name may stand for two objects.
- * one: this rank's first far row; NULL: it has none.  Collective. */
+/* Warn that n rows lie far from the first row of their name: the name may stand for two objects.
+ * one: this rank's first such row; NULL: none.  Collective. */
 static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
 {
   int64_t place = one ? one->place : INT64_MAX, first = place;
@@ -145,9 +142,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set owner [n] of rows e [n] to the number (place) of the first row of the same name in the
- * catalog; this rank has all rows of these names.
- * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first of these. */
+/* Set owner [n] of rows e [n] to the place of the first row with the same name.
+ * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first such row. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -156,12 +152,13 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
     sorted[i] = &e[i];
   if (n > 0)
     qsort(sorted, (size_t)n, sizeof *sorted, compare_entry);
-  for (int64_t i = 0, k = 0; i < n; i++) {
-    k = i > 0 && compare_object(sorted[i], sorted[k]) == 0 ? k : i;
-    const entry *one = sorted[i], *first = sorted[k];
+  for (int64_t i = 0, i_first = 0; i < n; i++) {
+    if (compare_object(sorted[i], sorted[i_first]) != 0)
+      i_first = i;
+    const entry *one = sorted[i], *first = sorted[i_first];
     owner[one - e] = first->place;
     if (!mill_place_known(one->ra, one->dec) || !mill_place_known(first->ra, first->dec) ||
-        distance_deg(one, first) <= MILL_FAR_DEG)
+        mill_place_distance_deg(one->ra, one->dec, first->ra, first->dec) <= MILL_FAR_DEG)
       continue;
     n_far++;
     if (!*far || one->place < (*far)->place)
@@ -170,7 +167,7 @@ static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int
   return n_far;
 }
 
-/* Set each row's owner, the first row of its name: one rank receives all rows of a name. */
+/* Set each row's owner to the first row of its name.  One rank collects all rows of a name. */
 static int find_owners(const mill_mpi *mpi, survey *mine)
 {
   MILL_OWNED int *rank = NULL;
@@ -182,9 +179,11 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
                                                MILL_ALLOC(mine->n_entry, &owner_of_mine))));
   for (int64_t i = 0; i < mine->n_entry; i++) {
     const entry *e = &mine->entry[i];
-    rank[i] = e->object[0] ? rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object))
-              : e->target_id >= 0 ? rank_of_key(mpi, &e->target_id, sizeof e->target_id)
-                                  : mpi->rank;
+    rank[i] = mpi->rank;
+    if (e->object[0])
+      rank[i] = rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object));
+    else if (e->target_id >= 0)
+      rank[i] = rank_of_key(mpi, &e->target_id, sizeof e->target_id);
   }
   MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));
   MILL_CHECK(mill_mpi_agree(
@@ -201,13 +200,13 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
 
 /* ---- by position ---- */
 
-/* A row's position in a strip of declination; near the upper end also in the next strip's list. */
+/* Position of a row in a strip of declination. */
 typedef struct spot {
   int64_t strip, place, owner;
   double ra, dec;
 } spot;
 
-/* Numbers (places) of two owners that are the same object. */
+/* Places of two owners that are the same object. */
 typedef struct pair {
   int64_t a, b;
 } pair;
@@ -230,8 +229,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* List pairs [*n_pair] of owners (objects) with known positions (spots) within radius_deg of each
- * other, except pairs that other pairs connect.  Sorts the spots and renumbers owners from 0. */
+/* Link owners with positions s [n] within radius_deg of each other, by as few pairs [*n_pair] as
+ * possible.  Sorts s, and renumbers its owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -246,7 +245,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
     qsort(owner, (size_t)n, sizeof *owner, mill_by_int64);
     qsort(s, (size_t)n, sizeof *s, compare_spot);
   }
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n; i++) /* drop repeated owners */
     if (i == 0 || owner[i] != owner[n_owner - 1])
       owner[n_owner++] = owner[i];
   for (int64_t i = 0; i < n_owner; i++)
@@ -267,7 +266,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
   return MILL_OK;
 }
 
-/* Ask the ranks that read the rows with numbers key [n] for these rows' owners.  Collective. */
+/* Get owner [n] of the rows with places key [n] from the ranks that have the rows.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -303,9 +302,8 @@ static int settle_owners(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Replace the rows of each pair by their owners, drop pairs of one owner, and join the later owner
- * of each other pair to the earlier.  Each call at least halves the owners of a connected group.
- * *n_left: pairs left on all ranks.  Collective. */
+/* Replace each pair by the owners of its rows, and drop it if these are the same.  In each pair
+ * left, the earlier row becomes the owner of the later.  *n_left: pairs left on all ranks. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   MILL_OWNED int *rank = NULL;
@@ -332,8 +330,8 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
   return MILL_OK;
 }
 
-/* List this rank's known positions, by strip of declination, and the rank that collects each strip.
- * A position within radius_deg of the next strip is listed there too. */
+/* List this rank's known positions by strip of declination, and the rank that collects each strip.
+ * Within radius_deg of the next strip, a position is listed in both strips. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -355,7 +353,7 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
   return MILL_OK;
 }
 
-/* Join objects within radius_deg into groups, each owned by its first object.  Collective. */
+/* Join objects within radius_deg of each other; the first one owns the others.  Collective. */
 static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
 {
   MILL_OWNED int *rank = NULL;
@@ -401,8 +399,9 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* List this rank's parts (rows before joining, by owner) and joined rows (start); count rows and
- * exposures by file.  order [n_entry] out: index of each entry (place), sorted by owner (key). */
+/* List this rank's parts in order of their owners, and the start of each joined row.
+ * Count the joined rows and their exposures by file.
+ * order [n_entry] out: owner (key) and index (place) of the entry behind each part. */
 static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
@@ -411,7 +410,7 @@ static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *p
     order[i] = (mill_keyed){owned->entry[i].owner, i};
   if (owned->n_entry > 0)
     qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
-  for (int64_t i = 0, file = 0; i < owned->n_entry; i++) {
+  for (int64_t i = 0, file = 0; i < owned->n_entry; i++) { /* file: of the joined row */
     const entry *e = &owned->entry[order[i].place];
     part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
     if (e->place == e->owner) {
@@ -424,7 +423,7 @@ static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *p
   }
 }
 
-/* Make the tables of joined rows and parts, and the counts of all files.  Collective. */
+/* Make the table of joined rows on all ranks, and count the rows and exposures of all files. */
 static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
@@ -435,7 +434,7 @@ static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill
                                                MILL_ALLOC(owned->n_entry + 1, &start))));
   list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
-  if (mpi->rank == mpi->size - 1)
+  if (mpi->rank == mpi->size - 1) /* the end of the last row */
     start[n_new++] = (mill_join_start){n[0], n[1]};
   for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
     start[i].part += before[0];
@@ -454,7 +453,8 @@ static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill
   return MILL_OK;
 }
 
-/* Rebuild a file's index from order[*next] on.  exposure_start: first exposure of each entry. */
+/* Replace a file's index by its n_row joined rows, which begin at order[*next].
+ * exposure_start [n_entry]: first exposure of each entry in owned->exposure. */
 static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {
@@ -486,7 +486,7 @@ done:
   return err;
 }
 
-/* Rebuild the index of each of this rank's n_mine files from the joined rows. */
+/* Replace the index of each of this rank's n_mine files by its joined rows. */
 static int rebuild_all(const survey *owned, const mill_keyed *order, int n_mine,
                        const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
 {
@@ -500,8 +500,7 @@ static int rebuild_all(const survey *owned, const mill_keyed *order, int n_mine,
   return MILL_OK;
 }
 
-/* A star's first row owns its other rows: find the owners, by name and then by position; send rows
- * to their owners' ranks, which make the tables and rebuild the indices. */
+/* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
                    int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
                    mill_join **out)

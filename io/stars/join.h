@@ -14,15 +14,15 @@ typedef struct mill_join_part {
 
 /** Start of a joined row. */
 typedef struct mill_join_start {
-  int64_t part, exposure; /**< its first part; its first exposure, counted over the catalog */
+  int64_t part;     /**< index of its first part */
+  int64_t exposure; /**< number of its first exposure in the catalog */
 } mill_join_start;
 
 /** The joined rows; equal on all ranks, with one copy of the large arrays per node.
  *
- *  Rows with one name are one object.  Rows without a name are joined by TARGETID, and rows with
- *  neither are not joined.  Objects within a radius of each other are one object too, and so are
- *  chains of such objects.  The first of an object's rows in the catalog takes the exposures of the
- *  others, in catalog order. */
+ *  Rows with the same name are one object; so are rows without a name but with the same TARGETID.
+ *  Objects within a radius of each other are one object too, and so is a chain of them.  An
+ *  object's first row in the catalog takes the exposures of its other rows, in catalog order. */
 typedef struct mill_join {
   int n_file;
   int64_t *n_row_before;         /**< [n_file] rows of each file before joining */
@@ -32,8 +32,7 @@ typedef struct mill_join {
   mill_node_array starts, parts; /**< memory of start and part */
 } mill_join;
 
-/** Join the rows of all files.  Collective; this rank has the files [file_start, file_end), and
- *  files are in the order of the ranks.
+/** Join the rows of all files.  This rank has the files [file_start, file_end).  Collective.
  *
  *  radius_arcsec                  in      0: do not join by position
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining

@@ -10,7 +10,7 @@
 #include "src/system/watchdog.h"
 
 enum {
-  MAX_SOURCE = 4, /* files that a thread keeps open at once, if rows are joined over files */
+  MAX_SOURCE = 4, /* open files of a thread if rows are joined; else 1 */
   MAX_BATCHES = MILL_MAX_READER + MILL_READER_AHEAD
 };
 
@@ -32,7 +32,8 @@ typedef struct ticket {
 
 /* Place of an exposure in its batch. */
 typedef struct place {
-  int part, at; /* part of the batch, and index among the exposures read there */
+  int part; /* index in batch->part */
+  int at;   /* number of the exposure in this part */
   double mjd;
 } place;
 
@@ -80,7 +81,7 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* Close this thread's other files to free room in the scratch folder; returns their number. */
+/* Close this thread's files except `keep`, to free scratch space; returns their number. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -94,8 +95,8 @@ static int close_others(worker *w, const source *keep)
   return n;
 }
 
-/* Return file i; if it is not open, open it in place of the file unused for longest.  For an
- * unreadable file the source has only an error text. */
+/* Get file i; if it is not open, open it in place of the least recently used file.
+ * The source of an unreadable file has only an error text. */
 static int get_source(worker *w, int i, source **out)
 {
   const mill_inputs *inputs = w->reader->plan.inputs;
@@ -118,6 +119,7 @@ static int get_source(worker *w, int i, source **out)
   w->cost.n_opened++;
   MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   int code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
+  /* the scratch folder may be full of this thread's other unpacked files */
   if (code == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
     code = mill_inputs_open(inputs, i, &s->spectra, &s->index);
   if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE)
@@ -161,7 +163,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* List the parts (file, row) of a row of file i; without joining only the row itself, *alone. */
+/* List the rows joined into a row of file i; without joining, list the row itself, in *alone. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -176,7 +178,7 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Return the number of exposures of a row; *first_exposure: its first one in the catalog. */
+/* Return a row's number of exposures; *first_exposure: number of the first in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
@@ -191,7 +193,7 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   return s->index.row[row].n_exposure;
 }
 
-/* Find the batch's part for spectra of file i_file, or add one. */
+/* Set *i_part to the batch's part for file i_file, added if new. */
 static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 {
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
@@ -206,11 +208,11 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch: from file w->part_file[p], the spectra of the wanted rows of file i (a
- * joined row has spectra in several files).  Set w->place of each exposure. */
+/* Read part p of the batch: of the wanted rows of file i, the spectra in file w->part_file[p].
+ * Set w->place of each exposure read. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
-  int n = 0, n_asked = 0;
+  int n = 0, n_asked = 0; /* exposures of the batch so far; those in this file */
   mill_reader *reader = w->reader;
   source *s = NULL;
   MILL_CHECK(get_source(w, w->part_file[p], &s));
@@ -237,7 +239,7 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
   return mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]);
 }
 
-/* Collect each star's segments from all parts. */
+/* Collect each star's segments from all parts; the segments of a part are in order of exposure. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
   int e = 0;
@@ -263,7 +265,7 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Describe a star by its row of the catalog and the tables of starts and priors. */
+/* Set a star's identity, warning, start and priors from its row of the catalog. */
 static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
   star->identity = mill_star_identity(row->target_id, row->object);
@@ -276,7 +278,7 @@ static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *r
   return MILL_OK;
 }
 
-/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable. */
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable row. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
@@ -298,7 +300,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
     batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
-    /* the first part is in this file, since a joined row stays at its first part */
+    /* a joined row belongs to the file of its first part, which is file i */
     MILL_CHECK(describe_star(&reader->plan, &s->index.row[part[0].row], star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
@@ -310,8 +312,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   return collect_segments(w, batch);
 }
 
-/* Read n wanted rows of file i into a batch, and hand it over.  If n > 1 and a row is unreadable,
- * hand over nothing and set *retry: the caller then reads the rows one by one. */
+/* Read n wanted rows of file i into a batch, and hand it over.  If one of several rows is
+ * unreadable, hand over nothing and set *retry: the caller then reads them one by one. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   mill_reader *reader = w->reader;
@@ -396,8 +398,8 @@ static int is_stopped(void *context)
   return reader->stop;
 }
 
-/* Take the next rows for a thread.  Threads share the rows of a file, except those of a .gz: one
- * thread unpacks it while the others take later rows. */
+/* Take the next rows for a thread.  Threads share the rows of a file.  A .gz goes to one thread,
+ * since each thread would have to unpack it. */
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   mill_schedule_rows *rest = &reader->rest;

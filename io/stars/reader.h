@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of a rank: threads that read its stars' pixels from disk.
  *
- *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars of wanted rows
- *  in batches of bounded size.  Several threads share the rows of a file, and each opens it.  A .gz
- *  is unpacked and read by one thread, while the others go on.  With several threads, batches come
- *  in any order.
+ *  The threads draw chunks of the catalog (io/stars/work.h) and hand over the stars in batches.
+ *  With several threads, batches come in any order.
  *
- *  A fixed number of batches circulates, so memory does not grow with the catalog:
- *  mill_reader_batches() batches of MILL_BATCH_EXPOSURES exposures, or of the largest row's
- *  exposures if these are more.  A star may outlive its batch, but loses its pixels then. */
+ *  mill_reader_batches() batches circulate, so memory does not grow with the catalog.  A batch has
+ *  up to MILL_BATCH_EXPOSURES exposures, or a single row with more.  A star may outlive its batch,
+ *  but loses its pixels then. */
 #pragma once
 
 #include "io/catalog/prior_table.h"
@@ -33,14 +31,14 @@ static inline int mill_reader_batches(int n_thread)
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Most rows of one exposure each that n_thread threads take before the first row is fitted. */
+/** Most rows taken by n_thread threads before the first is fitted, if each has one exposure. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** Stars of a file with their pixels (joined rows: also other files'), or why none can be read. */
+/** Stars of a file with their pixels, or the reason why they cannot be read. */
 typedef struct mill_batch {
   int i_file; /**< file of the rows, index in mill_inputs.file */
   int n_row;
@@ -74,8 +72,8 @@ typedef struct mill_reader mill_reader;
 /** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 
-/** Wait for the next batch; *out NULL: no more.  The failure of a thread (other than an unreadable
- *  file) is returned after the batches that were ready. */
+/** Wait for the next batch; *out NULL: no more.  Returns the error of a failed thread once no batch
+ *  is ready.  An unreadable file is no failure. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
 
 /** Give back a batch, its pixels and the stars still in it.  NULL is allowed. */

@@ -52,46 +52,45 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   MILL_AT_END(mill_work_free_at) mill_work *work = NULL;
   mill_work_plan agreed = *plan;
   double patience_s = (double)plan->n_ahead / plan->rate; /* s of work left when a rank asks */
-  int n_share = 0;
+  int n_rank = 0;
   *out = NULL;
-  /* Ranks differ in speed but share one list of chunks.  A rank n times as fast as the slowest
-   * counts as n ranks and draws n chunks together. */
+  /* a rank n times as fast as the slowest counts as n ranks: it draws n chunks together */
   MILL_CHECK_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
   const int64_t n_held = plan->n_held / n_mine;
-  MILL_CHECK_MPI(MPI_Allreduce(&n_mine, &n_share, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&n_mine, &n_rank, 1, MPI_INT, MPI_SUM, mpi->comm));
   MILL_CHECK_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   int code = MILL_ALLOC(1, &work);
   if (code == MILL_OK)
-    code = mill_work_schedule(&agreed, n_share, &work->schedule);
+    code = mill_work_schedule(&agreed, n_rank, &work->schedule);
   MILL_CHECK(mill_mpi_agree(mpi, code));
   work->n_at_once = n_mine;
   MILL_CHECK(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
   return MILL_GIVE(&work, out);
 }
 
-/* Take the next rows of the chunks drawn so far; when these end, draw the numbers of new chunks. */
+/* Get the next rows of the chunks drawn so far; if none are left, draw new chunks. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
                    mill_schedule_rows *piece, int *there)
 {
   *there = 0;
   while (!work->ended) {
-    int64_t number = -1;
+    int64_t first_chunk = -1;
     mill_schedule_sum sum;
     *there = mill_schedule_next(work->schedule, &work->walk, piece);
     if (*there)
       break;
-    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number)); /* of a chunk */
-    if (number < 0)
+    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &first_chunk));
+    if (first_chunk < 0)
       break;
     mill_schedule_sums(work->schedule, &sum);
-    work->ended = number >= sum.n_chunk;
+    work->ended = first_chunk >= sum.n_chunk;
     if (!work->ended) {
-      const int64_t n_left = sum.n_chunk - number;
+      const int64_t n_left = sum.n_chunk - first_chunk;
       work->n_taken += n_left < work->n_at_once ? n_left : work->n_at_once;
     }
-    mill_schedule_begin(work->schedule, number, work->n_at_once, &work->walk);
+    mill_schedule_begin(work->schedule, first_chunk, work->n_at_once, &work->walk);
   }
   return MILL_OK;
 }

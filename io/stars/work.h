@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows to fit, in chunks that the ranks draw.  src/ranks/schedule.h cuts the rows into chunks, and
- *  src/ranks/draw.h hands the chunks to ranks. */
+/** Rows to fit: src/ranks/schedule.h cuts them into chunks, src/ranks/draw.h deals these out. */
 #pragma once
 
 #include "io/result/result_file.h"
@@ -9,11 +8,11 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** Plan of the work, equal on all ranks except rate and n_held.  Calls borrow inputs and result. */
+/** Plan of the work; only rate, n_held and n_ahead may differ between ranks. */
 typedef struct mill_work_plan {
-  const mill_inputs *inputs;
+  const mill_inputs *inputs;      /**< borrowed during a call, like result */
   const mill_result_file *result; /**< tells which rows are not done; NULL: fit all rows */
-  int64_t n_row_limit;            /**< fit only rows of /fits below it; 0: all */
+  int64_t n_row_limit;            /**< fit only the first n_row_limit rows of /fits; 0: all */
   double rate;                    /**< expected stars/s; fast ranks draw several chunks together */
   int64_t n_held;                 /**< rows that this rank takes before it finishes the first */
   int64_t n_ahead;                /**< how many of the n_held rows are in this rank's reader */
@@ -21,16 +20,16 @@ typedef struct mill_work_plan {
 
 typedef struct mill_work mill_work;
 
-/** Make a schedule for n_rank ranks of equal rate and n_held.  Not collective; MILL_ERR_MEMORY. */
+/** Make the schedule of n_rank ranks that all have this plan.  MILL_ERR_MEMORY. */
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out);
 
 /** Open the work, before any row is finished.  Collective; returns the same code on every rank:
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out);
 
-/** Get the next rows, all of one file, from this rank's chunk or a newly drawn one;
- *  mill_work_wanted tells which of them to fit.  *there 0: no rows are left, or gives_up(context)
- *  returned 1 while this call waited.  One thread at a time, not collective.  MILL_ERR_MPI. */
+/** Get this rank's next rows, all of one file; mill_work_wanted tells which of them to fit.
+ *  *there 0: no rows are left, or gives_up(context) returned 1 while this call waited.
+ *  One thread at a time; not collective.  MILL_ERR_MPI. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
                    mill_schedule_rows *piece, int *there);
 

@@ -15,8 +15,7 @@
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
-/* the recent rate is measured over the last RATE_S to 2 RATE_S seconds */
-static const double RATE_S = 30.0;
+static const double RATE_S = 30.0; /* the recent rate covers the last RATE_S to 2 RATE_S seconds */
 
 typedef struct sample {
   double s;
@@ -34,12 +33,12 @@ struct mill_board {
   mill_rank_state mine;  /* this rank's notes */
   struct {
     int64_t n_done, n_failed; /* rows of the other ranks in this run, at the last meeting */
-    double met_s, rate;       /* time of that meeting; rows/s of these ranks before it */
+    double met_s, rate;       /* time of the last meeting; rows/s of the other ranks before it */
   } elsewhere;
 
   /* used on rank 0, by one thread at a time */
   mill_rank_state *rank; /* [n_rank] */
-  sample from, next;     /* starts of the rate's interval, and of the next one */
+  sample from, next;     /* start of the interval of the rate, and of the next interval */
   int has_complained;
 };
 
@@ -109,10 +108,10 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   if (!board)
     return;
   MILL_LOCKED(&board->mutex);
-  const int64_t *const mine[] = {board->plan.base, board->mine.n_status};
+  const int64_t *const n_status[] = {board->plan.base, board->mine.n_status};
   for (int i = 0; i < 2; i++) { /* earlier runs, then this rank */
-    *n_done += n_from(mine[i], MILL_STATUS_FITTED);
-    *n_failed += n_from(mine[i], MILL_STATUS_FITTED + 1);
+    *n_done += n_from(n_status[i], MILL_STATUS_FITTED);
+    *n_failed += n_from(n_status[i], MILL_STATUS_FITTED + 1);
   }
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
@@ -123,7 +122,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   *n_failed += board->elsewhere.n_failed;
 }
 
-/* Copy this rank's state, with the present memory of the process and use of the GPU. */
+/* Copy this rank's state, and add the present use of memory and GPU. */
 static void look_at_self(mill_board *board, mill_rank_state *state)
 {
   mill_gpu gpu;
@@ -161,7 +160,7 @@ static double recent_rate(mill_board *board, sample now)
   return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
 }
 
-/* Replace the status file without waiting for the disk, since the other ranks wait meanwhile. */
+/* Replace the status file, without waiting for the disk: the other ranks wait for rank 0. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
   char temporary[MILL_STATUS_PATH + 8];
@@ -178,7 +177,7 @@ static int replace_file(const char *path, const mill_status_text *what)
   return mill_whole_file_write(path, temporary, 0, text, n_byte);
 }
 
-/* On rank 0: replace the status file by the ranks' states from their last meeting. */
+/* On rank 0, write the states that the ranks had at their last meeting. */
 static void write_status(mill_board *board, const mill_board_end *end)
 {
   const sample now = {mill_wall_s(), count_done(board)};
@@ -203,7 +202,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
 
 /* ---- meeting ---- */
 
-/* Gather all ranks' states on rank 0, and note the rows and rate of the other ranks. */
+/* Gather all ranks' states on rank 0, which notes the rows and rate of the other ranks. */
 static int collect(mill_board *board, const mill_mpi *mpi)
 {
   mill_rank_state mine;
@@ -268,6 +267,7 @@ int mill_board_check_path(const char *path)
   return MILL_OK;
 }
 
+/* Make a board, but do not write the status file yet. */
 static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
 {
   mill_board *board = NULL;

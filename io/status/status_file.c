@@ -78,7 +78,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
   mill_json_close(json);
 }
 
-/* Print the rows done by all ranks and earlier runs, by outcome, and the time left. */
+/* Print the counts of rows by outcome, earlier runs included, the rate and the time left. */
 static void put_counts(mill_json *json, const mill_status_text *what)
 {
   const mill_board_plan *plan = what->plan;
@@ -111,10 +111,10 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   mill_json_integer(json, "files_unreadable", plan->n_unreadable);
   mill_json_real(json, "rows_per_s", what->end ? 0.0 : rate);
   mill_json_real(json, "mean_rows_per_s", mean);
-  mill_json_real(json, "left_s",
-                 n_left == 0              ? 0.0
-                 : !what->end && rate > 0 ? (double)n_left / rate
-                                          : (double)NAN);
+  double left_s = n_left == 0 ? 0.0 : (double)NAN; /* NaN: unknown */
+  if (n_left != 0 && !what->end && rate > 0)
+    left_s = (double)n_left / rate;
+  mill_json_real(json, "left_s", left_s);
 }
 
 /* The rank that failed first, by the ranks' own clocks; -1: none failed. */
@@ -128,7 +128,7 @@ static int first_failure(const mill_status_text *what)
   return first;
 }
 
-/* Print exit status and error: the first failure of a rank, else the failure of all. */
+/* Print the exit status, and the first failure of a rank, else the failure of all ranks. */
 static void put_end(mill_json *json, const mill_status_text *what)
 {
   const int rank = first_failure(what);
@@ -223,8 +223,6 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
   for (int r = 0; r < n_rank && n_rank > 1 && n_rank <= 8; r++)
     fprintf(out, "  rank %-4d peak %.0f MiB\n", rank[r].rank, mib(rank[r].peak));
 }
-
-/* ---- the file ---- */
 
 int mill_status_path(const char *output, char *out)
 {

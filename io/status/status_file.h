@@ -44,10 +44,10 @@ typedef struct mill_rank_state {
   int32_t has_gpu, gpu_percent;    /**< gpu_percent -1: unknown */
   int64_t n_status[MILL_N_STATUS]; /**< rows of each STATUS finished in this run */
   int64_t resident, peak;          /**< memory of the process, bytes */
-  int64_t bytes[MILL_N_PURPOSE];   /**< largest use so far, on the device if there is one */
-  int64_t gpu_used, gpu_total; /**< memory of its GPU, bytes: used by all processes, and total */
-  double sign_s;               /**< time of the last star taken or finished, s since 1970 */
-  double failed_s;             /**< time of its failure, s since 1970 */
+  int64_t bytes[MILL_N_PURPOSE];   /**< largest use so far, on the GPU if there is one */
+  int64_t gpu_used, gpu_total;     /**< memory of its GPU, bytes; used: by all processes */
+  double sign_s;                   /**< time of the last star taken or finished, s since 1970 */
+  double failed_s;                 /**< time of its failure, s since 1970 */
   char backend[64];
   char gpu_name[96], host[64], error[512];
 } mill_rank_state;
@@ -87,10 +87,9 @@ typedef struct mill_status_text {
 /** Print a status file as JSON.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT: out cannot be written. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 
-/** Print the ranks' peak memory: sum and extremes, and each rank's if there are up to 8.  Also
- *  print the memory by purpose of the rank with the largest peak. */
+/** Print the largest, smallest and summed peak memory of the ranks, and the uses of memory in the
+ *  rank with the largest peak.  With 2 to 8 ranks, print each rank's peak. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
 
-/** Write the path of an output's status file, OUTPUT.status.json, to out [MILL_STATUS_PATH].
- *  MILL_ERR_USAGE: too long. */
+/** Write OUTPUT.status.json to out [MILL_STATUS_PATH].  MILL_ERR_USAGE: too long. */
 int mill_status_path(const char *output, char *out);

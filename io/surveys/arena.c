@@ -5,9 +5,8 @@
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 
-/* arrays of a slot have this alignment, so adjacent ones are uploaded in one copy */
-enum { ALIGN = MILL_ARRAY_BYTES };
-#define STEP ((size_t)1 << 20) /* spare bytes of a new block beyond the requested piece */
+enum { ALIGN = MILL_ARRAY_BYTES }; /* as on the GPU, so that one copy uploads adjacent arrays */
+#define STEP ((size_t)1 << 20)     /* spare bytes of a new block beyond the requested piece */
 
 typedef struct mill_arena_block {
   char *data;

@@ -17,8 +17,7 @@ typedef struct mill_arena {
 /** Get n_byte bytes, not zeroed, 64-byte aligned, valid until the next reset.  MILL_ERR_MEMORY. */
 int mill_arena_take(mill_arena *arena, size_t n_byte, void **out);
 
-/** Free all pieces but keep the memory.  Several blocks are merged into one of the size used, so
- *  that the same use again allocates nothing. */
+/** Free all pieces but keep the memory, merged into one block, for the next pieces. */
 int mill_arena_reset(mill_arena *arena);
 
 /** Does p point into the arena? */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are then multiplied by SCALE. */
+/* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
 void mill_cameras_close(void *state)
@@ -32,7 +32,7 @@ static int compare_cameras(const void *a, const void *b)
                                           : x->i_hdu - y->i_hdu;
 }
 
-/* Number each exposure (the cameras of one exposure_id) by the HDU of its first camera. */
+/* Number each exposure by the HDU of its first camera. */
 int mill_cameras_number(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -91,7 +91,6 @@ static void turn_round(double *x, int n)
   }
 }
 
-/* Read a camera's pixels of one kind (flux, ivar, mask, ...) from a column, else from an image. */
 int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
                       double *out)
 {
@@ -126,20 +125,21 @@ static int is_positive(double x)
   return isfinite(x) && x > 0.0;
 }
 
-/* Fluxes are in erg / s / cm2 / A if most errors (or fluxes per count) are below PHYSICAL. */
+/* Tell by small errors or fluxes per count whether fluxes are in erg / s / cm2 / A. */
 int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;
+  const int is_ivar = !by_sens && camera->noise == MILL_NOISE_IVAR;
   int n = 0, n_small = 0;
   MILL_CHECK(mill_single_resize(&c->spectrum, camera->n_pix));
   double *x = c->spectrum.number;
   for (c->row = 0; c->row < c->n_row && n == 0; c->row++) {
     MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
     for (int i = 0; i < camera->n_pix; i++) {
-      n += is_positive(x[i]);
-      n_small +=
-          is_positive(x[i]) &&
-          (by_sens || camera->noise == MILL_NOISE_ERROR ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
+      if (!is_positive(x[i]))
+        continue;
+      n++;
+      n_small += (is_ivar ? 1.0 / sqrt(x[i]) : x[i]) < PHYSICAL;
     }
   }
   camera->scale = 2 * n_small > n ? SCALE : 1.0;
@@ -167,23 +167,26 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
-/* Convert flux from counts, and ivar from the counts' noise (camera->noise).  factor [n_pix]: flux
- * per count; 0: a bad pixel, whose flux is kept and whose ivar becomes 0. */
+/* Convert counts to fluxes, and their noise (camera->noise) to ivar.  factor [n_pix]: flux per
+ * count; 0: a bad pixel, which keeps its counts and gets ivar 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
     const double f = factor[i], x = ivar[i];
     const double variance = camera->noise == MILL_NOISE_ERROR ? x * f * (x * f) : x * f * f;
-    ivar[i] = f == 0.0                           ? 0.0
-              : camera->noise == MILL_NOISE_IVAR ? x / (f * f)
-              : is_positive(x)                   ? 1.0 / variance
-                                                 : 0.0;
-    flux[i] = f == 0.0 ? flux[i] : flux[i] * f;
+    ivar[i] = 0.0;
+    if (f == 0.0)
+      continue;
+    flux[i] *= f;
+    if (camera->noise == MILL_NOISE_IVAR)
+      ivar[i] = x / (f * f);
+    else if (is_positive(x))
+      ivar[i] = 1.0 / variance;
   }
 }
 
-/* Read a mask column of truth values or integers.  CFITSIO 4.2 cannot add the offset of unsigned
- * 64-bit integers, so mask->offset is added here. */
+/* Read a mask column of logicals or integers.  CFITSIO 4.2 cannot read unsigned 64-bit integers:
+ * read them as stored, and add mask->offset. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -234,18 +237,19 @@ static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plan
                      s->mask);
 }
 
-/* Read and calibrate a camera's pixels for the channel; then let the format finish them. */
+/* Read and calibrate a camera's pixels for the channel, and let the format finish them. */
 static int read_pixels(mill_cameras *c, const mill_camera *camera, mill_channel *channel)
 {
   const mill_plane *mask = &camera->plane[MILL_MASK];
   mill_single_spectrum *s = &c->spectrum;
   const double scale = camera->scale != 0.0 ? camera->scale : 1.0;
-  if (camera->plane[MILL_SENS].name)
+  const int has_sens = camera->plane[MILL_SENS].name != NULL;
+  if (has_sens)
     MILL_CHECK(mill_camera_plane(c, camera, MILL_SENS, s->factor));
-  for (int i = 0; i < camera->n_pix; i++)
-    s->factor[i] = !camera->plane[MILL_SENS].name ? scale
-                   : is_positive(s->factor[i])    ? s->factor[i] * scale
-                                                  : 0.0;
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double flux_per_count = has_sens ? s->factor[i] : 1.0;
+    s->factor[i] = is_positive(flux_per_count) ? flux_per_count * scale : 0.0;
+  }
   MILL_CHECK(mill_camera_plane(c, camera, MILL_FLUX, s->number));
   MILL_CHECK(mill_camera_plane(c, camera, MILL_IVAR, s->noise));
   calibrate(camera, s->factor, s->number, s->noise);
@@ -267,8 +271,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Between the good pixels left and right, interpolate wavelengths that do not ascend.  A pixel with
- * an interpolated wavelength gets the line width of the pixel before it. */
+/* Interpolate wavelengths that do not ascend between the good pixels left and right.  Such a pixel
+ * gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -282,8 +286,8 @@ static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
     }
 }
 
-/* Set [*first, *end) to pixels `left` to `right` (the outermost good ones), and to those beyond as
- * far as wavelengths ascend.  Pixels of equal wavelength are padding, and left out. */
+/* Set [*first, *end) to the pixels to keep: from `left` to `right`, the outermost good pixels, and
+ * beyond as far as wavelengths ascend.  Padding, which repeats a wavelength, is dropped. */
 static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
 {
   *first = left;
@@ -296,13 +300,13 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* Repair wavelengths of bad pixels (masked or without ivar): interpolate them between good pixels,
- * and drop bad pixels without a valid wavelength at both ends. */
+/* Repair the wavelengths of bad pixels: interpolate them between good pixels, and drop bad pixels
+ * without a valid wavelength at both ends. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {
   const double *wave = s->wave_aa;
-  int left = -1, right = -1, first, end;
+  int left = -1, right = -1, first, end; /* left, right: first and last good pixel so far */
   char text[96];
   for (int i = 0; i < channel->n_pix; i++) {
     if (!is_good_pixel(channel, i))
@@ -332,7 +336,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
   return MILL_OK;
 }
 
-/* Read a camera's wavelengths and, if wanted, pixels, and add them to the exposure as a channel. */
+/* Read a camera's spectrum, and add it to the exposure as a channel. */
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
@@ -374,7 +378,6 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
   return MILL_OK;
 }
 
-/* The unit of a column (TUNIT) or image (BUNIT), else the primary HDU's; 10^-17 of it if scaled. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT])
 {

@@ -5,11 +5,11 @@
 
 #include "io/surveys/single_spectrum.h"
 
-/** Place of one kind of number (flux, mask, ...): a row of an image, or a column of a table. */
+/** Where the flux, mask, ... of a camera is: in a column of a table or in an image. */
 typedef struct mill_plane {
-  const char *name;  /**< of column or image, for messages; NULL: the file lacks these numbers */
-  int i_hdu, number; /**< number: CFITSIO's number of the column; 0: an image */
-  int64_t row;       /**< row for all exposures; -1: mill_cameras.row */
+  const char *name;  /**< of column or image, for messages; NULL: the file has none */
+  int i_hdu, number; /**< number: of the column, as CFITSIO counts; 0: an image */
+  int64_t row;       /**< row that all exposures share; -1: row of the exposure being read */
   int mask_type;     /**< CFITSIO type of a mask read as stored; 0: read as numbers */
   uint64_t offset;   /**< added to stored 64-bit masks */
 } mill_plane;
@@ -20,7 +20,7 @@ enum mill_plane_of {
   MILL_IVAR, /**< inverse variance, error or variance, see mill_camera.noise */
   MILL_MASK,
   MILL_WIDTH, /**< width of the line-spread function, read by mill_cameras.finish */
-  MILL_SENS,  /**< flux per count, with which MILL_FLUX and MILL_IVAR are calibrated */
+  MILL_SENS,  /**< flux per count; then MILL_FLUX and MILL_IVAR are in counts */
   MILL_N_PLANE
 };
 
@@ -60,25 +60,27 @@ typedef struct mill_cameras {
 /** Add a camera; *out is valid until the next call. */
 int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_camera **out);
 
-/** Sort cameras by exposure_id and HDU, and number each exposure by the HDU of its first camera.
- *  MILL_ERR_INPUT names file and HDUs: two cameras of an exposure have the same name. */
+/** Sort cameras by exposure_id and HDU.  Set their member `exposure` to the HDU of the first camera
+ *  of their exposure.  MILL_ERR_INPUT: two cameras of an exposure have the same name. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with the file's exposures, all of one object: one copy of `row` for each
- *  exposure, or with is_joint one row that has them all.  Cameras must be sorted by exposure. */
+/** Fill a zeroed index with the exposures of the file's only object, described by `row`.
+ *  is_joint 1: one row with all exposures; 0: a row per exposure.  Cameras must be sorted. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row, int is_joint,
                        mill_file_index *index);
 
-/** Find a camera's columns in its HDU; name NULL: skip this plane.  is_alone: the table holds one
- *  spectrum (in one row, or one pixel per row); else each row is a spectrum.  The first column sets
- *  camera->n_pix if it is 0.  MILL_ERR_INPUT: a column is missing, not numeric or of bad length. */
+/** Find a camera's columns in its HDU.  If camera->n_pix is 0, the first column sets it.
+ *
+ *  is_alone  1: the table is one spectrum, in one row or with a pixel per row; 0: one per row
+ *  name      column of each plane; NULL: skip the plane
+ *
+ *  MILL_ERR_INPUT: a column is missing, not numeric or of bad length. */
 int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone,
                         const char *const name[MILL_N_PLANE]);
 
-/** Set camera->scale to 1e17 if fluxes are in erg / s / cm2 / A, since float32 cannot hold their
- *  inverse variances; else to 1.  Fluxes are in this unit if, in the first row with valid errors,
- *  most errors (with MILL_SENS, flux per count instead) are below 1e-10.  Do not
- *  call it for MILL_NOISE_VARIANCE. */
+/** Set camera->scale to 1e17 for fluxes in erg / s / cm2 / A, whose inverse variances exceed
+ *  float32; else to 1.  Fluxes have this unit if most errors of the first valid row are below
+ *  1e-10; with MILL_SENS, if most fluxes per count are.  Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */
@@ -89,11 +91,11 @@ int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mil
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 
-/** Unit of a plane's fluxes times `scale`, by its column or image, else by the primary header. */
+/** Unit of a plane's fluxes after scaling: from its column or image, else from the primary HDU. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT]);
 
-/** `flux_unit`, `read` and `close` of a mill_format whose state begins with mill_cameras. */
+/** Functions of a mill_format whose state begins with mill_cameras. */
 int mill_cameras_flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
 void mill_cameras_close(void *state);

@@ -155,8 +155,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Warn if SCORES has columns of an arm without spectra, since the file may be truncated.  Not an
- * error, as a file may leave out an arm on purpose. */
+/* Warn if SCORES has columns of an arm without spectra: the file may be truncated.  It is no error,
+ * since a file may leave out an arm on purpose. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -260,8 +260,8 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-/* Choose the channels to read: the library's arms and the channels named by the key arms.  If the
- * file has none of these, read all its channels and cut them by wavelength. */
+/* List the channels to read: the library's arms and those named by the key arms.  If the file has
+ * none of these, list all its channels, which will be cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -303,8 +303,7 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
   return MILL_OK;
 }
 
-/* Mark arms that are not fitted, so that their S/N does not select rows.  Channels cut by
- * wavelength stay unmarked. */
+/* Mark arms that are not fitted, so that their S/N does not select rows. */
 static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
@@ -356,13 +355,14 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* Offset of an image's row in an exposure's memory: the order of a slot, so one copy uploads it. */
+/* Place of an image's row in an exposure's memory. */
 typedef struct place {
   int64_t n_pix; /* values of the row; 0: not wanted */
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set wants [arm], and to[arm][image]: places in an exposure's memory of *n_byte bytes. */
+/* Set wants [arm] to the data that the run needs, and `to` [arm][image] to the places of their
+ * rows in an exposure's memory of *n_byte bytes.  One copy uploads them: they lie as on the GPU. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {
@@ -388,8 +388,8 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
   mill_desi_file *file = state;
   place to[MILL_MAX_ARM][DESI_N_IMAGE] = {{{0}}};
   int wants[MILL_MAX_ARM] = {0};
-  size_t n_byte;
-  void *all = NULL;
+  size_t n_byte;    /* memory of an exposure */
+  void *all = NULL; /* memory of all exposures */
   for (int i = 0; i < n; i++)
     MILL_CHECK(mill_single_check_row(file->fits, exposure[i], file->n_spec));
   MILL_CHECK(lay_out(file, spectra, wants, to, &n_byte));

@@ -42,8 +42,11 @@ typedef struct mill_desi_file {
 /** Find out how the pixels of an image are stored. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
 
-/** Read rows of row_pix values (masks: int32, else float) into out, where rows are `pitch` bytes
- *  apart.  NaN and infinity are kept.  64-bit masks are folded to 32 bits; only 0 becomes 0. */
+/** Read rows fits_row [n] of an image into out, where rows are `pitch` bytes apart.
+ *
+ *  row_pix  values of a row: int32 of a mask, else float
+ *
+ *  NaN and infinity are kept.  Masks of 64 bits are folded to 32 bits; only 0 becomes 0. */
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, size_t pitch, void *out);
 

@@ -47,7 +47,8 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* Set uniqpix (HEALPix's unique number of the file) and healpix (of nside 64); -1: none. */
+/* Set uniqpix, HEALPix's unique number of the pixel, and healpix, the pixel of nside 64 around it;
+ * -1: none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
@@ -60,8 +61,8 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
     all->healpix = (int32_t)(pixel / (ratio * ratio));
 }
 
-/* Read the file's sky pixel: UNIQPIX (since Matterhorn), else HPXPIXEL (nested) and HPXNSIDE.  If
- * the file is grouped by pixel, SPGRPVAL has its number too. */
+/* Read the file's HEALPix pixel: UNIQPIX, else HPXPIXEL (nested) and HPXNSIDE.  In a file grouped
+ * by pixel, SPGRPVAL has the number. */
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
@@ -82,7 +83,7 @@ static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row 
   return MILL_OK;
 }
 
-/* Read header values for all rows, as FIBERMAP may lack healpix, tile, night, survey, program. */
+/* Read pixel, tile, night, survey and program from headers, since FIBERMAP may lack them. */
 static int read_division(mill_desi_file *file, mill_catalog_row *all)
 {
   mill_fits_file *fits = file->fits;
@@ -108,7 +109,7 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* In a file without FIBERMAP take all spectra; SCORES, which has the same rows, gives TARGETID. */
+/* Without FIBERMAP, take all spectra, and TARGETID from SCORES, which has the same rows. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {
@@ -130,7 +131,7 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   return MILL_OK;
 }
 
-/* Read the columns of FIBERMAP, and fail if a selection needs a column that it lacks. */
+/* Read FIBERMAP; fail if it lacks a column by which rows are selected. */
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, mill_fits_values *map,
                          const char **warning)
 {
@@ -158,8 +159,8 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Fill columns missing in a coadd's FIBERMAP from EXP_FIBERMAP: EXPID if the target has one
- * exposure, TILEID and NIGHT if they agree for all its exposures. */
+/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: TILEID and NIGHT if all exposures
+ * of the target agree, EXPID if it has only one. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   MILL_FITS_VALUES(exposures, N_EXP_WISH);
@@ -167,21 +168,21 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
   size_t n_target = 0;
-  mill_fits_wish of_exposures[N_EXP_WISH];
+  mill_fits_wish exp_wish[N_EXP_WISH];
   if ((map[EXP].there && map[TILE].there && map[NIGHT].there) || i_hdu < 0 ||
       fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     return MILL_OK;
   const int64_t n = fits->guard->hdu[i_hdu].axis[1];
-  memcpy(of_exposures, wish, sizeof of_exposures);
-  of_exposures[ID].is_needed = 0;
-  MILL_CHECK(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, exposures));
+  memcpy(exp_wish, wish, sizeof exp_wish);
+  exp_wish[ID].is_needed = 0;
+  MILL_CHECK(mill_fits_columns(fits, i_hdu, exp_wish, N_EXP_WISH, exposures));
   if (!exposures[ID].there)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(n, &key));
   for (int64_t i = 0; i < n; i++)
     key[i] = (mill_keyed){exposures[ID].i64[i], i};
   qsort(key, (size_t)n, sizeof *key, mill_by_key);
-  /* the first row of each target gets the common values */
+  /* the first row of each target gets the values that its rows share */
   for (int64_t first = 0, end = 0; first < n; first = end) {
     const int64_t at = key[first].place;
     for (end = first + 1; end < n && key[end].key == key[first].key;)
@@ -203,9 +204,8 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
   return MILL_OK;
 }
 
-/* Read the redrock file named by the user, else the one next to the input.  If redrock does not
- * select rows, a missing or unreadable file next to the input only leaves columns empty.  The
- * index records the path, and size and time if redrock selects rows. */
+/* Read the redrock file named by the user, else the file next to the input.  The file next to the
+ * input may be missing or unreadable, unless redrock selects rows. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
@@ -250,7 +250,7 @@ static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
   memcpy(row->subtype, match->subtype, sizeof row->subtype);
 }
 
-/* Add the n kept FITS rows of a star to the index as one row; all: values of the header. */
+/* Add the n kept FITS rows of a star to the index as one row; all: header values of all rows. */
 static void add_row(const char *path, const mill_fits_values *map, const mill_catalog_row *all,
                     const mill_redrock *redrock, const mill_keyed *kept, int64_t n,
                     mill_file_index *index)
@@ -261,6 +261,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
   mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
   row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
   row->uniqpix = row->uniqpix >= 0 ? row->uniqpix : all->uniqpix;
+  /* -1 if the exposures differ; without a value in the table, that of the header */
   row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;
   row->night = night >= 0 ? night : night == SEVERAL ? -1 : all->night;
   take_redshift(redrock, row);

@@ -8,11 +8,11 @@
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* Set *in_class [n_spec]: is the spectrum in a wanted target class?  Uses the target columns of
- * commissioning or survey validation if FIBERMAP has any, else those of the main survey. */
+/* Set *in_class [n_spec]: is the spectrum in a wanted target class?  If FIBERMAP has target columns
+ * of commissioning or survey validation, only these count. */
 int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
-  int n[2] = {0, 0};
+  int n_main = 0, n_early = 0; /* columns of the main survey; of commissioning and validation */
   MILL_OWNED int64_t *value = NULL;
   if (select->n_target_class == 0)
     return MILL_OK;
@@ -25,19 +25,20 @@ int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **
     MILL_CHECK(mill_target_bits(select, i, &bits));
     MILL_CHECK(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
                                      &found));
-    n[is_early] += found;
+    n_early += is_early && found;
+    n_main += !is_early && found;
     for (int64_t k = 0; k < file->n_spec; k++)
-      (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early; /* bit 1: early */
+      (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early; /* bit 0: main; 1: early */
     mill_free(value);
     value = NULL;
   }
-  if (n[0] + n[1] == 0)
+  if (n_main + n_early == 0)
     return MILL_ERROR_HDU(
         file->fits, file->i_fibermap,
         " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
         "by which target_classes selects; leave that out for this file");
   for (int64_t k = 0; k < file->n_spec; k++)
-    (*in_class)[k] = (*in_class)[k] >> (n[1] > 0) & 1;
+    (*in_class)[k] = (*in_class)[k] >> (n_early > 0) & 1;
   return MILL_OK;
 }
 
@@ -60,7 +61,7 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
   return MILL_OK;
 }
 
-/* Set *sn [n_spec] to the largest S/N of the fitted arms, from one kind of column for all arms. */
+/* Set *sn [n_spec] to the largest S/N of the fitted arms; all arms have the same kind of column. */
 int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                      double **sn)
 {
@@ -86,12 +87,12 @@ int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const i
     char name[64];
     if (a->n_pix == 0 || a->is_unwanted)
       continue;
-    for (int k = first, none = 1; k <= last && none; k++) {
+    found = 0;
+    for (int k = first; k <= last && !found; k++) {
       snprintf(name, sizeof name, "%s%s", begin[k], a->prefix);
       MILL_CHECK(mill_fits_column_double(file->fits, i_scores, name, value, &found));
       if (found)
-        first = last = k;
-      none = !found;
+        first = last = k; /* the other arms need a column of this kind */
     }
     if (!found)
       return MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels",

@@ -7,8 +7,8 @@
 /** All *n formats, in the order in which they are tried. */
 const mill_format *const *mill_formats(int *n);
 
-/** Find the format named `wanted` among formats [n]; "auto" or empty: the first that recognises the
- *  file.  *out is NULL on failure: MILL_ERR_CONFIG unknown name, MILL_ERR_INPUT unknown file. */
+/** Find the format named `wanted`; "auto" or "": the first of formats [n] that recognises the file.
+ *  *out is NULL on failure.  MILL_ERR_CONFIG: unknown name; MILL_ERR_INPUT: unknown file. */
 int mill_format_find(const char *wanted, const mill_format *const *formats, int n, const char *path,
                      const mill_fits_guard *guard, const mill_format **out);
 

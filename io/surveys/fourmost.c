@@ -10,9 +10,8 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-/* Wavelengths in A.  A step above GAP separates two cameras; high-resolution cameras are several
- * 100 A apart.  A camera wider than WIDEST is joined from several.  In both resolutions the
- * blue camera begins below BLUE and the green camera below GREEN. */
+/* Wavelengths in A.  A step above GAP separates two cameras.  A range wider than WIDEST is a joined
+ * spectrum.  A camera is blue if it begins below BLUE, else green if below GREEN, else red. */
 static const double GAP = 50.0, WIDEST = 3000.0, BLUE = 4600.0, GREEN = 5800.0;
 
 enum { MAX_CAMERA = 3 };
@@ -28,7 +27,7 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* 4MOST?  A single spectrum must name the instrument: other ESO spectra have the same layout. */
+/* Is it 4MOST?  A single spectrum must name it: other ESO spectra have the same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&
@@ -66,7 +65,7 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
-/* Find the columns of flux, error (FLUX_IVAR, else ERR_FLUX), mask; WAVE in a single spectrum. */
+/* Find the columns of flux, error and mask; in a single spectrum also of wavelengths. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;
@@ -97,7 +96,7 @@ static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
                                  all->wave_aa, &all->air);
 }
 
-/* Read a single spectrum's wavelengths from column WAVE; in air if its UCD contains obs.atmos. */
+/* Read a single spectrum's wavelengths.  The UCD of their column says air (obs.atmos) or vacuum. */
 static int read_wave_column(fourmost *f, mill_camera *all, int medium)
 {
   char key[FLEN_KEYWORD], ucd[FLEN_VALUE] = "";
@@ -131,7 +130,7 @@ static int divide(mill_cameras *c)
 {
   const mill_camera all = c->camera[0];
   for (int i = 0, end; i < all.n_pix; i = end) {
-    mill_camera *camera = &c->camera[0];
+    mill_camera *camera = &c->camera[0]; /* becomes the first part */
     for (end = i + 1; end < all.n_pix && all.wave_aa[end] - all.wave_aa[end - 1] <= GAP;)
       end++;
     if (i > 0 && c->n_camera == MAX_CAMERA)
@@ -154,7 +153,7 @@ static int divide(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Describe all pixels as one camera, `all`, and divide it into cameras at gaps in wavelength. */
+/* Take all pixels as one camera, and divide it into cameras at gaps in wavelength. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   fourmost *f = state;
@@ -184,8 +183,8 @@ static const mill_fits_wish wish[N_WISH] = {
     [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
-/* Return a fibre's target type, for selecting rows: from FIB_USE if the fibre is on its target
- * (FIB_ST 2), else BAD.  Calibration and guide fibres are BAD. */
+/* Return a fibre's target type: by FIB_USE if the fibre is on its target (FIB_ST 2), else BAD.
+ * Fibres for calibration and guiding are BAD too. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

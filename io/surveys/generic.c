@@ -15,7 +15,7 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* Kind of a row: FIRST in an exposure, FOLLOWS the first, or APART (excluded, its star unclear). */
+/* Kind of a row: FIRST or later (FOLLOWS) in its exposure, or APART: excluded, its star unclear. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -26,8 +26,9 @@ typedef struct generic {
   mill_fits_values text[2]; /* NAME and ARM by row */
   /* set by index_file */
   unsigned char *kind; /* [n_row] enum row_kind */
-  int64_t *next_row;   /* [n_row] next row of the exposure; -1: last.  Of an APART row: the row that
-                        * it repeats or contradicts; -1: the name is empty or too long */
+  /* [n_row] next row of the exposure; -1: none.  For an APART row: the row that it repeats or
+   * contradicts; -1: its name is empty or too long */
+  int64_t *next_row;
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
 } generic;
@@ -91,8 +92,8 @@ static int check_arms(generic *g)
   return MILL_OK;
 }
 
-/* Exclude a row: it becomes an unreadable exposure without a name and is joined with nothing.
- * other: the row that it repeats or contradicts; -1: its name is unusable. */
+/* Exclude a row: it becomes an exposure without a name, which cannot be read.
+ * other: the row that it repeats or contradicts; -1: its name is empty or too long. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -119,8 +120,8 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
   return MILL_OK;
 }
 
-/* Find the star of each row by NAME (key [n].text) and position, and set all members of key; text
- * becomes ARM.  star [n]: work space. */
+/* Find the star of each row in key [n] by its NAME, key.text, and position.  Then fill key for
+ * sorting by exposure; text becomes ARM.  star [n]: work space. */
 static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
                        int64_t n, const char **warning)
 {
@@ -138,8 +139,8 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   }
 }
 
-/* Exclude rows of key [n] that repeat star, EXPOSURE and ARM of an earlier row, or whose TARGETID
- * is not that of their star's first row.  Returns the number of rows left, sorted by exposure. */
+/* Exclude rows that repeat star, EXPOSURE and ARM of an earlier row, and rows whose TARGETID is not
+ * that of their star's first row.  Returns the number of rows left in key, sorted by exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
@@ -266,8 +267,8 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   return row_length(g, row, &camera->n_pix);
 }
 
-/* Refuse fluxes in a unit whose inverse variances exceed float32, e.g. erg / s / cm2 / A for faint
- * stars: the pixels of highest S/N would be lost. */
+/* Refuse fluxes whose inverse variances exceed float32, for example in erg / s / cm2 / A: the
+ * pixels of highest S/N would be lost. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0;
@@ -285,7 +286,7 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Set sigma_aa (A).  A pixel without a width becomes bad but gets its neighbour's width, since
+/* Set sigma_aa (A).  A pixel without a width becomes bad.  It gets its neighbour's width, since the
  * line-spread functions of good pixels extend over it. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
@@ -351,7 +352,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   return check_arms(g);
 }
 
-/* List each group of exposures as a row; an excluded row becomes one without a name. */
+/* List each group of exposures as a row of the index; an excluded row has no name there. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   generic *g = state;
@@ -379,27 +380,28 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   return MILL_OK;
 }
 
-/* Read exposures, numbered by their first row; an excluded row is an error that says why. */
+/* Read exposures, numbered by their first row; for an excluded row, fail and say why. */
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
   generic *g = state;
   for (int i = 0; i < n; i++) {
-    const int is_row = g->kind && number[i] >= 0 && number[i] < g->table.n_row;
-    if (!is_row || g->kind[number[i]] == FOLLOWS)
+    const int64_t first = number[i];
+    const int is_row = g->kind && first >= 0 && first < g->table.n_row;
+    if (!is_row || g->kind[first] == FOLLOWS)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
-                        g->table.file->guard->path, (long long)number[i]);
-    if (g->kind[number[i]] == APART && g->next_row[number[i]] < 0)
+                        g->table.file->guard->path, (long long)first);
+    const char *name = mill_fits_text_at(&g->text[NAME], first);
+    if (g->kind[first] == APART && g->next_row[first] < 0)
       return MILL_ERROR_TABLE(
           &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %d characters",
-          (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]), MAX_NAME);
-    if (g->kind[number[i]] == APART)
+          (long long)first, name, MAX_NAME);
+    if (g->kind[first] == APART)
       return MILL_ERROR_TABLE(&g->table,
                               "row %lld (counted from 0) has the NAME '%s' of row %lld, and either "
                               "its EXPOSURE and ARM or another TARGETID; give it another name",
-                              (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
-                              (long long)g->next_row[number[i]]);
+                              (long long)first, name, (long long)g->next_row[first]);
     int64_t *row = &g->cameras.row;
-    for (*row = number[i]; *row >= 0; *row = g->next_row[*row])
+    for (*row = first; *row >= 0; *row = g->next_row[*row])
       MILL_CHECK(give_row(g, spectra, i));
   }
   return MILL_OK;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The generic layout for spectra of any origin, many stars per file (docs/use/formats.md, "Generic
- *  input"); starmill.surveys.generic writes it.  generic_table.c checks columns and wavelengths,
- *  generic.c groups rows into exposures and reads them. */
+/** Files of the generic layout (docs/use/formats.md), which starmill.surveys.generic writes.
+ *  generic_table.c checks columns and wavelengths; generic.c reads the exposures. */
 #pragma once
 
 #include "io/surveys/cameras.h"

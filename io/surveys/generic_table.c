@@ -9,8 +9,6 @@
 
 #define WAVELENGTH "WAVELENGTH"
 
-/* ---- units ------------------------------------------------------------ */
-
 static int unit_to_aa(const mill_generic_table *t, int i_hdu, const char *what, const char *text,
                       double *out)
 {
@@ -89,8 +87,8 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
   return MILL_OK;
 }
 
-/* Fail if rows share bytes of the heap in column FLUX, since a small file could then claim any
- * number of pixels.  Wavelengths may be shared. */
+/* Fail if column FLUX has more values than its heap: if rows shared bytes, a small file could claim
+ * any number of pixels. */
 static int check_heap(mill_generic_table *t)
 {
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
@@ -119,7 +117,7 @@ static int check_heap(mill_generic_table *t)
   return MILL_OK;
 }
 
-/* Find the vector columns; check that needed ones exist and that fixed lengths agree. */
+/* Find the vector columns; check that needed ones exist, and that lengths and units agree. */
 static int find_vectors(mill_generic_table *t)
 {
   static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
@@ -127,7 +125,7 @@ static int find_vectors(mill_generic_table *t)
                                                  [MILL_IVAR] = "IVAR",
                                                  [MILL_MASK] = "MASK",
                                                  [MILL_WIDTH] = "LSF_SIGMA"};
-  static const int lengths[] = {MILL_WAVE, MILL_WIDTH};
+  static const int lengths[] = {MILL_WAVE, MILL_WIDTH}; /* with a unit of length */
   char flux_unit[FLEN_VALUE], error_unit[FLEN_VALUE], unit[FLEN_VALUE];
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   int found[MILL_N_PLANE] = {0};
@@ -166,7 +164,7 @@ static int find_vectors(mill_generic_table *t)
 
 /* ---- wavelengths shared by all rows ------------------------------------- */
 
-/* Read HDU WAVELENGTH.  It may have padding (0, NaN, repeats), since rows mark their bad pixels. */
+/* Read HDU WAVELENGTH.  Padding (0, NaN, repeats) is allowed: rows mark such pixels as bad. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];
@@ -202,7 +200,7 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   return MILL_OK;
 }
 
-/* Fail unless wavelengths are either in a column or in an HDU for all rows; read the HDU. */
+/* Check that wavelengths are either in a column or in an HDU, and read the HDU. */
 static int find_wavelengths(mill_generic_table *t)
 {
   int i_hdu;
@@ -221,8 +219,6 @@ static int find_wavelengths(mill_generic_table *t)
                             (long long)flux->length, t->n_shared);
   return MILL_OK;
 }
-
-/* ---- conventions ------------------------------------------------------ */
 
 /* Read medium and velocity frame of the wavelengths from the header of SPECTRA. */
 static int read_conventions(mill_generic_table *t, int medium)

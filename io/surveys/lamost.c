@@ -2,7 +2,6 @@
 /* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).
  * Medium resolution: a table for each camera's coadd and each exposure of a camera.
  * docs/use/input.md has the rules. */
-
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +21,7 @@ typedef struct lamost {
   int joint;
 } lamost;
 
-/* Columns of the table, and rows of the image before DR8, whose last row is ORMASK. */
+/* Columns of the table, and rows of the image before DR8; its last row, ORMASK, is not used. */
 enum { N_ROW = 5 };
 static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
                                                      [MILL_WAVE] = "WAVELENGTH",
@@ -31,8 +30,8 @@ static const char *const plane_name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
 static const int plane_row[MILL_N_PLANE] = {
     [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
-/* Parse an HDU's name.  B-84107311: camera B, and the minute (local MJD times 1440) at which the
- * exposure began.  COADD_B: the coadd of camera B, with minute -1. */
+/* Parse an HDU's name.  B-84107311 is an exposure of camera B that began at this minute (local MJD
+ * times 1440).  COADD_B is the coadd of camera B, with minute -1. */
 static int parse_name(const char *name, char *letter, int32_t *minute)
 {
   char camera[2], digits[9];
@@ -46,8 +45,8 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Set camera->mjd to the middle of an exposure, or for a coadd to the mean over its exposures; if
- * the file lists no exposure, to the day. */
+/* Set camera->mjd to the middle of the exposure.  For a coadd, it is the mean of the exposures'
+ * middles, or the day if the file has no exposures. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -59,7 +58,7 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
     double exposed_s = 0.0;
     if (!parse_name(guard->hdu[i].name, &letter, &minute) || minute < 0 ||
         (camera->exposure_id >= 0 && i != camera->i_hdu))
-      continue;
+      continue; /* no exposure, or another one */
     MILL_CHECK(mill_single_key_double(c->file, i, "EXPTIME", &exposed_s, NULL));
     sum += minute / 1440.0 - LOCAL_DAYS + 0.5 * exposed_s / 86400.0;
     n++;
@@ -85,8 +84,7 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: DR1's image holds the continuum-divided flux where later
- * releases have wavelengths. */
+/* Compute wavelengths from keywords: DR1's image has another quantity in their row. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -118,7 +116,7 @@ static int take_image(mill_cameras *c, mill_camera *camera)
              : MILL_OK;
 }
 
-/* Open a low-resolution file.  It holds one coadd, so the key exposures has no effect. */
+/* Open a low-resolution file.  It has only a coadd, so the key exposures has no effect. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   mill_cameras *c = state;
@@ -209,7 +207,7 @@ static const mill_fits_wish wish[] = {
 enum { N = sizeof wish / sizeof *wish };
 
 /* Set the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.
- * Refuse a name that is too long, since two cut names might be equal. */
+ * Fail if it is too long: cut names of two stars might be equal. */
 static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
   char id[16];
@@ -228,7 +226,7 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Convert a fibre's target type to the selection's: upper case, BAD for fibres without a target. */
+/* Convert a fibre's target type to upper case, or to BAD if the fibre has no target. */
 static void take_objtype(const char *type, char out[FLEN_VALUE])
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
@@ -241,7 +239,7 @@ static void take_objtype(const char *type, char out[FLEN_VALUE])
       strcpy(out, "BAD");
 }
 
-/* Set the identifier from day, plan, spectrograph and fibre, if the header has all four. */
+/* Make the row's identifier of day, plan, spectrograph and fibre, if the header has all four. */
 static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
   const char *plan = mill_fits_text_at(&v[PLAN], 0);
@@ -252,6 +250,7 @@ static void identify(const mill_fits_values *v, mill_catalog_row *to)
     to->identifier[0] = '\0'; /* too long: identify by file and row */
 }
 
+/* List the file's star in the index, if the star is selected. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   lamost *l = state;
@@ -275,9 +274,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   return MILL_OK;
 }
 
-/* Camera b begins at 4000 A, since throughput is low below.  In 22 stars of six spectrographs, line
- * widths were constant in Angstrom in b and nearly constant in velocity in r
- * (docs/science/real-library.md). */
+/* Below 4000 A throughput is low.  The measured line width is constant in Angstrom in camera b and
+ * nearly constant in velocity in camera r (docs/science/real-library.md). */
 static const mill_arm_choice cameras[] = {
     {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7, .most_power = 2200},
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650, .most_power = 1800}};
@@ -296,7 +294,7 @@ const mill_format mill_format_lamost = {
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
 
-/* Beyond these ranges exposures have invalid values with small errors.  Survey's resolution. */
+/* Beyond these ranges, exposures have invalid values with small errors. */
 static const mill_arm_choice mrs_cameras[] = {
     {.arm = "b", .min_aa = 4950, .max_aa = 5350, .resolving_power = 7500, .most_power = 8500},
     {.arm = "r", .min_aa = 6300, .max_aa = 6800, .resolving_power = 7500, .most_power = 8500}};

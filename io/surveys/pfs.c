@@ -32,7 +32,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure ---------------------------------------------------------- */
 
-/* Set sigma_aa (A) from the FWHM of the pixel's arm, and keep only the mask bits of bad pixels. */
+/* Set sigma_aa (A) from the FWHM of the pixel's arm.  Keep only the mask bits of bad pixels. */
 static int take_width(mill_cameras *c, const mill_camera *camera)
 {
   const pfs *p = (const pfs *)c;
@@ -50,7 +50,7 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Use an image as the camera's flux, mask, ...; its first axis sets n_pix or must equal it. */
+/* Take an image as a plane of the camera.  The first image sets n_pix. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -92,7 +92,7 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* Compute wavelengths from keywords.  PFS counts pixels from 2, so CRPIX1 is one too large. */
+/* Compute wavelengths from keywords.  PFS writes CRPIX1 one too large. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",
@@ -128,7 +128,7 @@ static double mjd_of(const char *text)
   return (double)timegm(&tm) / 86400.0 + 40587.0;
 }
 
-/* Read visit and fiber, -1 if the observations differ, and the mean of the observations' times. */
+/* Read visit and fibre (-1: the observations differ), and the mean time of the observations. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
   enum { VISIT, FIBER, ARM, TIME, N };
@@ -151,6 +151,7 @@ static int read_observations(pfs *p, mill_camera *camera)
   return MILL_OK;
 }
 
+/* Describe the file's only spectrum as a camera. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   pfs *p = state;
@@ -198,6 +199,7 @@ static const mill_fits_wish wish[] = {[CATALOG] = MILL_WISH("CATID", INT32, -1, 
                                       MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0)};
 enum { N_WISH = sizeof wish / sizeof *wish };
 
+/* List the file's star in the index, if the star is selected. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   static const char *const objtype[] = {[1] = "SCIENCE", [2] = "SKY", [3] = "FLUXSTD"};

@@ -77,19 +77,19 @@ int mill_redrock_is_name(const char *name)
   return 0;
 }
 
-/* Try each name: coadd- or spectra- replaced by each beside_prefix, without and with .gz. */
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
   const char *name = mill_base_name(path);
-  for (int i = 0; i < 8; i++) {
-    const size_t n = strlen(from[i / 4]);
-    if (strncmp(name, from[i / 4], n) != 0)
+  for (int i = 0; i < 8; i++) { /* all combinations of from, beside_prefix and end */
+    const char *old = from[i / 4], *prefix = beside_prefix[i / 2 % 2], *suffix = end[i % 2];
+    const size_t n = strlen(old);
+    if (strncmp(name, old, n) != 0)
       continue;
     const size_t rest = strlen(name + n) - (mill_is_gz(name + n) ? 3 : 0);
-    if ((size_t)snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,
-                         beside_prefix[i / 2 % 2], (int)rest, name + n, end[i % 2]) >= size) {
+    if ((size_t)snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path, prefix, (int)rest,
+                         name + n, suffix) >= size) {
       out[0] = '\0';
       return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long",
                         path);

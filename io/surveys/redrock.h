@@ -34,7 +34,7 @@ const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t targ
 /** Does a file of this name look like one that mill_redrock_beside finds? */
 int mill_redrock_is_name(const char *name);
 
-/** Find the redrock file next to coadd-X.fits or spectra-X.fits (or .gz): redrock-X.fits,
- *  redrock-X.fits.gz, zbest-X.fits or zbest-X.fits.gz, in this order.  out [size]: its path, empty
- *  if there is none. MILL_ERR_INPUT: the path is too long. */
+/** Find the redrock file next to coadd-X.fits or spectra-X.fits (or .gz).  Its name is the first of
+ *  redrock-X.fits, redrock-X.fits.gz, zbest-X.fits and zbest-X.fits.gz that exists.
+ *  out [size]: its path; empty: there is none.  MILL_ERR_INPUT: the path is too long. */
 int mill_redrock_beside(const char *path, char *out, size_t size);

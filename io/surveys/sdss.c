@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS I to V: spec files (PLATE-MJD-FIBER or FIELD-MJD-CATALOGID), coadds or single exposures; and
- * Astra's mwmStar and mwmVisit, with BOSS spectra shifted to the star's rest frame.
- * docs/use/input.md has the rules. */
+/* SDSS I to V: spec files, coadds or single exposures.  Astra's mwmStar and mwmVisit: BOSS spectra
+ * shifted to the star's rest frame.  docs/use/input.md has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +10,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* SPPIXMASK bits that make a pixel bad whatever its ivar: trace, flat or wavelengths of the fibre
- * are useless, or the pixel was rejected, has no sky, bright sky or hardly any calibration.  NODATA
- * is omitted: since DR9, such pixels have ivar 0. */
+/* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is left out: its ivar is 0. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -34,11 +31,10 @@ enum {
   MAX_VISIT = 4096
 };
 
-static const double MAX_WDISP =
-    10.0; /* pixels; a larger wdisp means resolving power below 185 and is invalid */
+static const double MAX_WDISP = 10.0; /* pixels; above, the resolving power would be below 185 */
 
-/* Cameras are the coadd, or the blue and red camera of each exposure.  An exposure is numbered by
- * the HDU of its first camera. */
+/* Cameras are the coadd, the blue and red camera of each exposure, or Astra's spectra.  The number
+ * of an exposure is the HDU of its first camera; in Astra's files, the index of its camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's table, which has one row */
@@ -82,7 +78,7 @@ static int parse_exposure_name(const char *name, char *letter, int32_t *id)
   return 1;
 }
 
-/* Add the cameras of single exposures; an HDU MJD_EXP_... holds both cameras, joined. */
+/* Add the cameras of single exposures.  An HDU MJD_EXP_... has both cameras as one spectrum. */
 static int find_exposures(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -90,7 +86,7 @@ static int find_exposures(mill_cameras *c)
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter = 0;
     int32_t id = -1;
-    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0; /* both cameras */
+    const int is_joined = strncmp(guard->hdu[i].name, "MJD_EXP_", 8) == 0;
     if (!is_joined && !parse_exposure_name(guard->hdu[i].name, &letter, &id))
       continue;
     MILL_CHECK(mill_camera_add(c, is_joined ? "coadd" : letter == 'B' ? "b" : "r", i, &camera));
@@ -120,8 +116,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find a camera's columns, and read its frame and medium: from the primary header for a coadd, else
- * from the exposure's header. */
+/* Find a camera's columns.  Read frame, medium and time from the header of its exposure or, for a
+ * coadd, from the primary header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
@@ -146,16 +142,15 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   return MILL_OK;
 }
 
-/* Set sigma_aa (A) from wdisp, which counts pixels of 1e-4 in log10 wavelength, also in single
- * exposures.  A pixel with invalid wdisp becomes bad; its sigma is interpolated, since line-spread
- * functions of good pixels extend over it.  Without any valid wdisp, sigma is one pixel. */
+/* Set sigma_aa (A) from wdisp, in pixels of 1e-4 in log10 wavelength.  A pixel with invalid wdisp
+ * becomes bad.  Its sigma is interpolated, since line-spread functions of good pixels extend over
+ * the pixel. */
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
   const int n_pix = spectrum->n_pix;
   double *wdisp = spectrum->number;
   int last = -1; /* last pixel with a valid width */
-  /* clear the bits that do not make a pixel bad */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
@@ -165,7 +160,7 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
       spectrum->mask[i] |= NO_WDISP;
       continue;
     }
-    for (int j = last + 1; j < i; j++) {
+    for (int j = last + 1; j < i; j++) { /* interpolate; 1 if no pixel is valid */
       const double left = last >= 0 ? wdisp[last] : good ? wdisp[i] : 1.0;
       const double right = good ? wdisp[i] : left;
       wdisp[j] = left + (right - left) * (double)(j - last) / (double)(i - last);
@@ -179,9 +174,8 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 
 /* ---- Astra's stars and visits ------------------------------------------- */
 
-/* Keep the mask's BAD bits, except bits of single exposures (OF_ONE), and set sigma_aa (A) from
- * WRESL, the full width at half maximum.  Coadds lack WRESL: use BOSS's resolving power, 1560 to
- * 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
+/* Set sigma_aa (A) from WRESL, the full width at half maximum.  Coadds lack WRESL: use BOSS's
+ * resolving power, 1560 to 2270 over 3700-6000 A and 1850 to 2650 over 6000-9000 A. */
 static int take_mwm(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
@@ -217,8 +211,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table.  Astra has shifted coadds to the star's rest frame by
- * v_rad, and visits in a coadd by xcsao_v_rad. */
+/* Add a camera for each row of a table.  Undo Astra's shift to the star's rest frame: of a coadd by
+ * v_rad, of a coadded visit by xcsao_v_rad. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };
@@ -251,7 +245,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
                             "to rest cannot be undone; give the mwmVisit file",
                             (long long)i);
     if (is_visit && !(is_in && isfinite(vel_km_s)))
-      vel_km_s = 0.0;
+      vel_km_s = 0.0; /* not shifted */
     MILL_CHECK(mill_camera_add(c, "coadd", i_hdu, &camera));
     camera->exposure = c->n_camera - 1;
     camera->mjd = 0.5 * (v[BEGIN].f64[i] + v[END].f64[i]) / 86400.0;
@@ -290,6 +284,7 @@ static int open_mwm(sdss *s, int *frame)
   return MILL_OK;
 }
 
+/* Find the file's spectra: those of Astra, the coadd, or the single exposures. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   sdss *s = state;
@@ -319,38 +314,24 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of the object's table.  SDSS-I and II have SOURCETYPE instead of OBJTYPE; SDSS-V has
- * FIELD instead of PLATE, and CATALOGID. */
-enum {
-  PLATE,
-  MJD,
-  FIBER,
-  CATALOGID,
-  SDSS_ID,
-  OBJTYPE,
-  SOURCETYPE,
-  RA,
-  DEC,
-  Z,
-  ZWARNING,
-  CLASS,
-  SUBCLASS,
-  N_WISH
-};
-static const mill_fits_wish wish_of_all[N_WISH] = {
-    [PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
-    [MJD] = MILL_WISH("MJD", INT32, 0, 1),
-    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
-    [CATALOGID] = MILL_WISH("CATALOGID", INT64, -1, 0),
-    [SDSS_ID] = MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
-    [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
-    [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
-    [RA] = MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
-    [DEC] = MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
-    [Z] = MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
-    [ZWARNING] = MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
-    [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
-    [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+/* Columns of the object's table.  SDSS-I and II have SOURCETYPE instead of OBJTYPE.  SDSS-V has
+ * CATALOGID, and FIELD instead of PLATE. */
+enum { PLATE, MJD, FIBER, CATALOGID, OBJTYPE, SOURCETYPE };
+static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
+                                             [MJD] = MILL_WISH("MJD", INT32, 0, 1),
+                                             [FIBER] =
+                                                 MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
+                                             [CATALOGID] = MILL_WISH("CATALOGID", INT64, -1, 0),
+                                             [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
+                                             [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
+                                             MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
+                                             MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
+                                             MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
+                                             MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
+                                             MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
+                                             MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
+                                             MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+enum { N_WISH = sizeof wish_of_all / sizeof *wish_of_all };
 
 /* Read the object's row into v [N_WISH] and *row. */
 static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
@@ -411,6 +392,7 @@ static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   return MILL_OK;
 }
 
+/* List the file's star in the index, if the star is selected. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   sdss *s = state;

@@ -14,19 +14,21 @@ typedef struct mill_candidate {
   double sn;                   /**< S/N stated in the file, for minsn_from: scores */
 } mill_candidate;
 
-/** Is a spectrum selected?  It must pass OBJTYPE (default: all but SKY and BAD), the S/N stated in
- *  the file, redrock (SPECTYPE STAR, or |z| c below the limit) and target classes.  If redrock and
- *  classes both select, select->select_by tells whether either or both must pass. */
+/** Is a spectrum selected?  It must pass each of these tests that `select` contains:
+ *
+ *  target type   by default all but SKY and BAD pass
+ *  S/N           of the file, at least min_sn
+ *  redrock       SPECTYPE STAR, or |z| c below the limit
+ *  target class  with redrock, select->select_by tells whether one or both must pass */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
 
 /** Does the selection use the S/N stated in files? */
 int mill_selection_has_scores(const mill_selection *select);
 
-/** Is the row a galaxy or quasar by a class without warning, and too fast for a star? */
+/** Is the row's SPECTYPE GALAXY or QSO, with ZWARN 0, and its redshift too large for a star? */
 int mill_selection_is_extragalactic(const mill_selection *select, const mill_catalog_row *row);
 
-/** Return 1 if the exposure number exp_id is from select->min_exp_id to max_exp_id.  An unknown
- *  number (-1) passes only if there are no limits. */
+/** Is exp_id from select->min_exp_id to max_exp_id?  -1, unknown, passes only without limits. */
 int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id);
 
 /** Does the selection limit the numbers of exposures? */
@@ -40,6 +42,5 @@ int mill_class_patterns_make(const mill_selection *select, mill_class_patterns *
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 MILL_CLOSER(mill_class_patterns, mill_class_patterns_free)
 
-/** Return bits: bit i is 1 if the expression target_class[i] matches the beginning of `name`, as
- *  Python's re.match does: MWS matches MWS_ANY. */
+/** Return bits: bit i is 1 if target_class[i] matches the beginning of `name` (MWS of MWS_ANY). */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);

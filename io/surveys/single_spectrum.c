@@ -10,8 +10,6 @@
 #include "io/surveys/selection.h"
 #include "src/config/text.h"
 
-/* ---- memory ----------------------------------------------------------- */
-
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
   MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->noise, spectrum->factor, spectrum->flux,
@@ -47,7 +45,6 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
   return -1;
 }
 
-/* Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start)
 {
   char card[FLEN_CARD - 1];
@@ -61,7 +58,7 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* Read a keyword into out [size]; leave out untouched if the keyword or its value is missing. */
+/* Read a keyword into out [size]; without the keyword or its value, out is unchanged. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, size_t size, int *found)
 {
@@ -100,7 +97,7 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
   return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
-/* Read as double: when CFITSIO 4.2 reads a long non-integer as integer, it overruns a buffer. */
+/* Read as double: CFITSIO 4.2 overruns a buffer if it reads a long number as integer. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
@@ -233,7 +230,7 @@ static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char
   return MILL_OK;
 }
 
-/* Set *air by keyword `key`: AWAV is air, WAVE vacuum.  Any other type needs the setting medium. */
+/* Set *air by the keyword `key`: AWAV is air, WAVE vacuum.  Otherwise medium must be set. */
 static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
@@ -279,7 +276,7 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   return MILL_OK;
 }
 
-/* Find a column of one spectrum, with a pixel per row or all *n_pix in one row; 0: set *n_pix. */
+/* The column has one spectrum, with a pixel per row or all in one row. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;
@@ -302,7 +299,6 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
                         column, (long long)n_row, (long long)c.repeat, *n_pix);
 }
 
-/* Find a column with a spectrum per row, of *n_pix pixels; 0: set *n_pix. */
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;
@@ -322,7 +318,7 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   return MILL_OK;
 }
 
-/* Nulls of integers become NaN; reals get no substitute for nulls, so their NaNs stay. */
+/* For reals, CFITSIO gets no substitute for nulls: it would replace infinity too. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out)
 {
@@ -392,7 +388,6 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-/* Add each selected row of a table of fibres to the index, with one exposure. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *v, int64_t n_row, const mill_selection *select,
                       mill_file_index *index)

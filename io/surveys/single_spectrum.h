@@ -29,8 +29,8 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 /** Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start);
 
-/** Read a keyword of an HDU.  If missing, *found is 0 and out untouched; found may be NULL.
- *  MILL_ERR_INPUT names file, HDU and keyword: wrong type. */
+/** Read a keyword of an HDU.  If it is missing, *found is 0 and out is unchanged.
+ *  found may be NULL.  MILL_ERR_INPUT: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found);
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
@@ -38,17 +38,17 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T, or
- *  without HELIO if HELIO_RV has a value.  Wavelengths are in air if VACUUM is F, else vacuum. */
+/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T or, if HELIO
+ *  is missing, HELIO_RV has a value.  Wavelengths are in air if VACUUM is F, else vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** Set *to_aa to Angstroms per unit; returns 0 unless text is Angstrom, AA, nm, um, micron or m. */
+/** Set *to_aa to the Angstroms in a unit.  Returns 0 unless Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
-/** Set *to_aa to Angstroms per unit that the keyword, else `unit`, names.  MILL_ERR_INPUT. */
+/** Set *to_aa by the unit in a keyword; if the keyword is missing, by `unit`.  MILL_ERR_INPUT. */
 int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
                          double *to_aa);
 
@@ -60,22 +60,26 @@ typedef struct mill_single_wcs {
   int beyond;                            /**< number of the first pixel, minus 1; 0 in FITS */
 } mill_single_wcs;
 
-/** Compute and check wavelengths from keywords of an HDU.  configured: the setting medium, needed
- *  if the type keyword tells neither air nor vacuum.  MILL_ERR_INPUT names HDU and keyword. */
+/** Compute and check wavelengths from keywords of an HDU.
+ *  configured: the setting medium, needed if the type keyword says neither air nor vacuum.
+ *  MILL_ERR_INPUT names HDU and keyword. */
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 
-/** Find a column of numbers, ignoring case.  mill_single_pixels: the table holds one spectrum, with
- *  one row per pixel or all in one row.  mill_single_vector: each row is a spectrum.  *n_pix:
- *  if 0, set to the number of pixels; else the column must have as many.  MILL_ERR_INPUT names
- *  file, HDU and column: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX. */
+/** Find a column of numbers, ignoring case.
+ *
+ *  mill_single_pixels  the table is one spectrum, with a pixel per row or all in one row
+ *  mill_single_vector  each row is a spectrum
+ *  n_pix  in/out       0: set it; else the column must have as many pixels
+ *
+ *  MILL_ERR_INPUT: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
 int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read n_pix numbers of a column's row, beginning with number `first`.  NaN and infinity are kept;
- *  nulls of integers become NaN.  MILL_ERR_INPUT. */
+/** Read n_pix numbers of a column's row, from number `first` (counted from 0) on.  NaN and infinity
+ *  are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
@@ -93,9 +97,11 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** Set *offset to the number to add to a mask's stored 64-bit values, since CFITSIO 4.2 cannot read
- *  unsigned ones.  scale, zero: BSCALE and BZERO of an image, TSCAL and TZERO of a column.  what:
- *  name of image or column, for the message.  MILL_ERR_INPUT: scale is not 1. */
+/** Set *offset, which the caller adds to 64-bit masks as stored: CFITSIO 4.2 cannot read unsigned
+ *  ones.  MILL_ERR_INPUT: the masks are scaled.
+ *
+ *  scale, zero  BSCALE and BZERO of an image, TSCAL and TZERO of a column
+ *  what         name of the image or column, for the message */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
@@ -113,9 +119,9 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
     }                                                                                              \
   }
 
-/** Read keywords as one row of values, as mill_fits_columns reads columns.  Each value is the first
- *  found under the wish's names, tried in this order, in the headers i_hdu [n_hdu].  A value equal
- *  to `none` counts as missing; NAN: no value does. */
+/** Read keywords into one row of values, as mill_fits_columns reads columns.  Each name of a wish
+ *  is tried in turn in the headers i_hdu [n_hdu], until a value is found.
+ *  none: a value that means missing; NAN: there is no such value. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
@@ -128,8 +134,8 @@ typedef struct mill_fibres {
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;
 
-/** Select rows of fibres and fill a zeroed index.  i_hdu: the table, for messages; values [n_wish]:
- *  the columns fibres->wish.  MILL_ERR_INPUT names file, HDU and row: name too long. */
+/** Fill a zeroed index with the selected rows of a table of fibres, each with one exposure.
+ *  values [n_wish]: the columns fibres->wish.  MILL_ERR_INPUT: a name is too long. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

@@ -48,19 +48,20 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels not
- * yet in the batch's memory are copied there.  from NULL: *out is NULL. */
+/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels are
+ * copied unless they are contiguous in the batch's memory.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
   mill_arena *arena = &spectra->batch->arena;
   const size_t n = (size_t)p->n;
+  const int is_contiguous = n_row == 1 || n == n_pix;
   char *copy = NULL;
   *out = NULL;
   if (!from)
     return MILL_OK;
   const char *at = (const char *)from + 4 * (size_t)p->first;
-  if ((n_row == 1 || n == n_pix) && mill_arena_has(arena, from)) {
+  if (is_contiguous && mill_arena_has(arena, from)) {
     *out = at;
     return MILL_OK;
   }
@@ -194,8 +195,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-/* Sort the segments by exposure, then arm, keeping the order of pieces of one arm.  Insertion sort,
- * as formats add channels nearly in this order. */
+/* Sort the segments by exposure and arm; pieces of one arm keep their order.  Insertion sort is
+ * fast here, as formats add channels nearly in this order. */
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
@@ -211,7 +212,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
-/* Let the format add its channels to an emptied batch; pieces lose their old arrays. */
+/* Empty the batch, forget the pieces' arrays in its memory, and let the format add its channels. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {
@@ -234,8 +235,8 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
   return code;
 }
 
-/* Fail if the open file has changed, as a star must not mix pixels of two versions.  Replacing or
- * removing the file does not change an open one, nor an unpacked .gz. */
+/* Fail if the open file was written to: a star must not mix pixels of two versions.  A file may be
+ * replaced or removed, as the old one stays open.  An unpacked .gz is a copy. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
   struct stat now;
@@ -360,7 +361,7 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* Refuse selections that the format does not support; they would silently keep all rows or none. */
+/* Refuse selections that the format does not support: they would silently keep all rows or none. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
   const mill_format *format = spectra->format;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One interface for spectra of all surveys: formats, channels, arms.
+/** One interface for spectra of all surveys.
  *
- *  A FORMAT (a table of functions per survey: desi.c, sdss.c, ...) knows the layout of its files.
- *  It adds CHANNELS: a channel is one spectrum of one exposure, with its own wavelengths.  This
- *  module recognises the format, assigns each channel's pixels to the library's ARMS, and holds the
- *  pixels of a batch.
+ *  format   functions that read one survey's files (desi.c, sdss.c, ...)
+ *  channel  spectrum of one exposure with its own wavelengths, which a format adds
+ *  arm      wavelength range of the library, to which this module assigns pixels of channels
  *
- *  A channel with the name of an arm goes to that arm, within the range that the key arms sets.
- *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable range contains
- *  it.  The usable range is that of the templates, less the Doppler shift at the velocity limits.
- *  Two overlapping arms are cut in the middle of the overlap; pixels beyond all arms are dropped.
- *  The key arms may narrow an arm's range, or name its channel.
+ *  A channel with the name of an arm goes to this arm.  Any other channel is cut by wavelength: a
+ *  pixel goes to the arm whose usable range contains it, or is dropped.  The usable range is that
+ *  of the templates, less the Doppler shift at the velocity limits.  Two overlapping arms are cut
+ *  in the middle of the overlap.  The key arms may narrow an arm's range, or name its channel.
  *
- *  Velocities are in the frame of the file's wavelengths, which every format reports; wavelengths
- *  are not corrected to another frame. */
+ *  Wavelengths stay in the frame of the file, and velocities are in this frame. */
 #pragma once
 
 #include "io/catalog/catalog_row.h"
@@ -34,7 +31,7 @@ enum mill_frame {
 /** A spectrum from a format; all pointers are borrowed for the call.
  *
  *  sigma_aa [n_pix]  Gaussian sigma (A) of the line-spread function, pixel included; NULL: unknown
- *  resolution        resolution matrix, as in mill_raw_segment; NULL: none */
+ *  resolution        resolution matrix with n_diag diagonals, as in mill_raw_segment; NULL: none */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
   int n_pix, n_diag;
@@ -49,7 +46,7 @@ typedef struct mill_channel {
 /** Result of mill_spectra_read, which reuses its memory.  Zero all but arena.backend before use. */
 typedef struct mill_read_batch {
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment], by exposure of the request, then arm; no i_file */
+  mill_raw_segment *segment; /**< [n_segment] sorted by exposure and arm; i_file is not set */
   int64_t segment_room;
   mill_arena arena; /**< memory of the segments' arrays */
 } mill_read_batch;
@@ -72,9 +69,9 @@ typedef struct mill_spectra_settings {
 /** May several threads read different files at once?  Depends on how CFITSIO was built. */
 int mill_spectra_threads(void);
 
-/** Open and check a file, and recognise its format.  A file belongs to one thread at a time;
- *  if mill_spectra_threads() is 1, several threads may have files open.  MILL_ERR_INPUT names file
- *  and HDU and says what to do; MILL_ERR_OUTPUT as mill_fits_guard_open. */
+/** Open and check a file, and recognise its format.  One thread at a time may use a file; several
+ *  threads may use different files if mill_spectra_threads() is 1.
+ *  MILL_ERR_INPUT: unreadable; MILL_ERR_OUTPUT as mill_fits_guard_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 MILL_CLOSER(mill_spectra, mill_spectra_close)
@@ -82,11 +79,11 @@ MILL_CLOSER(mill_spectra, mill_spectra_close)
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** List the selected rows in index; index->exposure_row: exposure's FITS row or HDU, by format. */
+/** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures, numbered as in the index.  Each piece of a channel that goes to an arm becomes
- *  a segment: an exposure has none, one or several per arm.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index, into segments: a channel's neighbouring pixels in
+ *  one arm.  An exposure has none, one or several segments in an arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 
@@ -105,15 +102,14 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** Return the enum mill_frame whose name begins with the first n letters of text, ignoring case;
- *  MILL_FRAME_UNKNOWN: none. */
+/** Return the frame whose name begins with the first n letters of text, ignoring case. */
 int mill_frame_from_name(const char *text, size_t n);
 
 /* ---- called by formats while they read ------------------------------------------------------- */
 
-/** Add a channel to the batch being read.  Pixels are copied unless they lie in memory of
- *  mill_spectra_alloc.  wave_aa must ascend.  n_diag > 0 with resolution NULL: the file has a
- *  resolution matrix, but it was not wanted. */
+/** Add a channel, whose wavelengths must ascend, to the batch being read.  Pixels are copied unless
+ *  they lie in memory of mill_spectra_alloc.  A resolution matrix that mill_spectra_wants did not
+ *  ask for may be left out: resolution NULL, n_diag above 0. */
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
 
 /** Get memory that lasts as long as the batch being read; not zeroed, 64-byte aligned. */
@@ -125,9 +121,9 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< with its resolution matrix */
 };
 
-/** Set *wants (bits of enum mill_wants) to the data of a channel that the run needs.  The caller
- *  sets the channel's name, n_pix, wave_aa, air, n_diag (above 0 if there is a matrix) and sigma_aa
- *  (not NULL if there are widths).  Formats need not call this: unwanted data are ignored. */
+/** Set *wants (bits of enum mill_wants) to the data of a channel that the run needs.  A format need
+ *  not ask: unwanted data are ignored.  Set before: the channel's name, n_pix, wave_aa, air, n_diag
+ *  (0: no matrix) and sigma_aa (NULL: no widths). */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Selections that only some formats support. */
@@ -144,8 +140,8 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 if the checked file, by its headers alone, looks like this format */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state.  Its first member is a mill_fits_file *, set to the borrowed
-   *  file; the rest is zero before open. */
+  /** Bytes of the format's state.  Before `open`, it is zero but for its first member, the borrowed
+   *  mill_fits_file *. */
   size_t state_bytes;
   /** Check the structure of the file; set *frame (enum mill_frame) if known. */
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
@@ -158,8 +154,7 @@ typedef struct mill_format {
   /** FITS unit of a channel's fluxes as added; "" if unknown.  NULL: always unknown. */
   int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
-  /** [n_camera] cameras, used as arms if the configuration names none; see
-   *  mill_config_take_cameras */
+  /** [n_camera] used as arms if the configuration names none (mill_config_take_cameras) */
   const mill_arm_choice *camera;
   int n_camera;
   int cameras_are_channels; /**< 1: each camera is a channel of the same name */
@@ -174,7 +169,7 @@ extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost,
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out);
 
-/** Make a source of spectra in memory, for mill_spectra_read only; of format only `read` is used.
+/** Make a source of spectra in memory for mill_spectra_read, which calls format->read.
  *  name: for messages.  The caller owns state.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);

@@ -13,7 +13,7 @@
 /* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
-/* Set each arm's rule: is it fitted, from which channel and wavelengths, at which resolution? */
+/* Set the rule of each arm: is it fitted, from which channel and range, at which resolution? */
 void mill_spectra_set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -36,7 +36,7 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     const double margin = 1e-9;
     const double least = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     const double most = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
-    /* if only one end is configured, the templates set the other */
+    /* if only one end of the range is configured, the templates set the other */
     if (rule->min_aa > 0.0 || isfinite(rule->max_aa)) {
       rule->min_aa = fmax(rule->min_aa, least);
       rule->max_aa = fmin(rule->max_aa, most);
@@ -88,7 +88,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const mill_library *lib = spectra->settings.lib;
   const double *wave = known->wave_aa;
   const int n_pix = known->n_pix;
-  unsigned by_choice = 0, any = 0;
+  unsigned by_choice = 0, by_wave = 0; /* bits of arms: configured for this channel; for any */
   int same_name = -1;
   known->n_piece = known->outside = 0;
   for (int a = 0; a < lib->n_arm; a++) {
@@ -99,8 +99,8 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       continue;
     }
     if (rule->wanted)
-      any |= 1u << a;
-    /* an unwanted arm also claims the channel of its name, which is then skipped */
+      by_wave |= 1u << a;
+    /* an arm that is not fitted takes its channel too: the other arms must not get it */
     if (strcasecmp(lib->arm[a].name, known->name) == 0)
       same_name = a;
   }
@@ -121,7 +121,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       known->outside = 1;
     return MILL_OK;
   }
-  const unsigned mask = by_choice ? by_choice : any;
+  const unsigned mask = by_choice ? by_choice : by_wave;
   for (int first = 0, end; first < n_pix; first = end) {
     const int arm = arm_of(spectra, mask, wave[first]);
     for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
@@ -182,7 +182,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
-/* Look up the channel's wavelengths among the known ones; cut and remember new wavelengths. */
+/* Find the channel's wavelengths among those remembered; cut and remember new wavelengths. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   int err = MILL_OK;

@@ -34,7 +34,7 @@ typedef struct mill_known_waves {
 typedef struct mill_arm_rule {
   int wanted;
   double min_aa, max_aa;           /* configured range, cut to the templates'; 0, inf: none */
-  double least_aa, most_aa;        /* templates' usable range, cut to min_aa, max_aa */
+  double least_aa, most_aa;        /* templates' usable range within min_aa to max_aa */
   const char *channel;             /* configured channel; empty: not configured */
   double resolving_power, fwhm_aa; /* configured resolution, 0: none; fwhm_aa has priority */
   int needs_lsf;
@@ -58,12 +58,12 @@ struct mill_spectra {
 /** Set the rules of all arms from settings, library and configuration. */
 void mill_spectra_set_rules(mill_spectra *spectra);
 
-/** Find how a channel is cut; channels with equal name and wavelengths are cut only once. */
+/** Find how a channel is cut.  Channels of equal name and wavelengths are cut once. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out);
 
 /** Forget all remembered wavelengths. */
 void mill_spectra_forget(mill_spectra *spectra);
 
-/** Return the source of a channel's line-spread function in an arm.  MILL_LSF_OFF: the fit needs
- *  none; MILL_LSF_AUTO: the width is unknown. */
+/** Return the source of a channel's line-spread function in an arm; MILL_LSF_OFF: none is needed;
+ *  MILL_LSF_AUTO: the width is unknown. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm);

@@ -6,8 +6,8 @@
 
 #include "src/config/config.h"
 
-/** Return the name of target column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, the same three for
- *  each of SV1, SV2 and SV3 (SV1_DESI_TARGET, ...), then CMX_TARGET; NULL: i is too large. */
+/** Return the name of target column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, the same with SV1_,
+ *  with SV2_ and with SV3_, then CMX_TARGET; NULL: i is too large. */
 const char *mill_target_column(int i);
 
 /** Does column i belong to commissioning or survey validation?  In a file that has one of these,
@@ -17,6 +17,6 @@ int mill_target_column_is_early(int i);
 /** Set *bits to the bits of column i whose names match a target class.  MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
-/** Fail with MILL_ERR_INPUT if a target class of the selection matches no bit of any column, and
- *  name the first such class.  path: the file, for the message. */
+/** Fail with MILL_ERR_INPUT if a target class of the selection matches no bit of any column.
+ *  path: the file, for the message. */
 int mill_target_bits_check(const mill_selection *select, const char *path);

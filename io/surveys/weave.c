@@ -2,7 +2,7 @@
 /* WEAVE L1: row-stacked spectra of single exposures and of stacks, of MOS and IFU;
    docs/use/input.md has the rules.
 
-   flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
+   flux = DATA * SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
    bad: flux = DATA and ivar = 0. */
 #include <ctype.h>
 #include <math.h>
@@ -84,7 +84,7 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm if the file has any of its images.  *frame: of the arms so far; unknown if mixed. */
+/* Open an arm if the file has any of its images.  *frame: that of all arms so far, or unknown. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   char name[MAX_NAME];
@@ -138,8 +138,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE.  STATUS and TARGUSE tell which fibres saw a target.  TARGCAT, the last, is
- * read only if rows are selected by it. */
+/* Columns of FIBTABLE.  TARGCAT is the last, since it is read only if rows are selected by it. */
 enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
@@ -150,8 +149,7 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
     [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
-/* Return a fibre's target type, for selecting rows: TARGUSE (SKY for S) if STATUS is A (on target),
- * else BAD.  Other fibres are parked, disabled or lost. */
+/* Return a fibre's target type: TARGUSE, with SKY for S; BAD unless STATUS is A (on target). */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   const char *use = mill_fits_text_at(&v[USE], i);
