@@ -6,7 +6,7 @@
  *
  *   MILL_BLOCK_FN                   qualifiers of a block function
  *   MILL_HAS_PAIRS                  1: spectra of two stars can be fitted
- *   MILL_ARM_FIRST(arm)             arm->first; 0 on a GPU, which takes whole arms
+ *   MILL_ARM_FIRST(arm)             arm->first, where a part of an arm begins; on a GPU 0
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          MILL_FOR; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads a whole batch,

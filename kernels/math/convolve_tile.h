@@ -6,7 +6,7 @@
  *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  outputs of a tile
  *   MILL_ROTATE_ANYWHERE                 1: a rotation's tile may begin at any output
  *   mill_tiles_first(half)               begin of the first tile, at `half` or later
- *   mill_resolve_most(n, n_diag, first)  number of resolution tiles from first on, in rows of n
+ *   mill_resolve_most(n, n_diag, first)  number of resolution tiles from first on, in a row of n
  *   mill_resolve_shift(n_diag)           offset of the matrix's input rows from a 16-byte
  *                                        boundary, in elements
  *   mill_rotate_tile                     convolves x with a symmetric kernel [half + 1]

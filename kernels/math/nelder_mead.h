@@ -9,8 +9,8 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  From the same simplex the points are those of SciPy's Nelder-Mead, whose order of operations the
- *  expressions keep.  Without fused multiply-add the points agree bit for bit.
+ *  From the same simplex the points are those of SciPy's Nelder-Mead.  The expressions keep SciPy's
+ *  order of operations: without fused multiply-add the points agree bit for bit.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it. */
 #pragma once

@@ -15,8 +15,8 @@ MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
   return n;
 }
 
-/** Advance exponent [n_axis], whose zeros are the monomial 1, to the next monomial.  For two
- *  variables a and b the order is 1, a, b, aa, ab, bb, aaa, ... */
+/** Advance exponent [n_axis] to the next monomial; all zeros are the monomial 1.  For two variables
+ *  a and b the order is 1, a, b, aa, ab, bb, aaa, ... */
 MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
 {
   /* variable `at` gives one power, and the last variable all of its powers, to variable at + 1 */

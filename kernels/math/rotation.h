@@ -11,8 +11,8 @@
  *  For R < 1 its broadening is proportional to R, which is too strong.
  *
  *  MILL_ROT_SPLINE is for a smooth spectrum:
- *   - R >= 2.5: the same integral, where L interpolates by a quintic spline of reach 3.  The first
- *     two derivatives at grid points are five-point differences.
+ *   - R >= 2.5: the same integral, where L interpolates by a quintic spline of reach 3.  The
+ *     spline's first two derivatives at grid points are five-point differences.
  *   - R <= 1.5: seven weights that have the moments of K up to the seventh.
  *   - between: a smooth mixture of both. */
 #pragma once

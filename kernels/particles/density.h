@@ -100,8 +100,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** Write the coordinates of grid line i, which runs along the last axis, on the other axes to other
- *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
+/** Grid line i runs along the last axis.  Write its coordinates on the axes before the last one to
+ *  other [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -189,8 +189,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 
 /* ---- nodes ---- */
 
-/** Compute the position *low of the first node of axis a and the nodes' *spacing.  Nodes extend
- *  MILL_KERNEL_REACH kernel widths beyond the grid, and two more nodes. */
+/** Compute the position *low of the first node of axis a and the nodes' *spacing.  The nodes extend
+ *  beyond the grid by MILL_KERNEL_REACH kernel widths and two spacings. */
 MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, int a, double *low,
                                           double *spacing)

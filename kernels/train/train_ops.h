@@ -65,8 +65,8 @@ typedef struct mill_train_work mill_train_work;
 typedef struct mill_train_ops {
   const char *name;
   /** Compute the first n principal directions of the rows of x [n_row][n_pix], in float64.
-   *   value [n]      the largest eigenvalues of x x^T, ascending
-   *   out [n][n_pix] v^T x of their eigenvectors v; a row's sum of squares is its eigenvalue
+   *   value [n]       the n largest eigenvalues of x x^T, ascending
+   *   out [n][n_pix]  a row v^T x for each of their eigenvectors v; its sum of squares is the value
    *  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);
@@ -82,8 +82,8 @@ typedef struct mill_train_ops {
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
-  /** Compute the part of these models in the gradient of the mean loss of n_all models.  Add the
-   *  models' losses to the sum that take_loss returns.  rows->n may be 0. */
+  /** Compute what these models add to the gradient of the mean loss of n_all models.  Add their
+   *  losses to the sum that take_loss returns.  rows->n may be 0. */
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
   /** Sum of the losses of all calls of slopes since the last take_loss. */
   int (*take_loss)(mill_train_work *work, double *loss);

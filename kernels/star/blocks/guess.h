@@ -135,7 +135,7 @@ MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s
  *  where n = d/c - 1 (top of this file).
  *   MILL_BINS_ALL       both; c is the continuum fit in work->solve
  *   MILL_BINS_SQUARE    only w; c is the model in s->scratch
- *   MILL_BINS_RESIDUAL  only w n; c is the same
+ *   MILL_BINS_RESIDUAL  only w n; c is the model in s->scratch
  *  work->pixel and work->smooth are work space, [n_pix] double each. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,

@@ -26,7 +26,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* products of each row of S and of D with all rows before it, rows of E first */
+  /* sums of products over pixels between the rows of E, of S and D */
   const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *normal = work->normal, *coef = work->solve;

@@ -298,16 +298,16 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 }
 
 /** Fill the two columns of C after the components: the change of flux / sigma if the line-spread
- *  function is wider by one standard deviation.  The first column has the same change at all
- *  pixels. In the second a factor on the change rises from -1 to 1 along the pixels.
+ *  function is wider by one standard deviation.  In the first column the width changes alike at all
+ *  pixels.  In the second a factor on this change rises from -1 to 1 along the pixels.
  *
  *  A relative change x of the width adds x width^2 times the template's second derivative (heat
  *  equation).  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* weights a_j of a second derivative: 2 sum a_j (1 - cos jk) fits k^2 by least squares over the
-   * wavenumbers k of Gaussian lines whose sigma is one pixel or more */
+  /* weights of a second derivative, fitted by least squares: 2 sum_j a_j (1 - cos jk) is close to
+   * k^2 at the wavenumbers k of Gaussian lines whose sigma is one pixel or more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -356,7 +356,7 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
 }
 
 /** Fix the model error of a segment after mill_block_release_error.  The n_share segments of this
- *  arm have one template error in common: a variance times n_share in each counts the error once.
+ *  arm share one template error.  Each takes n_share times its variance, to count it once together.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix
@@ -420,8 +420,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Compute solve [n_row][nk] = L^-1 S^T V, the letters of mill_block_jacobian, from the sums of
- *  mill_jacobian_sums.  Model error reduces S^T V.  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 S^T V (letters: mill_block_jacobian) from the sums of
+ *  mill_jacobian_sums, less what model error absorbs.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

@@ -36,7 +36,7 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
 }
 
 /** Find the velocity at which the used segments' residuals correlate best with a guess template of
- *  the best one's group.  It differs from the star's velocity by least_apart to
+ *  the best one's group.  Velocities are searched that differ from the star's by least_apart to
  *  MILL_PAIR_MOST_APART.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
  *  (letters: guess.h), which is the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,

@@ -345,8 +345,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Return the rows in work->pixel of a segment's templates at the pixels, before the resolution
- *  matrix.  They begin where mill_block_resolve needs them aligned. */
+/** Return a segment's templates at the pixels, before the resolution matrix: rows in work->pixel,
+ *  aligned as mill_block_resolve needs them. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

@@ -155,7 +155,7 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
 }
 
 /** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
- *  counts as 0, the template's mean flux; pixels notice only if v sin i is some hundred km/s. */
+ *  counts as 0, the template's mean flux.  This matters only if v sin i is some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
