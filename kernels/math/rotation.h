@@ -83,7 +83,7 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   mill_rotation_primitives(((double)k - 1.0) / r_pix, &a0, &a1);
   mill_rotation_primitives((double)k / r_pix, &b0, &b1);
   mill_rotation_primitives(((double)k + 1.0) / r_pix, &c0, &c1);
-  /* triangle: 1 - k + R x on the rising leg, 1 + k - R x on the falling one */
+  /* L(k - R x) is 1 - k + R x between a and b, where it rises, and 1 + k - R x between b and c */
   *weight = (1.0 - k) * (b0 - a0) + r_pix * (b1 - a1) + (1.0 + k) * (c0 - b0) - r_pix * (c1 - b1);
   *slope = (b1 - a1) - (c1 - b1);
 }
@@ -180,7 +180,7 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
     return;
   double quintic, quintic_slope;
   mill_rotation_quintic(r_pix, k, &quintic, &quintic_slope);
-  /* weight of the quintic: 0 to 1 with two continuous derivatives */
+  /* share: weight of the quintic, 0 to 1 with two continuous derivatives; rise: its slope in R */
   const double width = MILL_ROTATION_QUINTIC - MILL_ROTATION_MOMENTS;
   const double s = (r_pix - MILL_ROTATION_MOMENTS) / width;
   const double share = s * s * s * (10.0 + s * (-15.0 + s * 6.0));

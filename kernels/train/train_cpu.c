@@ -156,6 +156,7 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
   if (n_all == 0)
     return;
   float *part = w->part + (size_t)b * (size_t)w->net.n_room * (size_t)width;
+  /* gradient in the weights, then in the biases, then in the input */
   gemm(1, 0, n, width, n_row, out, w->n_wide, w->act[last], width,
        w->gradient + s->weight[last] + (size_t)first * (size_t)width, width);
   mill_train_cpu_sum_rows(n_row, n, out, w->n_wide, w->gradient + s->bias[last] + first);

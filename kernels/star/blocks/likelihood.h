@@ -392,14 +392,14 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   const mill_model_arm *arm = &m->arm[i_arm];
   const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
-  int n_used = 0, n_done = 0, n_seen = 0;
+  int n_used = 0, n_done = 0, n_with_good = 0;
   for (int i = 0; i < slot->n_segment; i++) {
     const int used = slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
     n_used += used;
-    n_seen += used && slot->segment[i].n_good > 0;
+    n_with_good += used && slot->segment[i].n_good > 0;
   }
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
-  const int n_share = slot->fix_error ? (n_seen > 0 ? n_seen : 1) : 0;
+  const int n_share = slot->fix_error ? (n_with_good > 0 ? n_with_good : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !mill_is_asked(slot, i))

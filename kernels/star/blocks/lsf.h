@@ -63,6 +63,7 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
+  /* c_k = step^(k^2) is the covariance of a pixel with the blurred line k pixels away */
   const double twice = step * step, step3 = step * twice, step5 = step3 * twice;
   const double c1 = step, c2 = c1 * step3, c3 = c2 * step5, c4 = c3 * (step5 * twice);
 #define MILL_LSF_ROW(a, b, c, d, e) ((a) + (b)*c1 + (c)*c2 + (d)*c3 + (e)*c4)

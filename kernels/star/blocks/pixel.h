@@ -180,7 +180,7 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
     mill_block_sum_n(b, part, 5, total);
     const int is_there = total[1] >= MILL_BALMER_CORE_PIX && total[4] >= MILL_BALMER_SIDE_PIX &&
                          total[2] > 0.0 && total[3] > 0.0;
-    /* equivalent width = unit * mean excess in the core */
+    /* equivalent width = unit * mean excess in the core; total has the order of part */
     const double unit = 2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * total[4] / total[2];
     const double weight = is_there ? total[1] * total[4] / (total[3] * unit * unit) : 0.0;
     MILL_SERIAL(b)
