@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compute the activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
- *
- *  Loops over this branch-free arithmetic vectorise; one call of libm's exp per neuron would take
- *  longer than the layers before it. */
+/** SiLU, the activation of hidden layers: z / (1 + exp(-z)), in float64.
+ *  The functions have no branches, so that loops over neurons vectorise. */
 #pragma once
 
 #include "kernels/base/common.h"
 
-/** 1.5 2^52: added to a number below 2^51 it rounds the number to an integer, which is then in the
- *  sum's last bits (AVX2 has no vector conversion to 64-bit integers). */
+/** 1.5 * 2^52.  The last bits of x + MILL_SHIFTER are the integer nearest to x, for |x| < 2^51.
+ *  AVX2 has no vector instruction that converts a double to a 64-bit integer. */
 #define MILL_SHIFTER 6755399441055744.0
 
 /** Return 2^k, for k from -1022 to 1023 given as k + MILL_SHIFTER. */
@@ -47,10 +45,10 @@ MILL_HD static inline double mill_exp_negative(double x)
   return (p * mill_two_to(half)) * mill_two_to(rest);
 }
 
-/** SiLU and its slope: z s and s (1 + z (1 - s)), s = 1 / (1 + exp(-z)).
+/** Return SiLU, z s, and its slope, s (1 + z (1 - s)), where s = 1 / (1 + exp(-z)).
  *
- *  The value's relative error is below 1e-15, the slope's error below 1e-15 s (1 + |z| (1 - s)).
- *  At -inf both are 0, at inf the slope is 1. */
+ *  Errors are below 1e-15 times the value, and 1e-15 s (1 + |z| (1 - s)) for the slope.
+ *  At z = -infinity both are 0; at infinity the slope is 1. */
 MILL_HD static inline double mill_silu(double z, double *slope)
 {
   const double e = mill_exp_negative(-fabs(z)), d = 1.0 / (1.0 + e);

@@ -5,8 +5,8 @@
  *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
  *   MILL_BLOCK_FN                   qualifiers of a block function
- *   MILL_HAS_PAIRS                  1: fit spectra of two stars; on a GPU 1 in some kernels only
- *   MILL_ARM_FIRST(arm)             arm->first; 0 on a GPU, which takes whole arms
+ *   MILL_HAS_PAIRS                  1: spectra of two stars can be fitted
+ *   MILL_ARM_FIRST(arm)             arm->first, where a part of an arm begins; on a GPU 0
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          MILL_FOR; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads a whole batch,
@@ -14,8 +14,8 @@
  *   MILL_BATCH_LEN(first, n)        elements of the batch, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   index of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  must this thread store element i?
- *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD with a minimum x and a sum of each thread
- *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD with sums of each thread
+ *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD; x and sum are a thread's minimum and sum
+ *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD; the last arguments are a thread's sums
  *   MILL_SERIAL(b)                  work of one thread
  *   MILL_BARRIER(b)                 all threads wait for each other
  *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..), MILL_SIMD_MAX(..)
@@ -31,13 +31,13 @@
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements of a sum, and of a row of pixels, that a thread takes
  *                                   at a time
  *   MILL_TILE                       elements of a tile
- *   mill_block_sum_n, mill_block_max
- *                                   return sums or the maximum over a block's threads to each
+ *   mill_block_sum_n, mill_block_max  sums, or the maximum, over the threads; returned to all
  *
- *  Rules for code in a block function: every thread reaches every barrier; a loop body writes
- *  only its own elements; a MILL_BARRIER separates a loop that writes data from one that reads it;
- *  scalar work is in MILL_SERIAL, and a barrier follows before another thread reads its results;
- *  sums go through mill_block_sum, which returns the total to all threads. */
+ *  Rules of a block function:
+ *   - Every thread reaches every barrier.
+ *   - A loop body writes only its own elements.
+ *   - A MILL_BARRIER separates a loop that writes data from a loop that reads the data.
+ *   - MILL_SERIAL holds scalar work; a barrier follows before other threads read the results. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Continuum functions as polynomials over cells of pixels.
+/** Continuum functions as polynomials over cells, groups of 16 to 64 neighbouring pixels.
  *
- *  Within a cell of 16 to 64 neighbouring pixels a continuum function is a polynomial of the
- *  pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the cell's first pixel.
- *  Sums over pixels of products with these functions then need a few moments per cell, instead of
- *  one sum per function or pair of functions (kernels/cpu/cell_sums.h).  The last cell may reach
- *  beyond the last pixel.
+ *  Sums over pixels of products with continuum functions then follow from a few moments per cell
+ *  (kernels/cpu/cell_sums.h).  In a cell of `cell` pixels, pixel i from 0 on has the coordinate
+ *    x = (i - (cell - 1) / 2) / (cell / 2).
+ *  The last cell may reach beyond the last pixel.
  *
- *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    coefficients of the powers 0, 1, ... of x
- *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels */
+ *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]  coefficients of the powers 0, 1, ... of x
+ *  power [MILL_CELL_MOMENTS][cell]                 these powers for each pixel of a cell */
 #pragma once
 
 #include "kernels/math/continuum.h"
@@ -22,10 +21,10 @@ enum {
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
-/** mill_cell_fit fails if a polynomial errs by more: the rounding error of float32 at 1. */
+/** Largest error of a polynomial that mill_cell_fit accepts: the rounding of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
-/** Elements from one of a cell's coefficient rows [n_cont] to the next. */
+/** Elements from one row of coefficients to the next: n_cont, rounded up to a multiple of 8. */
 MILL_HD static inline int mill_cell_pitch(int n_cont)
 {
   return (n_cont + 7) / 8 * 8;
@@ -36,7 +35,7 @@ MILL_HD static inline int mill_cell_count(int n_pix, int cell)
   return (n_pix + cell - 1) / cell;
 }
 
-/** Fill power [MILL_CELL_MOMENTS][cell] with powers 0, 1, ... of x of a cell's pixels. */
+/** Fill the table power [MILL_CELL_MOMENTS][cell]. */
 static inline void mill_cell_powers(int cell, double *power)
 {
   for (int i = 0; i < cell; i++) {
@@ -48,8 +47,8 @@ static inline void mill_cell_powers(int cell, double *power)
   }
 }
 
-/** Place of pixel i in its segment: linear in wavelength, from -1 to 1.  Wavelengths beyond the
- *  last pixel are extrapolated from the last three. */
+/** Scale the wavelength of pixel i so that the segment extends from -1 to 1.  A pixel beyond the
+ *  last has a wavelength extrapolated from the last three. */
 static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 {
   const int last = n_pix - 1, beyond = i - last;
@@ -62,14 +61,13 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
   return 2.0 * (wave - wave_aa[0]) / (wave_aa[last] - wave_aa[0]) - 1.0;
 }
 
-/** Fit each of n_cont continuum functions by one polynomial per cell (least squares).  Returns 0 if
- *  a polynomial is off its function by more than MILL_CELL_ERROR at a pixel, else 1.
+/** Fit one polynomial per cell to each of n_cont continuum functions, by least squares.  Returns 1,
+ *  or 0 if a polynomial errs by more than MILL_CELL_ERROR at a pixel.
  *
  *  n_pix            in   3 or more
  *  wave_aa [n_pix]  in   ascending
  *  cell             in   pixels per cell
- *  power            in   from mill_cell_powers
- *  coef             out  layout above */
+ *  power, coef      in, out: tables at the top of this file */
 static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
                                 const double *power, double *coef)
 {
@@ -86,7 +84,7 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     return 0;
   /* begin with the last cell: its pixels are widest, so most failures appear there */
   for (int c = mill_cell_count(n_pix, cell) - 1; c >= 0; c--) {
-    double *of = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
+    double *cell_coef = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
     for (int i = 0; i < cell; i++)
       x[i] = mill_cell_place(n_pix, wave_aa, c * cell + i);
     for (int k = 0; k < pitch; k++) {
@@ -98,12 +96,12 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
           a[m] += power[m * cell + i] * y[i];
       mill_cholesky_solve(N, normal, N, a);
       for (int m = 0; m < N; m++)
-        of[m * pitch + k] = a[m];
+        cell_coef[m * pitch + k] = a[m];
       for (int i = 0; i < cell && k < n_cont && c * cell + i < n_pix; i++) {
-        double off = -y[i];
+        double error = -y[i];
         for (int m = 0; m < N; m++)
-          off += a[m] * power[m * cell + i];
-        if (!(fabs(off) <= MILL_CELL_ERROR))
+          error += a[m] * power[m * cell + i];
+        if (!(fabs(error) <= MILL_CELL_ERROR))
           return 0;
       }
     }

@@ -5,8 +5,8 @@
 #include "kernels/data/settings.h"
 #include "kernels/math/activation.h"
 
-/** Return the number of continuum functions of a segment: n_cont_per_1000aa times its width, but at
- *  most n_pix / 2 and MILL_MAX_CONT; or n_cont if that is larger. */
+/** Return a segment's number of continuum functions: n_cont_per_1000aa times its width / 1000 A, at
+ *  most n_pix / 2 and MILL_MAX_CONT.  If n_cont is larger, return n_cont. */
 MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
                                                double width_aa)
 {
@@ -35,8 +35,7 @@ MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)
 
 /** Continuum function k of n at x in [-1, 1]; x is linear in wavelength over a segment.
  *
- *  MILL_CONT_RBF: 1, x, x^2, then n - 3 Gaussians of width 1/(n - 3) at centres
- *  evenly spaced over [-1, 1] (a single one at -1, as numpy.linspace gives).
+ *  MILL_CONT_RBF: 1, x, x^2, then Gaussians of sigma 1/(n - 3) at numpy.linspace(-1, 1, n - 3).
  *  MILL_CONT_CHEBYSHEV: T_k(x). */
 MILL_HD static inline double mill_continuum(int kind, int n, int k, double x)
 {
@@ -71,9 +70,10 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** Find the range [*low, *end) of narrow functions (Gaussians), among nk functions, that are not 0
- *  in pixels [first, first + len).  reach [unit][2]: the range in each unit of MILL_REACH_PIX
- *  pixels; NULL: all narrow functions. */
+/** Find the range [*low, *end) of Gaussians that are not 0 in pixels [first, first + len).
+ *
+ *  nk               in  number of continuum functions, polynomials included
+ *  reach [unit][2]  in  this range in each unit of MILL_REACH_PIX pixels; NULL: [3, nk) */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Counter-based random numbers, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
  *
- *  A number is a pure function of (seed, problem, purpose) and (particle, step, draw): it depends
- *  neither on rank, batch, thread or backend, nor on earlier draws.  src/system/random.h has
- *  streams of the same generator, from Random123, for host code.  GCC vectorises this copy and nvcc
- *  compiles it for GPUs; a test compares it with published values. */
+ *  A number depends only on seed, problem, purpose, particle, step and draw, not on earlier draws.
+ *  So ranks, threads and backends do not change it.  Host code has streams of the same generator
+ *  from Random123 (src/system/random.h); this copy vectorises and runs on a GPU. */
 #pragma once
 
 #include "kernels/base/common.h"
 
-/** Four words of one counter. */
 typedef struct mill_counter_words {
   uint32_t v[4];
 } mill_counter_words;
@@ -42,8 +40,8 @@ MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_
   return out;
 }
 
-/** Return the key of a seed, a problem (a star's TARGETID, say) and a purpose: two words of Philox,
- *  so that the keys of neighbouring problems are unrelated. */
+/** Return the key of a seed, a problem (a star's TARGETID, say) and a purpose.  Philox mixes them,
+ *  so that neighbouring problems have unrelated keys. */
 MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
                                                      uint32_t purpose)
 {
@@ -80,10 +78,10 @@ MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, doubl
   *y = radius * sin(angle);
 }
 
-/** Return -2 ln u for the uniform u in [2^-32, 1] that a word gives.
+/** Convert a word to u, uniform in [2^-32, 1], and return -2 ln u.
  *
- *  The function has no branches or calls, so that loops over it vectorise.  The series here and
- *  below end where further terms are below float32's rounding. */
+ *  The function has no branches or calls, so that loops over it vectorise.  Terms left out of the
+ *  series, here and below, are smaller than float32's rounding. */
 MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
 {
   union {
@@ -91,7 +89,8 @@ MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
     int32_t i;
   } m;
   m.f = (float)(int32_t)(word >> 1) * 0x1p-31f + 0x1p-32f;
-  /* u = 2^e m, sqrt(1/2) <= m < sqrt(2);  ln m = 2 atanh(s), s = (m - 1) / (m + 1) */
+  /* u = 2^e m, sqrt(1/2) <= m < sqrt(2), where 0x3f3504f3 has the bits of sqrt(1/2);
+   * ln m = 2 atanh(s), s = (m - 1) / (m + 1) */
   const int32_t i = m.i - 0x3f3504f3;
   const float e = (float)(i >> 23);
   m.i = (i & 0x7fffff) + 0x3f3504f3;
@@ -101,8 +100,8 @@ MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
   return -1.38629436f * e - 4.0f * s * series;
 }
 
-/** Compute cosine and sine of the angle 2 pi word / 2^32 plus a constant: the first two bits give
- *  the quadrant, the others the angle within it, from -pi/4 to pi/4. */
+/** Convert a word to cosine and sine of a uniform angle.  The first two bits choose a multiple of
+ *  pi/2, the other bits an offset from it between -pi/4 and pi/4. */
 MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *sine)
 {
   const int32_t quadrant = (int32_t)(word >> 30);
@@ -116,7 +115,7 @@ MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *si
   *sine = sign * (s + swap * (c - s));
 }
 
-/** Compute two standard normals in float32 from two words, for vector code; tails reach 6.6. */
+/** Compute two standard normals, 6.66 in size at most, in float32 from two words; vectorises. */
 MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x, float *y)
 {
   const float radius = sqrtf(mill_counter_twice_minus_ln(word0));

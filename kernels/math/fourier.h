@@ -3,8 +3,7 @@
  *
  *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, one sequence per lane; n is a power
  *  of two.  The forward transform (decimation in frequency) leaves frequencies in bit-reversed
- *  order; the inverse (decimation in time) expects that order and does not divide by n.  Products
- *  of transforms work in any order. */
+ *  order; the inverse (decimation in time) expects that order and does not divide by n. */
 #pragma once
 
 #include "kernels/math/vector.h"
@@ -37,6 +36,7 @@ MILL_HD_INLINE void mill_fourier_join(float c, float s, float *re0, float *im0, 
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
                                       int n_lane, float *x)
 {
+  /* butterfly j joins the numbers 2 j - k and 2 j - k + half */
   const int k = j & (half - 1), i_root = k * (n / 2 / half);
   const float c = root[2 * i_root], s = root[2 * i_root + 1];
   float *re0 = x + (ptrdiff_t)(2 * j - k) * 2 * MILL_FOURIER_LANE, *im0 = re0 + MILL_FOURIER_LANE;
@@ -57,12 +57,13 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
   }
 }
 
-/** Make two steps of the inverse transform, with pairs `half` and then 2 half apart, in one pass, for
- *  four numbers that depend on each other only; j < n / 4 chooses them.  Stores the first n_kept. */
+/** Make two steps of the inverse transform, with pairs `half` and then 2 half apart, on the four
+ *  numbers of group j < n / 4.  Stores the first n_kept of the four. */
 MILL_HD_INLINE void mill_fourier_quad(int n, int half, int j, const float *root, const int n_kept,
                                       float *x)
 {
   enum { LANE = MILL_FOURIER_LANE };
+  /* group j begins with the number 4 j - 3 k; its numbers are `half` apart */
   const int k = j & (half - 1), far = n / 4 / half;
   const float *near_root = root + 4 * k * far;
   const float *left = root + 2 * k * far, *right = left + 2 * half * far;

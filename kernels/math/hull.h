@@ -11,7 +11,6 @@ MILL_HD static inline double mill_label_map(const mill_label *label, double valu
   return (x - label->mean) / label->std;
 }
 
-/** Derivative d (mapped value) / d label. */
 MILL_HD static inline double mill_label_map_slope(const mill_label *label, double value)
 {
   const double s = label->mapping == MILL_MAP_LOG10 ? 1.0 / (value * 2.30258509299404568402) : 1.0;
@@ -29,8 +28,8 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest signed distance from a facet over all hulls.  A point inside all hulls has minus the
- *  distance to its nearest facet.  -infinity without hulls; NaN for NaN. */
+/** Largest signed distance of mapped labels from a facet of any hull; negative: inside all hulls.
+ *  -infinity without hulls; NaN for NaN. */
 MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
                                               const double *mapped)
 {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cholesky factorisation of the small normal matrices of one star, and products of rows.
+/** Cholesky factorisation of small symmetric matrices in float64, by one thread.
  *
- *  One thread factors, in float64, the continuum's normal matrix (at most MILL_MAX_CONT rows) or
- *  the parameters' curvature matrix (at most MILL_MAX_PAR).  Matrices are symmetric and row-major,
- *  with lda >= n elements from one row to the next; only the lower triangle is read.  No work space
- *  is needed. */
+ *  Matrices are row-major, with lda >= n elements from one row to the next.  Functions read only
+ *  the lower triangle. */
 #pragma once
 
 #include <float.h>
@@ -35,16 +33,15 @@ static inline double mill_dot(int n, const double *a, const double *b)
  *  a [n][lda]  in: symmetric, lower triangle; out: L in the lower triangle.  The
  *              upper triangle is neither read nor written.
  *
- *  Returns 0 if a is positive definite to working precision, else 1 + the row of the first bad
- *  pivot: not above n * DBL_EPSILON times its diagonal element (no correct digit is left) or NaN.
- *  Rows before it are then factored, its own row is spoilt, later rows are unchanged. */
+ *  Returns 0, or 1 + the row of the first bad pivot.  A pivot is bad if it is NaN, or at most
+ *  n * DBL_EPSILON times the diagonal element: no correct digit is then left.  Rows above the bad
+ *  row then hold L, and rows below it are unchanged. */
 MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
 {
   const double floor_rel = (double)n * DBL_EPSILON;
   for (int i = 0; i < n; ++i) {
     double *row = a + (ptrdiff_t)i * lda;
     const double diagonal = row[i];
-    /* row i of L only needs the rows above it, so a failure leaves the later rows whole */
     for (int j = 0; j < i; ++j) {
       const double *above = a + (ptrdiff_t)j * lda;
       double sum = row[j];
@@ -55,7 +52,7 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
     double pivot = diagonal;
     for (int k = 0; k < i; ++k)
       pivot -= row[k] * row[k];
-    /* written so that NaN and infinity fail; so do diagonals <= 0, as pivot <= diagonal */
+    /* a negated comparison, so that NaN and infinity fail too */
     if (!(pivot > floor_rel * diagonal))
       return 1 + i;
     row[i] = sqrt(pivot);
@@ -63,8 +60,7 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
   return 0;
 }
 
-/** Solve L y = b: the first half of solving L L^T x = b, and all that |L^-1 b|^2 needs.
- *
+/** Solve L y = b: the first half of solving L L^T x = b.
  *  l [n][lda]  in      from mill_cholesky
  *  b [n]       in/out  the right-hand side, then y */
 MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda, double *b)
@@ -79,7 +75,6 @@ MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda
 }
 
 /** Solve L^T x = y: the second half of solving L L^T x = b.
- *
  *  l [n][lda]  in      from mill_cholesky
  *  b [n]       in/out  y, then x */
 MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int lda, double *b)
@@ -93,7 +88,6 @@ MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int ld
 }
 
 /** Solve (L L^T) x = b.
- *
  *  l [n][lda]  in      from mill_cholesky
  *  b [n]       in/out  the right-hand side, then x */
 MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, double *b)
@@ -102,8 +96,7 @@ MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, 
   mill_cholesky_backward(n, l, lda, b);
 }
 
-/** Return ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0.  Logarithms are
- *  summed, since a product could overflow. */
+/** Return ln det(L L^T) for the factor l [n][lda] from mill_cholesky; 0 for n = 0. */
 MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
 {
   double sum = 0.0;
@@ -113,7 +106,6 @@ MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int ld
 }
 
 /** Compute (L L^T)^-1, both triangles, symmetric bit for bit.
- *
  *  l   [n][lda]     in   from mill_cholesky
  *  inv [n][ld_inv]  out  may not be l */
 MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda, double *inv,

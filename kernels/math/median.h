@@ -19,8 +19,8 @@ MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, f
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Find the two middle values of x [n], ignoring NaN: equal for an odd count, NaN if all are NaN.
- *  Exact, by up to 32 parallel counts instead of sorting. */
+/** Find the two middle values of x [n], NaN aside, by up to 32 parallel counts instead of sorting.
+ *  For an odd number of values both are the median; without a value both are NaN. */
 MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
 {
   int part = 0;
@@ -38,7 +38,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* a key beyond an infinity is NaN: all values lie below it (+) or none (-) */
+    /* a key beyond +infinity gives NaN, and all values are below it; beyond -infinity none is */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)

@@ -9,16 +9,15 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  The points and their order are those of SciPy's Nelder-Mead from the same initial simplex: the
- *  expressions below keep SciPy's order of operations.  Without fused multiply-add the
- *  points agree bit for bit.
+ *  From the same simplex the points are those of SciPy's Nelder-Mead.  The expressions keep SciPy's
+ *  order of operations: without fused multiply-add the points agree bit for bit.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it. */
 #pragma once
 
 #include "kernels/base/common.h"
 
-/** Replaces every function value that is NaN, infinite or larger in size. */
+/** A function value that is NaN, infinite or larger in size counts as this. */
 #define MILL_NM_HUGE 1e300
 
 /** Status: returned by mill_nm_tell. */
@@ -41,8 +40,8 @@ enum mill_nm_state {
 
 typedef struct mill_nm_options {
   int max_eval; /**< evaluations, never exceeded */
-  /** Converged if |f_i - f_best| <= f_tol and |coordinate - that of the best vertex| <= x_tol for
-   *  all vertices (SciPy's fatol and xatol). */
+  /** SciPy's fatol and xatol.  Converged if all vertices differ from the best one by at most f_tol
+   *  in f and x_tol in each coordinate. */
   double f_tol, x_tol;
 } mill_nm_options;
 
@@ -99,7 +98,6 @@ MILL_HD static inline void mill_nm_sort(mill_nm *nm)
   }
 }
 
-/** Propose vertex i, unchanged, as the next point. */
 MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
 {
   nm->state = MILL_NM_INIT;
@@ -135,7 +133,6 @@ MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
   }
 }
 
-/** Replace vertex i by x with value f. */
 MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, double f)
 {
   nm->f[i] = f;
@@ -171,7 +168,6 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
   mill_nm_propose_line(nm, MILL_NM_REFLECT);
 }
 
-/** Count an iteration and begin the next one. */
 MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
 {
   ++nm->n_iter;

@@ -13,9 +13,9 @@
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them;
  *     templates computed at the pixels only.
  *
- *  Only this header and kernels/base/common.h ask which backend is compiled.  The checking build of
- *  the CPU's code names tests/fiber/block.h as MILL_PRIMITIVES_BLOCK: a block is then several fibers
- *  that run between barriers in a seeded random order, which reveals a missing barrier without a GPU. */
+ *  Only this header and kernels/base/common.h ask which backend is compiled.  The checking build
+ *  sets MILL_PRIMITIVES_BLOCK to tests/fiber/block.h.  A block is then several fibers, which run in
+ *  random order between barriers, so that a missing barrier shows without a GPU. */
 #pragma once
 
 #if defined(__CUDACC__)

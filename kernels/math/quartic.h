@@ -19,7 +19,6 @@ MILL_HD static inline void mill_quartic(const double *f, double *c)
   c[4] = (even2 - 4.0 * even1) / 12.0;
 }
 
-/** Value at x of the quartic with coefficients c [5]. */
 MILL_HD static inline double mill_quartic_at(const double *c, double x)
 {
   return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])));

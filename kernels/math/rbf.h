@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The front (part before the last layer) of an emulator with radial functions and a polynomial.
- *
- *  The front sums |x - center|^3 over all centers, then the monomials, with the derivative along
- *  each label (mill_rbf of kernels/data/library.h). */
+/** The inputs of the last layer of an emulator that sums radial functions |x - center|^3 and
+ *  monomials of the labels (mill_rbf of kernels/data/library.h). */
 #pragma once
 
 #include "kernels/math/block.h"
@@ -17,10 +15,11 @@ MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
   return n;
 }
 
-/** Advance exponent [n_axis] to the next monomial, by degree and within a degree by falling power
- *  of the first variable: 1, a, b, aa, ab, bb, aaa, ...  All zeros: the first monomial. */
+/** Advance exponent [n_axis] to the next monomial; all zeros are the monomial 1.  For two variables
+ *  a and b the order is 1, a, b, aa, ab, bb, aaa, ... */
 MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
 {
+  /* variable `at` gives one power, and the last variable all of its powers, to variable at + 1 */
   const int last = n_axis - 1;
   const int carried = exponent[last];
   int at = last - 1;
@@ -53,12 +52,12 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
 
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
- *  rbf                        in   with arrays in the block's memory space
- *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
- *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
- *                                  mapping of label l and zeros elsewhere
- *  out [1 + n_tangent][n_out] out  h, and its derivative in each label
- *  in_pitch, out_pitch        in   elements from one row of in or out to the next
+ *  rbf                         in   with arrays in the block's memory space
+ *  n_tangent                   in   0: no derivatives; n_axis: one per label
+ *  in [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: at l the slope of label l's
+ *                                   mapping, else 0
+ *  out [1 + n_tangent][n_out]  out  the inputs, then their derivative in each label
+ *  in_pitch, out_pitch         in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order: centers, then monomials.  The caller must wait
  *  at a barrier before it reads out. */

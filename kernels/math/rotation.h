@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Rotational broadening on a grid uniform in ln wavelength.
  *
- *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)
- *  with linear limb darkening eps = 0.6,
- *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)),
- *  x = v / (v sin i), becomes weights W_k of the grid points; R = v sin i / (c step) is v sin i in
- *  grid steps.
+ *  The kernel is Gray's (The Observation and Analysis of Stellar Photospheres) with linear limb
+ *  darkening eps = 0.6.  At x = v / (v sin i) it is
+ *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)).
+ *  It becomes weights W_k of the grid points.  R is v sin i in grid steps, v sin i / (c step).
  *
- *  MILL_ROT_LINEAR, rvspecfit's convention: exact for a spectrum that is linear
- *  between grid points,
+ *  MILL_ROT_LINEAR, rvspecfit's convention, is exact for a spectrum linear between grid points:
  *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
  *  For R < 1 its broadening is proportional to R, which is too strong.
  *
- *  MILL_ROT_SPLINE: for a smooth spectrum.
- *   - R >= 2.5: the same integral, with an L of reach 3: the quintic spline through the values,
- *     with its first two derivatives from five-point differences.  It is twice continuously
- *     differentiable, and exact for quartics.
- *   - R <= 1.5: seven weights with the profile's moments 0, 2, 4 and 6.  They are exact for
- *     polynomials up to degree 7, and polynomials in R^2, as the broadening of a smooth
- *     spectrum is.
+ *  MILL_ROT_SPLINE is for a smooth spectrum:
+ *   - R >= 2.5: the same integral, where L interpolates by a quintic spline of reach 3.  The
+ *     spline's first two derivatives at grid points are five-point differences.
+ *   - R <= 1.5: seven weights that have the moments of K up to the seventh.
  *   - between: a smooth mixture of both. */
 #pragma once
 
@@ -27,7 +22,7 @@
 
 #define MILL_LIMB_DARKENING 0.6
 
-/** v sin i, km/s: for much slower stars F depends on (v sin i)^2, for faster ones on v sin i. */
+/** v sin i, km/s: slower stars' likelihoods depend on (v sin i)^2, faster stars' on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
 /** MILL_ROT_SPLINE uses moments up to R = MOMENTS, the quintic from R = QUINTIC on, else both. */
@@ -36,7 +31,7 @@
 
 enum {
   MILL_MAX_ROTATION = 512, /**< largest half width in grid points */
-  MILL_ROTATION_REACH = 3, /**< grid points on each side: quintic L, seven weights */
+  MILL_ROTATION_REACH = 3, /**< grid points on each side of the quintic L and the seven weights */
   MILL_ROTATION_NODES = 14
 };
 
@@ -57,7 +52,7 @@ MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double
 /** Half width of the kernel for R = r_pix, in grid points. */
 MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
 {
-  if (!(r_pix >= 1e-9)) /* also for NaN, which no count may come from */
+  if (!(r_pix >= 1e-9)) /* also for NaN */
     return 0;
   if (kind == MILL_ROT_LINEAR)
     return (int)ceil(r_pix);
@@ -65,7 +60,7 @@ MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
                                         : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
 }
 
-/** Half width that also covers the slopes dW_k/dR: neighbours have one even at R = 0. */
+/** Half width that also covers the slopes dW_k/dR, which neighbours have even at R = 0. */
 MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
 {
   const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
@@ -88,7 +83,7 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   mill_rotation_primitives(((double)k - 1.0) / r_pix, &a0, &a1);
   mill_rotation_primitives((double)k / r_pix, &b0, &b1);
   mill_rotation_primitives(((double)k + 1.0) / r_pix, &c0, &c1);
-  /* triangle: 1 - k + R x on the rising leg, 1 + k - R x on the falling one */
+  /* L(k - R x) is 1 - k + R x between a and b, where it rises, and 1 + k - R x between b and c */
   *weight = (1.0 - k) * (b0 - a0) + r_pix * (b1 - a1) + (1.0 + k) * (c0 - b0) - r_pix * (c1 - b1);
   *slope = (b1 - a1) - (c1 - b1);
 }
@@ -117,9 +112,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) with the quintic L (see above).  Gauss-Legendre quadrature between
- *  grid points in t = tan(asin(x) / 2), where K dx is analytic up to x = -1 and 1, errs less than
- *  rounding does; a closed form would lose digits in proportion to R^5. */
+/** Compute W_k and dW_k/d(R^2/2) with the quintic L by Gauss-Legendre quadrature between grid
+ *  points.  In t = tan(asin(x) / 2) the integrand is analytic, so the error is below rounding.
+ *  A closed form would lose digits in proportion to R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */
@@ -166,8 +161,9 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   *slope = slope_sum / r_pix;
 }
 
-/** Compute W_k for one k >= 0 and R = r_pix >= 0, and its slope: dW_k/dR for MILL_ROT_LINEAR;
- *  dW_k/d(R^2/2) for MILL_ROT_SPLINE, since dW_k/dR is 0 at R = 0.  The W_k add up to 1. */
+/** Compute W_k and its slope, for k >= 0 and R = r_pix >= 0.  The W_k add up to 1.  The slope is
+ *  dW_k/dR for MILL_ROT_LINEAR.  For MILL_ROT_SPLINE, where dW_k/dR is 0 at R = 0, it is
+ *  dW_k/d(R^2/2). */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
 {
@@ -184,7 +180,7 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
     return;
   double quintic, quintic_slope;
   mill_rotation_quintic(r_pix, k, &quintic, &quintic_slope);
-  /* weight of the quintic: 0 to 1 with two continuous derivatives */
+  /* share: weight of the quintic, 0 to 1 with two continuous derivatives; rise: its slope in R */
   const double width = MILL_ROTATION_QUINTIC - MILL_ROTATION_MOMENTS;
   const double s = (r_pix - MILL_ROTATION_MOMENTS) / width;
   const double share = s * s * s * (10.0 + s * (-15.0 + s * 6.0));
@@ -193,9 +189,9 @@ MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, d
   *weight += share * (quintic - *weight);
 }
 
-/** The fit's inner parameter u >= 0 for v = v sin i, km/s.  MILL_ROT_LINEAR: u = v.
- *  MILL_ROT_SPLINE: u = sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT: about v^2 / 2s for slow rotators,
- *  whose likelihood depends on v^2, and about v for fast ones. */
+/** The parameter u >= 0 that the fit uses instead of v = v sin i, km/s.  MILL_ROT_LINEAR: u = v.
+ *  MILL_ROT_SPLINE: u = sqrt(v^2 + s^2) - s with s = MILL_VSINI_SOFT, which is about v^2 / 2s for
+ *  slow rotators and about v for fast ones. */
 MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
 {
   const double s = MILL_VSINI_SOFT, v = vsini_km_s;
@@ -223,8 +219,8 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** Factor that converts the slope of mill_rotation_weight to dW_k/du (u: inner parameter, km/s):
- *  dR/du (MILL_ROT_LINEAR) or d(R^2/2)/du (MILL_ROT_SPLINE).  per_km_s: grid points per km/s. */
+/** Factor that converts the slope of mill_rotation_weight to dW_k/du, u of mill_vsini_inner.
+ *  per_km_s: grid points per km/s. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s

@@ -4,8 +4,7 @@
 
 #include "kernels/math/block.h"
 
-/** Return the float with rank `key` among all floats in ascending order, NaN aside: the inverse of
- *  an order-preserving map from a float's bits to unsigned. */
+/** Return float number `key` of all floats in ascending order; beyond the infinities: NaN. */
 MILL_HD static inline float mill_float_from_key(uint32_t key)
 {
   union {
@@ -18,9 +17,12 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 
 enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 
-/** For each q < n_want find value[q], the values of rank k[q] and k[q] + 1 (from 0) among x [n];
- *  for the last rank both are equal.  x[i] counts count[i] times (whole numbers; NULL: once) and is
- *  not NaN; n_want <= MILL_SELECT_MOST. */
+/** Find order statistics of x [n]: value[q] becomes the values of rank k[q] and k[q] + 1, from 0.
+ *
+ *  x [n]              in   not NaN
+ *  count [n]          in   times that each x counts, whole numbers; NULL: once
+ *  k [n_want]         in   ranks; n_want <= MILL_SELECT_MOST
+ *  value [n_want][2]  out  for the last rank both are equal */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
@@ -39,7 +41,7 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
         part[q] += x[i] < limit[q] ? there : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* a key beyond an infinity is NaN: all values lie below it (+) or none (-) */
+    /* a key beyond +infinity gives NaN, and all values are below it; beyond -infinity none is */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;
@@ -61,9 +63,8 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
   }
 }
 
-/** Compute quantiles out [n_want], for probabilities q [n_want], of x with the counts of
- *  mill_block_select, linear between neighbours (Hyndman & Fan 1996, definition 7).  n_all: sum of
- *  the counts. */
+/** Compute quantiles out [n_want] of x at probabilities q [n_want], linear between neighbours
+ *  (Hyndman & Fan 1996, definition 7).  n_all: sum of the counts of x (mill_block_select). */
 MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, const float *count,
                                         int n_all, int n_want, const double *q, double *out)
 {

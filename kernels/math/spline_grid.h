@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The front (part before the last layer) of a grid emulator: cubic or linear B-splines over
- *  labels.
- *
- *  de Boor's recurrence gives the basis; values and derivatives along each label are sums over the
- *  4^n_axis (linear: 2^n_axis) grid points around the labels. */
+/** The inputs of the last layer of a grid emulator: cubic or linear B-splines over the labels.
+ *  Each is a sum over the 4^n_axis (linear: 2^n_axis) grid points around the labels. */
 #pragma once
 
 #include "kernels/math/block.h"
@@ -24,7 +21,7 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
 {
   const double low = knot[MILL_SPLINE_ORDER - 1], high = knot[n_node];
   const double inside = x < low ? low : (x > high ? high : x);
-  /* knot[span] <= inside < knot[span + 1], the last interval with its end; NaN: the first */
+  /* find the interval: knot[span] <= inside < knot[span + 1]; NaN: the first */
   int span = MILL_SPLINE_ORDER - 1, above = n_node;
   while (above - span > 1) {
     const int middle = (span + above) / 2;
@@ -35,7 +32,7 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   }
   weight[0] = 1.0;
   for (int p = 1; p < MILL_SPLINE_ORDER; p++) {
-    /* from degree p - 1 to p; the last pass leaves the slopes of degree 3 */
+    /* de Boor's recurrence from degree p - 1 to p; the last pass leaves the slopes of degree 3 */
     double carry = 0.0, before = 0.0;
     for (int r = 0; r < p; r++) {
       const double left = knot[span + 1 - p + r], right = knot[span + 1 + r];
@@ -53,13 +50,16 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
-/** Compute values (weight) and derivatives (slope) at x of the two linear functions nonzero there;
- *  elements 2 and 3 are 0.  knot [n_node + 2]; knot[1] .. knot[n_node] are the nodes.  Returns the
- *  index of the first function, 0 .. n_node - 2 for any x. */
+/** Compute values and derivatives at x of the two linear functions that can be nonzero there.
+ *
+ *  knot [n_node + 2]      in   knot[1] .. knot[n_node] are the nodes
+ *  weight [4], slope [4]  out  elements 2 and 3 are 0
+ *
+ *  Returns the index of the first function, 0 .. n_node - 2 for any x. */
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
-  /* knot[span] <= x < knot[span + 1], or the first or last interval; NaN: the first */
+  /* find the interval: knot[span] <= x < knot[span + 1], or the first or last; NaN: the first */
   int span = 1, above = n_node;
   while (above - span > 1) {
     const int middle = (span + above) / 2;
@@ -77,7 +77,6 @@ MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, doub
   return span - 1;
 }
 
-/** Compute the basis of label l of a cubic or linear grid at x. */
 MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
                                           double *weight, double *slope)
 {
@@ -87,12 +86,12 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
 
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
- *  grid                       in   with arrays in the block's memory space
- *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
- *  in  [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: the mapping's slope
- *                                  in element l, zeros elsewhere
- *  out [1 + n_tangent][n_out] out  h, and its derivative in each label
- *  in_pitch, out_pitch        in   elements from one row of in or out to the next
+ *  grid                        in   with arrays in the block's memory space
+ *  n_tangent                   in   0: no derivatives; n_axis: one per label
+ *  in [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: at l the slope of label l's
+ *                                   mapping, else 0
+ *  out [1 + n_tangent][n_out]  out  the inputs, then their derivative in each label
+ *  in_pitch, out_pitch         in   elements from one row of in or out to the next
  *
  *  Each output is one float64 sum in a fixed order.  The caller must wait at a barrier before it
  *  reads out. */
@@ -129,8 +128,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       for (int c = 0; c < n; c++)
         sum[t][c] = 0.0;
     for (int i_line = 0; i_line < n_line; i_line++) {
-      /* products over all axes but the last: of the weights (product), or of axis t's slope and the
-       * other weights (tangent[t]) */
+      /* products over all axes but the last; in tangent[t] axis t has its slope, not its weight */
       double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
       size_t at = origin + (size_t)k0;
       for (int l = 0; l < last; l++) {

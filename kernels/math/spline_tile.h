@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Parts of a spline's tile (kernels/star/blocks/template.h): second differences of a row, and
- *  short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) defines
- *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR.  The first filter reaches
- *  three points to each side, so a tile has MILL_SPLINE_NEAR >= 3 more differences on each side. */
+/** Second differences and short filters, from which mill_block_spline makes spline coefficients.
+ *
+ *  Each backend's spline_tile.h (kernels/math/primitives.h) defines mill_spline_differences and
+ *  mill_spline_filter_row.  The first filter needs 3 differences beyond each end of a tile; a
+ *  backend computes MILL_SPLINE_NEAR >= 3. */
 #pragma once
 
 #include "kernels/math/real.h"

@@ -23,7 +23,6 @@ MILL_INLINE mill_vec_f32 mill_vec_load_f32(const float *p)
   return *(const mill_vec_f32 *)p;
 }
 
-/** Load a vector of doubles from floats at p. */
 MILL_INLINE mill_vec_f64 mill_vec_load_f64(const float *p)
 {
   return MILL_VEC_WIDEN(p);
@@ -61,7 +60,6 @@ MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
   return sum;
 }
 
-/** Write the sum of the elements of each of n vectors to sum [n]. */
 MILL_INLINE void mill_vec_sums_f64(int n, const mill_vec_f64 *v, double *sum)
 {
   MILL_SIMD

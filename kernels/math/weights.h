@@ -10,8 +10,8 @@ enum {
   MILL_PARETO_GRID = 64    /**< most trial values of the fit: 30 + sqrt(tail) */
 };
 
-/** Effective size (sum w)^2 / sum w^2 of the weights w = exp(power ln_w) (Kish 1965).  ln_w [n] <=
- *  0, at least one finite; -infinity: weight 0. */
+/** Effective sample size (sum w)^2 / sum w^2 of the weights w = exp(power ln_w) (Kish 1965).
+ *  ln_w [n] <= 0, at least one of them finite; -infinity: weight 0. */
 MILL_BLOCK_FN double mill_block_weights_size(mill_block *b, int n, const float *ln_w, double power)
 {
   double part[2] = {0.0, 0.0}, sum[2];
@@ -25,7 +25,6 @@ MILL_BLOCK_FN double mill_block_weights_size(mill_block *b, int n, const float *
   return sum[0] > 0.0 ? sum[0] * sum[0] / sum[1] : 0.0;
 }
 
-/** Mean of ln(1 - b x_i) over x [n]. */
 MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, double b)
 {
   double sum = 0.0;
@@ -41,9 +40,8 @@ MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double 
 }
 
 /** Fit the shape k of a generalised Pareto distribution to x [n] > 0, ascending (Zhang & Stephens
- *  2009, Technometrics 51, 316).  A prior of 0.5 with the weight of ten values shrinks k (Vehtari
- *  et al. 2024, J. Mach. Learn. Res. 25, 72, appendix C).
- *
+ *  2009, Technometrics 51, 316).  A prior pulls k towards 0.5 like ten more values (Vehtari et al.
+ *  2024, J. Mach. Learn. Res. 25, 72, appendix C).
  *  like [MILL_PARETO_GRID]  work space */
 MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *x, double *like)
 {
@@ -59,13 +57,14 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
   MILL_BARRIER(b);
   MILL_FOR(b, j, m)
   {
-    double share = 0.0;
+    double inverse = 0.0; /* 1 / posterior weight of trial value j */
     for (int i = 0; i < m; i++)
-      share += exp(like[i] - like[j]);
-    part[0] += 1.0 / share;
-    part[1] += mill_pareto_grid(m, j, last, quartile) / share;
+      inverse += exp(like[i] - like[j]);
+    part[0] += 1.0 / inverse;
+    part[1] += mill_pareto_grid(m, j, last, quartile) / inverse;
   }
   mill_block_sum_n(b, part, 2, sum);
+  /* k at the mean of b, and ten values 0.5 of the prior */
   return ((double)n * mill_pareto_mean(n, x, sum[1] / sum[0]) + 5.0) / ((double)n + 10.0);
 }
 
@@ -91,7 +90,7 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
   }
 }
 
-/** Return Pareto k of the weights exp(ln_w): above 0.7 weighted means are unreliable (Vehtari et
+/** Return Pareto k of the weights exp(ln_w).  Above 0.7 weighted means are unreliable (Vehtari et
  *  al. 2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
  *  ln_w [n]                  in   the largest is 0
@@ -107,7 +106,7 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
   if (n_tail < MILL_PARETO_LEAST)
     return (double)INFINITY;
   mill_block_select(b, n, ln_w, NULL, 1, &rank, value);
-  const double cut = exp(value[0][0]);
+  const double cut = exp(value[0][0]); /* the largest weight below the tail */
   MILL_FOR(b, i, n)
   {
     beyond += (double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut;

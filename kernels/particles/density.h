@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
- *  Along the last axis a particle's kernel is a geometric series times factors equal for
- *  all particles.  Let rho be the grid's step in kernel widths, delta the particle's distance from
- *  a grid point, and k another grid point's distance from that point, both in steps.  Then
+ *  A line of grid points along the last axis costs two exponentials per particle (kernel_sum.h of
+ *  the CPU).  Let rho be the grid's step in kernel widths, and the particle delta steps from some
+ *  grid point.  Then the kernel at the grid point k steps further on is
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
- *  So a line of the grid costs two exponentials per particle (kernel_sum.h of the CPU). */
+ *  All particles have the last factor in common. */
 #pragma once
 
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-/** Nodes, and a particle's images at boundaries, are left out beyond this many kernel widths: the
- *  kernel is below 3e-18 of its peak there. */
+/** Beyond this many kernel widths the kernel is below 3e-18 of its peak.  Nodes and images at
+ *  boundaries further away are left out. */
 #define MILL_KERNEL_REACH 9.0
 
 /** The kernel of one cloud of particles after one step. */
@@ -31,8 +31,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Does the kernel ignore covariances?  It does if an axis reflects or is periodic, since a
- *  particle's mirror image has covariances of the opposite sign. */
+/** Does the kernel ignore covariances?  Reflecting or periodic axes need such a kernel, since
+ *  mirror images have covariances of the opposite sign. */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
   int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
@@ -41,14 +41,12 @@ MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s
   return along;
 }
 
-/** Set k's peak, along, shear and rest from a kernel's covariance [3][3] over n_dim axes.
- *
- *  rest is the inverse of the covariance without the last axis; shear and along describe the
- *  regression of the last axis on the others. */
+/** Set all of k except width from a kernel's covariance [3][3] over n_dim axes. */
 MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTICLE_DIM],
                                              mill_particle_kernel *k)
 {
   const int last = n_dim - 1;
+  /* det: of the other axes' covariance; left: variance of the last axis at fixed other axes */
   double det = 1.0, left = cov[last][last];
   k->is_there = 1;
   if (last == 1) {
@@ -102,8 +100,8 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     k->width[a] = sqrt(cov[a][a]);
 }
 
-/** Grid line i runs along the last axis: write its coordinates on the other axes to other
- *  [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
+/** Grid line i runs along the last axis.  Write its coordinates on the axes before the last one to
+ *  other [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {
@@ -134,7 +132,6 @@ MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int
   return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
 }
 
-/** Number of images of a particle over all axes, the particle itself included. */
 MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
 {
   int n = 1;
@@ -158,8 +155,8 @@ MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int
   }
 }
 
-/** Put particles [first, first + n) of a cloud (image 0), or their image number `image` at the
- *  boundaries, into batch.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
+/** Fill batch with image number `image` of particles [first, first + n) of a cloud; image 0 is the
+ *  particle itself.  Images too far from the grid (MILL_KERNEL_REACH) get weight 0. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
                                     const mill_particle_kernel *k, int image, int first, int n,
                                     const mill_particle_batch *batch)
@@ -192,8 +189,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 
 /* ---- nodes ---- */
 
-/** Compute the position *low of an axis's first node and the nodes' *spacing.  Nodes extend
- *  MILL_KERNEL_REACH kernel widths beyond the grid. */
+/** Compute the position *low of the first node of axis a and the nodes' *spacing.  The nodes extend
+ *  beyond the grid by MILL_KERNEL_REACH kernel widths and two spacings. */
 MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, int a, double *low,
                                           double *spacing)
@@ -205,10 +202,10 @@ MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
 
 /** Bound on the error of one particle's binned density, in units of its kernel's peak.
  *
- *  Cubic interpolation of the kernel K from four nodes w apart errs by |error| <= (9/16) / 24 w^4
- *  max |K''''|, with max |K''''| = 3 K(0) / h^4 for width h.  Each further axis multiplies an
- *  axis's error by at most 5/4, the sum of the weights' absolute values.  1e-13 covers rounding
- *  errors and the kernel beyond the nodes. */
+ *   - Cubic interpolation from four nodes w apart errs by at most (9/16) / 24 w^4 max |K''''|.
+ *   - A kernel K of width h has max |K''''| = 3 K(0) / h^4.
+ *   - A further axis multiplies the error by at most 5/4, the sum of its weights' absolute values.
+ *   - 1e-13 covers rounding errors and the kernel beyond the nodes. */
 MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
                                              const mill_particle_kernel *k)
 {
@@ -222,7 +219,7 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** Compute the weights of the four nodes around t, from 0 to 1 between the middle two. */
+/** Weights of four nodes for cubic interpolation; t goes from 0 to 1 between the middle two. */
 MILL_HD static inline void mill_node_weights(double t, double weight[4])
 {
   const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
@@ -242,9 +239,9 @@ MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double w
   return is_inside;
 }
 
-/** Set at[a] to the first of the four nodes around particle i of a batch on axis a, and weight[a]
- *  to their weights.  Returns 0 if the particle does not count: weight 0 or too far away.  low,
- *  inverse: position of the first node and 1 / spacing (mill_node_axis) */
+/** For each axis a find the four nodes around particle i of a batch: at[a] is the first, weight[a]
+ *  has their weights.  Returns 0 if the particle does not count: weight 0 or too far away.
+ *  low, inverse: position of the first node, and 1 / spacing (mill_node_axis) */
 MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
                                           const mill_particle_batch *batch, int i,
                                           const double *low, const double *inverse, int *at,
@@ -259,8 +256,9 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** A particle has four nodes per axis.  Fix node j of the first axis and e of the second: return
- *  the index of the first of the four nodes along the last axis; *part: weight of these four. */
+/** Of a particle's four nodes per axis take number j on the first axis and number e on the second.
+ *  Return the index of the first of the four nodes along the last axis.  *part: the weight of nodes
+ *  j and e. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -293,9 +291,10 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
   return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
 }
 
-/** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.  moment
- *  [MILL_PARTICLE_MOMENTS]: moments of the cloud.  rounding: total rounding error of one
- *  particle's nodes, in units of the kernel's peak. */
+/** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.
+ *
+ *  moment [MILL_PARTICLE_MOMENTS]  of the cloud
+ *  rounding                        of all nodes of a particle, in units of the kernel's peak */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)
@@ -307,8 +306,8 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
   return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
 }
 
-/** Convolve along axis a from nodes to grid points: out [n_row][n_grid][n_inner] from in
- *  [n_row][n_node][n_inner], by a kernel with peak 1. */
+/** Convolve in [n_row][n_node][n_inner] along axis a with a kernel of peak 1, from nodes to grid
+ *  points: out [n_row][n_grid][n_inner]. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
                                        const mill_particle_kernel *k, int a, int n_row, int n_inner,
                                        const double *in, double *out)

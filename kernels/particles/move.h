@@ -106,10 +106,9 @@ MILL_HD static inline void mill_particle_bound(int boundary, double low, double 
   }
 }
 
-/** Set alive [n] to 0 for particles that left an absorbing axis, also if they crossed an end within
- *  the step and returned.  A Brownian bridge between places at distances p and q from an end
- *  crosses it with probability exp(-p q / (D step)) (Gobet 2000, Stoch. Proc. Appl. 87, 167).
- *
+/** Set alive [n] to 0 for particles that crossed an end of absorbing axis a within a step, even if
+ *  they returned.  A path that begins and ends at distances p and q from an end crosses this end
+ *  with probability exp(-p q / (D step)) (Gobet 2000, Stoch. Proc. Appl. 87, 167).
  *  from, to [n]: coordinates before and after the step; word [n]: random words of this axis */
 MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, double diffusion,
                                                 int a, int n, const double *from, const double *to,
@@ -127,8 +126,8 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
   }
 }
 
-/** Count those of n particles that are alive, and sum their first and second moments about the
- *  reference; add all to sum [MILL_PARTICLE_SUMS].  at[a][i]: coordinate of particle i. */
+/** Add to sum [MILL_PARTICLE_SUMS] the number of living particles, of n, and their first and second
+ *  moments about the reference.  at[a][i]: coordinate of particle i. */
 MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n,
                                              double at[][MILL_CHUNK], const double *alive,
                                              double *sum)
@@ -162,7 +161,7 @@ MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n
 }
 
 /** Move particles [first, first + n) by one step.  at[a][i]: coordinate of particle i; alive[i]
- *  becomes 0 if it is absorbed.  Returns the number of NaN or too long steps, counted per axis. */
+ *  becomes 0 for absorbed particles.  Returns how many steps along an axis are NaN or too long. */
 MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, int step, int first,
                                                 int n, double at[][MILL_CHUNK], double *alive)
 {
@@ -294,8 +293,8 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
     c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k] = total[k];
 }
 
-/** Compute a cloud's moments after a step from its parts' sums, by one thread.  moment
- *  [MILL_PARTICLE_MOMENTS] out: NaN from the first bad step on */
+/** Compute a cloud's moments after a step from the sums of its parts.  One thread does all.
+ *  moment [MILL_PARTICLE_MOMENTS] out: NaN from the first bad step on */
 MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int step, double *moment)
 {
   const int n_dim = c->setup->n_dim;
@@ -321,8 +320,8 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
     moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN if no particle is left */
 }
 
-/** Compute moment [n_step][MILL_PARTICLE_MOMENTS] of steps [step, step + n_step).  The last mean
- *  becomes c->reference, the origin of later sums. */
+/** Compute moment [n_step][MILL_PARTICLE_MOMENTS] of steps [step, step + n_step).  Later sums are
+ *  about the last mean, c->reference. */
 MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step, int n_step,
                                                 double *moment)
 {

@@ -10,7 +10,6 @@
 
 /* ---- setup ---- */
 
-/* Check ends, grid and kernel width of axis a. */
 static int check_axis(const mill_particle_setup *s, int a)
 {
   if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a]))
@@ -67,8 +66,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
 
 /* ---- problems ---- */
 
-/* Return the largest curvature of a gridded U along any axis. A cubic spline's curvature is linear
- * between nodes, so only nodes are examined. */
+/* Return the largest curvature of a gridded U along any axis. Only nodes are examined, since a
+ * cubic spline's curvature is linear between nodes. */
 static double field_curvature(const mill_particle_field *f)
 {
   size_t n[MILL_PARTICLE_DIM] = {1, 1, 1}, n_all = 1;
@@ -93,7 +92,7 @@ static double field_curvature(const mill_particle_field *f)
   return most;
 }
 
-/* Return the largest curvature of U along an axis, in minima and where the particles begin. */
+/* Return the largest curvature of U along any axis, at minima and where the particles begin. */
 static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
 {
   double most = 0;
@@ -104,7 +103,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
       most = fmax(most, fabs(p->rate[a]));
     if (p->potential != MILL_DOUBLE_WELL)
       continue;
-    /* far: distance of the well or the farthest start (normal: at five standard deviations) */
+    /* far: distance of the minima or the farthest start; a normal start reaches 5 sigma */
     const double reach = p->start == MILL_START_NORMAL ? 5 : 1;
     double far = p->half[a];
     far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);
@@ -112,13 +111,13 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
       far = fmax(far, fabs(s->sample[i * (size_t)s->n_dim + (size_t)a] - p->centre[a]));
     if (s->boundary[a] != MILL_OPEN)
       far = fmin(far, fmax(fabs(s->low[a] - p->centre[a]), fabs(s->high[a] - p->centre[a])));
+    /* the curvature at distance u half is scale (3 u^2 - 1) */
     const double u = far / p->half[a], scale = 4 * fabs(p->barrier[a]) / (p->half[a] * p->half[a]);
     most = fmax(most, scale * fmax(1, 3 * u * u - 1));
   }
   return most;
 }
 
-/* Check where and how wide the particles of a problem start along axis a. */
 static int check_start(const mill_particle_setup *s, const mill_particle_problem *p, int a)
 {
   const unsigned long long id = p->id;
@@ -171,9 +170,10 @@ size_t mill_particle_n_coef(const mill_particle_field *f)
   return n;
 }
 
-/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n]: (c[i] + 4 c[i + 1] +
- * c[i + 2]) / 6 = u[i]. The third derivative is continuous at the second and the last but one point
- * (not-a-knot), so that the second derivative there is u's second difference. work [n]: scratch. */
+/* Compute coefficients c [n + 2] of the uniform cubic B-spline through u [n]:
+ *   (c[i] + 4 c[i + 1] + c[i + 2]) / 6 = u[i].
+ * At the second and the last but one point the third derivative is continuous (not-a-knot). So the
+ * second derivative there is u's second difference. work [n]: scratch. */
 static void fit_line(int n, const double *u, double *c, double *work)
 {
   const int first = 1, last = n - 2;
@@ -194,9 +194,9 @@ static void fit_line(int n, const double *u, double *c, double *work)
   c[last + 3] = 6 * u[last + 1] - 4 * c[last + 2] - c[last + 1];
 }
 
-/* Compute the coefficients c [n + 2] of a periodic spline with n points a period, by two recursions
- * with the pole sqrt(3) - 2 (Unser, Aldroubi & Eden 1993, IEEE Trans. Signal Process. 41, 821).
- * c[0] belongs to the last point. */
+/* Compute the coefficients c [n + 2] of a periodic spline with n points a period; c[0] belongs to
+ * the last point. Two recursions, forward and backward, have the pole sqrt(3) - 2 (Unser, Aldroubi
+ * & Eden 1993, IEEE Trans. Signal Process. 41, 821). */
 static void fit_period(int n, const double *u, double *c)
 {
   const double z = sqrt(3.0) - 2.0;
@@ -239,7 +239,7 @@ static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const do
     }
 }
 
-/* Check grid and values, then fit splines along one axis after the other, the last axis first. */
+/* Splines are fitted along one axis after the other, the last axis first. */
 int mill_particle_field_fit(const mill_particle_field *f, const double *value, double *coef)
 {
   int err = MILL_OK;

@@ -2,9 +2,8 @@
 /** Particles that drift and diffuse, dX = -grad U(t, X) dt + sqrt(2 D) dW, and their kernel density
  *  estimate (docs/science/particles.md).
  *
- *  A problem is one cloud of particles; an evolution runs many problems with the same setup.  A
- *  particle's random numbers depend only on seed, problem, particle and step.  Lengths and times
- *  have the user's units; U has the unit of D. */
+ *  A problem is one cloud of particles; an evolution runs many problems with the same setup.
+ *  Lengths and times have the user's units; U has the unit of D. */
 #pragma once
 
 #include "kernels/base/common.h"
@@ -22,12 +21,11 @@ enum {
 /** Largest coordinate and length: determinants of covariances stay finite below it. */
 #define MILL_PARTICLE_FAR 1e30
 
-/** Boundary condition of an axis. */
 enum mill_boundary {
   MILL_OPEN = 0,   /**< none: the axis has no ends */
   MILL_REFLECTING, /**< a particle beyond an end is mirrored at it */
-  MILL_PERIODIC,   /**< it re-enters at the other end */
-  MILL_ABSORBING   /**< it is removed, also if it crossed the end within a step and returned */
+  MILL_PERIODIC,   /**< a particle beyond an end re-enters at the other end */
+  MILL_ABSORBING   /**< a particle that crosses an end is removed, even if it returns in the step */
 };
 
 enum mill_potential {
@@ -106,14 +104,14 @@ typedef struct mill_particle_setup {
 
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
-  double *density;  /**< [n_record][n_grid[0]]...: its integral is 1 while particles are left; NaN
-                    *   if none is left or all are in one place, where a kernel has no width */
+  double *density;  /**< [n_record][n_grid[0]]...: its integral is 1; NaN if no particle is left, or
+                    *   all are in one place */
   double *bound;    /**< [n_record] largest error of density; 0: density is the exact sum */
   double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
                     *   mean, and their covariance (sums divided by n - 1) */
   double *position; /**< [n_particle][n_dim] at the end, NaN if absorbed; NULL: not wanted */
-  int bad_step; /**< -1, or the first step that moved a particle to NaN or further than an axis is
-                 *   long: setup.step is too long for the drift; all later results are NaN */
+  int bad_step; /**< -1, or the first step that moved a particle to NaN or further than an axis's
+                 *   length, because setup.step is too long; later results are NaN */
 } mill_particle_result;
 
 /** The engine of a backend. */
@@ -128,10 +126,9 @@ typedef struct mill_particle_ops {
 /** The CPU engine for instruction set isa; NULL: the best that runs here. */
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa);
 
-/** Check a setup, or a problem, for a grid without extent, a start outside the axes or a step too
- *  long for the potential's curvature.  MILL_ERR_CONFIG; the message says what to give instead.
- *  The caller has checked that numbers are finite and within their keys' ranges
- *  (src/particles/particle_config.c). */
+/** Check the grid, the start, and the step against the potential's curvature.  MILL_ERR_CONFIG; the
+ *  message says what to give instead.  The caller has checked that numbers are finite and within
+ *  their ranges (src/particles/particle_config.c). */
 int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);

@@ -11,7 +11,7 @@
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
     if (a < (n))
 
-/** Compute values and slopes at t of the uniform cubic B-splines of an interval, t in [0, 1]. */
+/** Compute values and slopes of an interval's four uniform cubic B-splines at t in [0, 1]. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
   const double s = 1.0 - t, sixth = 1.0 / 6.0;
@@ -25,8 +25,8 @@ MILL_HD static inline void mill_bspline(double t, double value[4], double slope[
   slope[3] = 0.5 * t * t;
 }
 
-/** Return the index of the interval of axis a that contains x, and x's place *t in it, 0 to 1.
- *  Beyond the grid: the edge; NaN: the first node. */
+/** Return the interval of axis a that contains x; *t: place of x in the interval, 0 to 1.  An x
+ *  beyond the grid counts as the edge, NaN as the first node. */
 MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
                                               double *t)
 {
@@ -42,13 +42,13 @@ MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int 
   return i;
 }
 
-/** Index of coefficient i of an axis; on a periodic axis those after the last wrap to the first. */
+/** Index of coefficient i of an axis.  Beyond the last one, on a periodic axis, it wraps around. */
 MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, int i)
 {
   return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
 }
 
-/** Return the first of the two time slices around a time; *part: weight of the second slice. */
+/** Return the first of the two time slices around a time; *part: the second slice's weight. */
 MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
 {
   int k = 0;

@@ -9,8 +9,8 @@
 #include "kernels/base/memory.h"
 #include "kernels/train/train_cpu.h"
 
-/* Threads share models in blocks of ROWS, neurons in blocks of NEURONS and the last layer's outputs
-   in n_block blocks of n_wide. The blocks do not depend on the number of threads. */
+/* Threads take blocks of ROWS models, NEURONS neurons, CHUNK parameters, or n_wide outputs of the
+   last layer. The blocks, and so the results, do not depend on the number of threads. */
 enum { ROWS = 64, WIDE = 512, NEURONS = 64, CHUNK = 16384, FEW_BLOCK = 4 };
 
 struct mill_train_work {
@@ -32,8 +32,8 @@ static int least(int a, int b)
   return a < b ? a : b;
 }
 
-/* Compute c [m][n] = op(a) op(b), op(a) [m][k], op(b) [k][n]; op transposes if transpose_*
-   is set. ld*: numbers from one row to the next in memory. */
+/* Compute c [m][n] = a [m][k] times b [k][n]; transpose_*: the factor is stored transposed.
+   ld*: numbers from one row to the next in memory. */
 static void gemm(int transpose_a, int transpose_b, int m, int n, int k, const float *a, int lda,
                  const float *b, int ldb, float *c, int ldc)
 {
@@ -54,7 +54,7 @@ static void destroy(mill_train_work *w)
 
 MILL_CLOSER(mill_train_work, destroy)
 
-/* Allocate the work space; the last layer's outputs get n_block blocks of n_wide outputs. */
+/* Allocate the work space, with n_block blocks of n_wide outputs of the last layer. */
 static int create(const mill_train_net *net, mill_train_work **out)
 {
   MILL_AT_END(destroy_at) mill_train_work *w = NULL;
@@ -64,6 +64,7 @@ static int create(const mill_train_net *net, mill_train_work **out)
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_out = s->n_out[last];
   const size_t room = (size_t)net->n_room;
+  /* blocks of WIDE outputs at most, FEW_BLOCK or more if there are enough outputs */
   w->n_block = (n_out + WIDE - 1) / WIDE;
   if (w->n_block < FEW_BLOCK)
     w->n_block = least(FEW_BLOCK, n_out);
@@ -100,7 +101,7 @@ static int stay(mill_train_work *w)
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
-/* Compute the hidden layers of these models: set each layer's inputs act [l] and SiLU slopes. */
+/* Compute the hidden layers of these models: fill act, the inputs of each layer, and slope. */
 static void forward(mill_train_work *w, const mill_train_rows *rows)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -129,8 +130,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/* Compute block b of the last layer's outputs and losses. If n_all > 0, also compute the gradient
- * of the block's weights and biases, and the block's part of d loss / d input. */
+/* Compute the outputs and losses of block b of the last layer. If n_all > 0, also compute the
+ * gradient in the block's weights and biases, and the block's part of d loss / d (last input). */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -155,13 +156,14 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
   if (n_all == 0)
     return;
   float *part = w->part + (size_t)b * (size_t)w->net.n_room * (size_t)width;
+  /* gradient in the weights, then in the biases, then in the input */
   gemm(1, 0, n, width, n_row, out, w->n_wide, w->act[last], width,
        w->gradient + s->weight[last] + (size_t)first * (size_t)width, width);
   mill_train_cpu_sum_rows(n_row, n, out, w->n_wide, w->gradient + s->bias[last] + first);
   gemm(0, 0, n_row, width, n, out, w->n_wide, weight, width, part, width);
 }
 
-/* Run last_layer for all blocks; return the losses' sum, in the order of models and blocks. */
+/* Run last_layer for all blocks; return the sum of the losses, in a fixed order. */
 static double last_layers(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   double loss = 0;
@@ -190,6 +192,7 @@ static void backward(mill_train_work *w, int i, int n)
   const int last = s->n_layer - 1;
   const size_t width = (size_t)s->n_in[last], room = (size_t)w->net.n_room;
   float *delta = w->delta[last - 1] + (size_t)i * width;
+  /* d loss / d (last layer's input): the sum of all blocks' parts */
   memcpy(delta, w->part + (size_t)i * width, (size_t)n * width * sizeof *delta);
   for (size_t b = 1; b < (size_t)w->n_block; b++) {
     const float *part = w->part + (b * room + (size_t)i) * width;
@@ -216,7 +219,7 @@ static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row
   mill_train_cpu_sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
 }
 
-/* Compute the gradient of these models (train_ops.h); threads share models, then neurons. */
+/* mill_train_ops.slopes: threads share the models, then the neurons of all hidden layers. */
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -235,7 +238,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
     n_task += (s->n_out[l] + NEURONS - 1) / NEURONS;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int task = 0; task < n_task; task++) {
-    int l = 0, first = task * NEURONS;
+    int l = 0, first = task * NEURONS; /* the task's layer, and its first neuron there */
     for (; first >= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS; l++)
       first -= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS;
     weight_slopes(w, l, first, least(NEURONS, s->n_out[l] - first), rows->n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bits do not depend on AVX2: no products are fused, and sums always have eight parts. */
+/* Bits are the same with and without AVX2: no products are fused, and sums have eight parts. */
 #include "kernels/train/train_cpu.h"
 
 #include "kernels/base/avx2.h"
@@ -7,7 +7,6 @@
 
 enum { PARTS = 8 };
 
-/* Add the bias to z [n_row][n], replace z by its SiLU, and store the SiLU's slope. */
 MILL_AVX2_BODY activate(int n_row, int n, const float *bias, float *z, float *slope)
 {
   for (int i = 0; i < n_row; i++) {
@@ -40,7 +39,8 @@ MILL_AVX2_BODY sum_rows(int n_row, int n, const float *delta, int ld, float *sum
   }
 }
 
-/* Add losses of a row's n_here outputs from j to part [PARTS]; outputs become d loss / d out. */
+/* Add the losses of n_here outputs of a row, from j on, to part [PARTS]. Replace these outputs by
+ * factor * d loss / d output. */
 #define LOSS_PART(kind, n_here)                                                                    \
   for (int q = 0; q < (n_here); q++) {                                                             \
     const float u = scale[j + q] * (out[j + q] + bias[j + q] - target[j + q]);                     \

@@ -13,9 +13,8 @@ MILL_HD_INLINED float mill_train_exp_negative(float x)
     uint32_t u;
   } power;
   x = x < -87.0f ? -87.0f : x;
-  const float shifted =
-      x * 1.44269504f +
-      12582912.0f; /* adding 1.5 2^23 rounds to an integer, found in the last bits */
+  /* adding 1.5 * 2^23 rounds to an integer, which is then in the last bits */
+  const float shifted = x * 1.44269504f + 12582912.0f;
   const float k = shifted - 12582912.0f;
   const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
   float p = 1.3888889e-3f;
@@ -38,7 +37,6 @@ MILL_HD_INLINED float mill_train_silu(float x, float *slope)
   return x * s;
 }
 
-/** The loss of a residual u. */
 MILL_HD_INLINED float mill_train_rho(int kind, float delta, float u)
 {
   const float size = u < 0 ? -u : u;

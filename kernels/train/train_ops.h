@@ -59,21 +59,21 @@ typedef struct mill_train_adam {
   int64_t n_step; /**< number of steps made, this one included */
 } mill_train_adam;
 
-/** A network with its work space on one rank. */
 typedef struct mill_train_work mill_train_work;
 
 /** All functions return MILL_OK or a failure of memory or of the GPU. */
 typedef struct mill_train_ops {
   const char *name;
-  /** Compute the principal directions of the rows of x [n_row][n_pix], float64.  value [n]: the n
-   *  largest eigenvalues of x x^T, ascending.  out [n][n_pix]: rows v^T x of their eigenvectors v.
-   *  A row's sum of squares is its eigenvalue.  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
+  /** Compute the first n principal directions of the rows of x [n_row][n_pix], in float64.
+   *   value [n]       the n largest eigenvalues of x x^T, ascending
+   *   out [n][n_pix]  a row v^T x for each of their eigenvectors v; its sum of squares is the value
+   *  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);
   void (*destroy)(mill_train_work *work); /**< NULL is allowed */
   /** Set the host's parameters and Adam's moments m and v (NULL: no steps), each [n_param].  The
-   *  caller owns them and must not move them.  A CPU works in place; a GPU works on copies, and
-   *  `fetch` copies these back. */
+   *  caller owns these arrays and must not move them.  A CPU works in place, a GPU on copies, which
+   *  `fetch` copies back. */
   int (*bind)(mill_train_work *work, float *param, float *m, float *v);
   int (*fetch)(mill_train_work *work);
   /** Take over parameters that the host has changed. */
@@ -82,7 +82,7 @@ typedef struct mill_train_ops {
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
-  /** Compute these models' part of the gradient of the mean loss of n_all models, and add their
+  /** Compute what these models add to the gradient of the mean loss of n_all models.  Add their
    *  losses to the sum that take_loss returns.  rows->n may be 0. */
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
   /** Sum of the losses of all calls of slopes since the last take_loss. */
@@ -90,14 +90,13 @@ typedef struct mill_train_ops {
   /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
    *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
-  /** Make an Adam step of parameters [first, first + n).  gradient [n]: from the host, which then
-   *  gets the new parameters; NULL: use the gradient of the last call of slopes. */
+  /** Make an Adam step of parameters [first, first + n).  gradient NULL: that of the last call of
+   *  slopes.  gradient [n] in host memory: also copy the new parameters to the host. */
   int (*adam)(mill_train_work *work, const mill_train_adam *adam, size_t first, size_t n,
               const float *gradient);
 } mill_train_ops;
 
-/** Return the training functions of the CPU: BLAS multiplies matrices; the bits of all other code
- *  do not depend on the processor. */
+/** Return the functions of the CPU.  Only BLAS may round differently on another processor. */
 const mill_train_ops *mill_train_ops_cpu(void);
 
 MILL_EXTERN_C_END

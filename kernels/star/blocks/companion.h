@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars in one spectrum (kernels/star/logic/pair.h).  A segment stores the companion's
- *  template and its derivatives at the pixels, in units of exp(pair_ln), to add them to those of
- *  the star being fitted. */
+/** Two stars in one spectrum (kernels/star/logic/pair.h).  While one star is fitted, s->pair keeps
+ *  the template of the other star, the companion, and the template's derivatives at the pixels. */
 #pragma once
 
 #include "kernels/star/blocks/template.h"
 
-/** Does the segment's model include a companion? */
 MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
 {
   return MILL_HAS_PAIRS && s->paired;
 }
 
-/** Factor from the unit of the companion's rows to that of the current template. */
+/** Factor that converts the companion's rows to the unit of the fitted star's template. */
 MILL_HD_INLINE double mill_pair_unit(const mill_model *m, const mill_segment *s,
                                      const mill_workspace *work)
 {
   return exp(s->pair_ln + s->pair_ln_ratio - MILL_LN_SCALE(&m->arm[s->arm], work));
 }
 
-/** Add the companion's template to templ [n_pix]. */
 MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
                                             const mill_segment *s, const mill_workspace *work,
                                             mill_real *templ)
@@ -32,7 +29,8 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Copy the rows of work->smooth to s->pair for the other star; add the template's mean level. */
+/** Store a star's rows (work->smooth) in s->pair, to be the companion's when the other star is
+ *  fitted.  Row 0 gets the template with its mean level. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {
@@ -54,10 +52,10 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
 }
 
-/** Extend a star's rows in work->smooth to those of two stars: the sum of both templates, n_deriv
- *  derivatives of the star and of the companion, and the derivative in ln(flux of star 2 / flux of
- *  star 1): the template of star 2, which is the companion or, if s->paired is 2, the star itself.
- *
+/** Extend the fitted star's rows in work->smooth to rows of two stars, in this order:
+ *   - the sum of both templates
+ *   - n_deriv derivatives in the star's parameters, then n_deriv in the companion's
+ *   - the derivative in ln(flux of star 2 / flux of star 1), which is star 2's template
  *  flux [2]  out  sums over good pixels: of the star's template and of the companion's template */
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_workspace *work, double *flux)

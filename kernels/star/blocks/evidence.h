@@ -27,7 +27,7 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
-/** Return exp(-hull penalty / 2) at draw i of the free parameters from their priors and ranges. */
+/** Draw the free parameters from their priors or ranges (draw i); return exp(-hull penalty / 2). */
 MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
                                                     int i)
 {
@@ -47,9 +47,8 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
   return exp(-0.5 * mill_hull_penalty(m, slot, theta));
 }
 
-/** Return ln of the integral of exp(-F_P/2), where F_P is the penalty of priors and hulls; *var:
- *  the variance of this ln.  Gaussian priors and ranges are integrated by formula, the hulls'
- *  factor by random draws.  NaN: the integral is infinite. */
+/** Return ln of the integral of exp(-(penalty of priors and hulls) / 2); NaN: infinite.  *var: the
+ *  variance of this ln, because the hulls' factor is a mean over random draws. */
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {
@@ -75,8 +74,8 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   return ln_all + log(left);
 }
 
-/** Store ln of the evidence and its error in the posterior.  The mean weight of all draws is the
- *  integral of exp(-F/2); a refused draw has weight 0. */
+/** Store ln of the evidence and its error in the posterior.  The integral of exp(-F/2) is the mean
+ *  weight of all draws; draws outside limits or hulls were refused and count as weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Initial guess: match the data with a few templates over velocity bins.
+/** Initial guess: chi^2 of a few templates at all velocities, by Fourier transforms in float32.
  *
- *  Data d (errors sigma) and templates T are divided by their own continuum fits c and c_T.  With
- *  n = d/c - 1, m = T/c_T - 1 and w = c^2/sigma^2, summed into bins uniform in ln wavelength,
- *  template k at velocity v has
- *    chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v),
- *  the real part of the correlation of w - 2 i w n with m^2 + i m.  Fourier transforms of blocks of
- *  bins give chi^2 at all velocities together (overlap-save).  A block has guess_n - 2 guess_half
- *  bins of the data, and guess_n bins of the template: guess_half more on each side.  The products
- *  of all blocks of all segments are added up and transformed back once.  The guess is float32 in
- *  both precisions. */
+ *  Data d (errors sigma) and templates T are divided by their own continuum fits c and c_T:
+ *    n = d/c - 1,  m = T/c_T - 1,  w = c^2/sigma^2.
+ *  In bins uniform in ln wavelength, template k at velocity v has
+ *    chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v).
+ *  The sums are the real part of the correlation of w - 2 i w n with m^2 + i m.
+ *
+ *  The transforms work on blocks of bins (overlap-save).  A block has guess_n - 2 guess_half bins
+ *  of the data, and guess_half bins more of the template on each side.  The products of all blocks
+ *  of all segments are added up, then transformed back once. */
 #pragma once
 
 #include "kernels/math/fourier.h"
@@ -25,17 +25,16 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Return the least distance, in mapped labels, of later starts from start i (the first is 1).  The
- *  first starts search near the best template, the last ones in other parts of the library. */
+/** Return the least distance, in mapped labels, of later starts from start i (the first is 1).  It
+ *  is small at first, to search near the best template, then larger, to reach the whole library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Terms of chi^2 for which bins have data: both, only w m^2, or only w n m (for residuals). */
+/** Terms of chi^2 that the bins give: both, only w m^2, or only w n m. */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
-/** Does a segment take part in the guess or the peak search? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
 {
   return s->used == 1 && s->n_good > 0;
@@ -47,7 +46,6 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 
 #include MILL_PRIMITIVES_GUESS
 
-/* Transform x in place (kernels/math/fourier.h).  A thread does one butterfly at a time. */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {
@@ -62,7 +60,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** Transform products `sum` of templates from k0 on, one group, back to slot->guess.chisq. */
+/** Transform the products `sum` of a group of templates, from k0 on, back to slot->guess.chisq. */
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {
@@ -74,7 +72,6 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
  *  use the same templates.  A constant n_star, at most MILL_GUESS_STARS, keeps sums in registers.
- *
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
                                           const int n_star, mill_slot *const *slot,
@@ -93,6 +90,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
+      /* templates of this group at frequency f, and below the stars' data, for all blocks */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
@@ -112,7 +110,6 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
     mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
 }
 
-/** Compute slot->guess.chisq of one group of templates, from k0 on, for one star. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
 {
@@ -120,24 +117,26 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
-/** Add the variance of the sky's residual, as if uncorrelated between pixels, to the noise in pixel
- *  p's weight *y and product *x (w and w n of mill_block_guess_bins). */
-MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *x,
-                                                double *y)
+/** Add the variance of the sky's residuals to the noise of pixel p, as if uncorrelated between
+ *  pixels: reduce the pixel's *wn and *w (w n and w of mill_block_guess_bins). */
+MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *wn,
+                                                double *w)
 {
   double variance = 1.0;
   for (int j = 0; j < n_sky; j++) {
     const double c = (double)s->ws->sky[j * mill_row_pitch(s->n_pix) + p] * (double)s->is[p];
     variance += c * c;
   }
-  *x /= variance;
-  *y /= variance;
+  *wn /= variance;
+  *w /= variance;
 }
 
-/** Fill s->guess with the Fourier transforms of a segment's bins: weights w = c^2/sigma^2 and
- *  products w n, where n = d/c - 1.  MILL_BINS_ALL fills both; c is the continuum fit in
- *  work->solve.  SQUARE fills only the weights and RESIDUAL only the products; c is the model in
- *  s->scratch.  work->pixel and smooth are work space, [n_pix] double each. */
+/** Fill s->guess with the Fourier transforms of a segment's bins of w = c^2/sigma^2 and of w n,
+ *  where n = d/c - 1 (top of this file).
+ *   MILL_BINS_ALL       both; c is the continuum fit in work->solve
+ *   MILL_BINS_SQUARE    only w; c is the model in s->scratch
+ *   MILL_BINS_RESIDUAL  only w n; c is the model in s->scratch
+ *  work->pixel and work->smooth are work space, [n_pix] double each. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
                                          mill_workspace *work)
@@ -152,7 +151,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   {
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double x[MILL_CHUNK];
+    double x[MILL_CHUNK]; /* c / sigma */
     if (what == MILL_BINS_ALL) {
       mill_continuum_of(s, nk, work->solve, first, len, x);
       MILL_SIMD
@@ -162,8 +161,8 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
       MILL_SIMD
       for (int i = 0; i < len; i++) {
         const int p = first + i;
-        const double sigma = s->error_fixed ? (double)s->is[p] / (double)s->own_is[p] : 1.0;
-        x[i] = (double)s->scratch[p] * sigma;
+        const double ratio = s->error_fixed ? (double)s->is[p] / (double)s->own_is[p] : 1.0;
+        x[i] = (double)s->scratch[p] * ratio;
       }
     }
     MILL_SIMD
@@ -215,8 +214,8 @@ MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_
     --*v1;
 }
 
-/** Write each template's least chi^2 in velocity bins [v0, v1) to slot->guess.least (infinite if no
- *  chi^2 is finite), and the bin of the least chi^2 to slot->guess.velocity. */
+/** Write each template's least chi^2 in velocity bins [v0, v1) to slot->guess.least, and its bin to
+ *  slot->guess.velocity.  The least chi^2 is infinite if none is finite. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {
@@ -230,7 +229,6 @@ MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mi
   MILL_BARRIER(b);
 }
 
-/** Squared distance of two guess templates in mapped labels. */
 MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, int k)
 {
   double sum = 0.0;
@@ -241,8 +239,8 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
   return sum;
 }
 
-/** Return the template with the least chi^2; -1: no chi^2 is finite.  Afterwards exclude this
- *  template and those whose mapped labels are closer to its labels than `apart`. */
+/** Return the template with the least chi^2; -1: no chi^2 is finite.  Exclude the template, and all
+ *  templates closer to it than `apart` in mapped labels, from later calls. */
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
@@ -346,8 +344,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors' penalty to slot->guess.chisq, less the least penalty on the grid: a prior
- *  narrower than the grid's spacing would otherwise raise every chi^2. */
+/** Add the priors' penalty, less its least value on the grid, to slot->guess.chisq.  Otherwise a
+ *  prior narrower than the grid's spacing would raise every chi^2. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;
@@ -367,8 +365,8 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   MILL_BARRIER(b);
 }
 
-/** Fill slot->starts from slot->guess.chisq: the best template, then the best template with labels
- *  at least mill_guess_apart from the first, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts from slot->guess.chisq with the best template, then with the best one at least
+ *  mill_guess_apart from all earlier starts, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;

@@ -10,28 +10,30 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Fit the continuum to a segment's D = flux / sigma: the columns of S = P T / sigma are the K
- *  continuum functions P times the template T = exp(ln_scale) (level s->base + templ).  templ NULL
- *  stands for zeros.  With the Cholesky factor L of S^T S, returns F without hull or priors,
- *    ln det(L L^T) times mill_det_weight + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2,
- *  infinite if S^T S is not positive definite or anything is not finite.
+/** Fit the continuum to a segment; return F without the penalties of hulls and priors.
  *
- *  The rows E of a model error turn each product x . y into x . y - sum (E x)(E y).
- *  work  out  normal: L; solve [K]: coefficients a of P; error: E S and E (D - S a).  All are for
- *             the template without its factor exp(ln_scale) */
+ *    D = flux / sigma
+ *    T = exp(ln_scale) (level s->base + templ), the template; templ NULL: zeros
+ *    S = P T / sigma, whose K columns are the continuum functions P times T / sigma
+ *    F = mill_det_weight ln det(L L^T) + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2, L L^T = S^T S
+ *  F is infinite if S^T S is not positive definite or anything is not finite.  A fixed model error,
+ *  with rows E, replaces each product x . y by x . y - (E x) . (E y).
+ *
+ *  work  out  for a template without the factor exp(ln_scale):
+ *             normal: L; solve [K]: coefficients a of P; error: E S and E (D - S a) */
 MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_real *templ, double level, double ln_scale,
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* products of each row of S and of D with all rows before it, rows of E first */
+  /* sums of products over pixels between the rows of E, of S and D */
   const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
-  double *a = work->normal, *v = work->solve;
+  double *normal = work->normal, *coef = work->solve;
   double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
-  mill_block_normal_matrix(b, nk, q, work->sums, a, v, with_s, with_residual);
+  mill_block_normal_matrix(b, nk, q, work->sums, normal, coef, with_s, with_residual);
   double f = INFINITY;
-  if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
+  if (mill_block_normal(b, nk, normal, coef, work->sums) == 0) {
     const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
     f = mill_det_weight(m, s) * ln_det + s->sum_ln_var + s->dd - work->sums[1];
     if (!isfinite(f))
@@ -39,7 +41,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
     MILL_FOR(b, e, q)
     {
       for (int k = 0; k < nk; k++)
-        with_residual[e] -= v[k] * with_s[e * nk + k];
+        with_residual[e] -= coef[k] * with_s[e * nk + k];
     }
   }
   MILL_BARRIER(b);
@@ -60,9 +62,8 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels that
- *  mill_block_locate has located.  The rows of mill_sharp_rows are the template, the template's
- *  derivative in velocity, then the other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  The
+ *  rows of mill_sharp_rows are the template, its velocity derivative, then other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
@@ -77,8 +78,10 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
 }
 
 /** Return element (j, l), l <= j, of the curvature: the product of columns j and l of the Jacobian
- *  V (sums, from mill_jacobian_sums), less what model error (q rows) and the best continuum absorb.
- *  solve [n_row][nk]: L^-1 S^T V (mill_block_jacobian). */
+ *  V, less the parts that q rows of model error and nk continuum functions absorb.
+ *
+ *  sums               in  from mill_jacobian_sums
+ *  solve [n_row][nk]  in  L^-1 S^T V (mill_block_jacobian) */
 MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
                                          int j, int l)
 {
@@ -95,7 +98,6 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
 
 /** Compute gradient and curvature of a segment's F in n_row parameters from the sums of
  *  mill_jacobian_sums; zeros if F is not finite.
- *
  *  to [n_row + n_row (n_row + 1) / 2]  out  in the order that MILL_ANSWER_TANGENTS describes */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
                                         int is_finite, const mill_workspace *work, double *to)
@@ -118,14 +120,14 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
 
 /** Compute F, gradient and curvature of one segment from its rows in work->smooth.
  *
- *  The method is Kaufman's variable projection.  D, S, P, T, a and the products with model error
- *  are those of mill_block_project.  With V_j = (dT/dtheta_j / sigma) (P a), N = S^T S, A = S^T V
- *  and r = D - S a, the curvature is V^T V - A^T N^-1 A, the gradient -2 V^T r.  The determinant
- *  adds to the gradient only: 2 sum t (dt/dtheta_j) p^T N^-1 p over pixels, where t is T / sigma
- *  and the vector p has the continuum functions at a pixel.
+ *  The method is Kaufman's variable projection, with D, S, P, T and a of mill_block_project:
+ *    N = S^T S,  r = D - S a,  V_j = (dT/dtheta_j / sigma) (P a),  A = S^T V
+ *    curvature  V^T V - A^T N^-1 A
+ *    gradient   -2 V^T r + 2 mill_det_weight sum t (dt/dtheta_j) p^T N^-1 p
+ *  The sum over pixels is from ln det N: t is T / sigma, p the continuum functions at a pixel.
  *
- *  n_share  > 0: fix the model error first; n_share segments of this arm share it.  0: do not
- *  answer   out, by enum mill_answer_place */
+ *  n_share  in   > 0: first fix the model error, which n_share segments share; 0: leave it
+ *  answer   out  by enum mill_answer_place */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
                                        int n_share, mill_workspace *work, double *answer)
 {
@@ -141,7 +143,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
-  /* F is of T1 + r T2; for star 2, where pair_ln_ratio is -ln r, rows hold (T1 + r T2) / r */
+  /* F is of T1 + r T2.  For star 2 rows hold (T1 + r T2) / r, and pair_ln_ratio is -ln r */
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
@@ -160,8 +162,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add to a chunk of the model flux the model error that fits best: each component times the
- *  component's product with the residual. */
+/** Add the best-fit model error to a chunk of the model flux: each row of s->error times its
+ *  product with the residual. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {
@@ -182,10 +184,9 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** For each label that is an element, measure from a segment's rows in work->smooth how well the
- *  model fits the pixels sensitive to the element: sum over good pixels the squared residuals
- *  times weights (d model / d label / sigma)^2, the weights and their squares (mill_line_sum).
- *
+/** Measure how well the model fits the pixels sensitive to each label that is an element, from a
+ *  segment's rows in work->smooth.  A good pixel has the weight (d model / d label / sigma)^2; the
+ *  sums are those of enum mill_line_sum.
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
                                           mill_workspace *work, double *to)
@@ -225,10 +226,12 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
   }
 }
 
-/** For a template and the continuum's coefficients in work->solve compute, over the good pixels,
- *  chi-square, the largest squared residual, and `negative`: the sum of (M / sigma)^2 where M, the
- *  model without model error, is negative.  keep: store model / sigma in s->scratch, and the model
- *  in s->model unless NULL.  Always inlined, so that last digits do not depend on the compiler. */
+/** Compare the model, a template times the continuum of work->solve, with a segment's good pixels.
+ *  Always inlined, so that last digits do not depend on the compiler.
+ *
+ *  keep            in   1: store model / sigma in s->scratch, and the model in s->model unless NULL
+ *  chisq, largest  out  chi-square, and the largest squared residual
+ *  negative        out  sum of (model / sigma)^2 where the model without model error is negative */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
@@ -292,8 +295,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   *largest = mill_block_max(b, worst);
 }
 
-/** Store both factors of mill_block_residual's model: the template times exp(ln_scale) in
- *  s->templ_flux, and the continuum's coefficients divided by exp(ln_scale) in s->cont_coef. */
+/** Store the template times exp(ln_scale) in s->templ_flux, and the continuum's coefficients
+ *  divided by exp(ln_scale) in s->cont_coef. */
 MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
                                     double level, double ln_scale, const mill_workspace *work)
 {
@@ -354,7 +357,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
-  /* without a finite F, work->solve has another star's coefficients */
+  /* work->solve has this star's coefficients only if F is finite */
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
@@ -380,31 +383,31 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Answer MILL_REQ_TANGENTS for an arm: rotate each row of the template and at once, while the row
- *  is in the cache, interpolate the row to the pixels.  If several segments share the arm, keep all
- *  rows.  A CPU may compute pixels without rotating whole rows (mill_block_pixel_taps). */
+/** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated, then interpolated to
+ *  the pixels while the row is in the cache.  All rows are kept if several segments share the arm.
+ *  A CPU may instead compute the pixels without whole rows (mill_block_pixel_taps). */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
-  int n_used = 0, n_done = 0, n_seen = 0;
+  int n_used = 0, n_done = 0, n_with_good = 0;
   for (int i = 0; i < slot->n_segment; i++) {
     const int used = slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
     n_used += used;
-    n_seen += used && slot->segment[i].n_good > 0;
+    n_with_good += used && slot->segment[i].n_good > 0;
   }
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
-  const int n_share = slot->fix_error ? (n_seen > 0 ? n_seen : 1) : 0;
+  const int n_share = slot->fix_error ? (n_with_good > 0 ? n_with_good : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !mill_is_asked(slot, i))
       continue;
     const double v = mill_velocities_of(slot, i)[0];
     mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, v, work->index, work->frac);
-    const int done = n_used == 1 && mill_block_pixel_taps(b, m, s, v, half, work);
-    for (int r = 0; r < 2 + m->n_label && !done; r++) {
+    const int by_taps = n_used == 1 && mill_block_pixel_taps(b, m, s, v, half, work);
+    for (int r = 0; r < 2 + m->n_label && !by_taps; r++) {
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
@@ -446,8 +449,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   }
 }
 
-/** Set work->templ and its spline, work->bend, for a request without tangents.  slot->kept stores
- *  the template, so that a later request with the same v sin i and labels takes it from there. */
+/** Set work->templ and its spline, work->bend, for a request without tangents.  The template is
+ *  kept in slot->kept for later requests with the same v sin i and labels. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {
@@ -498,8 +501,8 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's request for one arm.  work->grid must hold the emulator's output for the slot's
- *  labels, for MILL_REQ_TANGENTS with label derivatives, unless mill_template_there returns 1. */
+/** Answer a slot's request for one arm.  Unless mill_template_there returns 1, work->grid must hold
+ *  the emulator's output at the slot's labels; for MILL_REQ_TANGENTS also its label derivatives. */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {

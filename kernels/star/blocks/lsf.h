@@ -7,26 +7,27 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** In sigmas: half width of a kernel (REACH), least distance of a pixel from an end (EDGE). */
+/** In sigmas of a kernel: its half width (REACH), and a good pixel's least distance from an end. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** Templates on a grid coarser than their library's are blurred to a sigma of at least GRID_SIGMA
- *  grid steps.  (sigma of the blur)^2 is at most LARGEST_BLUR times (sigma from template to
- *  instrument resolution)^2. */
+/** Templates on a grid coarser than their library's are blurred to a sigma of GRID_SIGMA grid steps
+ *  at least.  The variance of the blur is at most LARGEST_BLUR times the variance from template to
+ *  instrument resolution. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
-/** A kernel of sigma s pixels comes from mill_lsf_even if s < SAMPLES and the pixels are uniform to
- *  the fraction EVEN.  Otherwise it comes from mill_lsf_moments if s < MOMENTS, from samples of the
- *  Gaussian if s > SAMPLES, and for s between them from a linear mixture of both. */
+/** Weights of a kernel of sigma s pixels, by s:
+ *   s < SAMPLES, pixels uniform to the fraction EVEN  mill_lsf_even
+ *   s < MOMENTS, other pixels                         mill_lsf_moments
+ *   s > SAMPLES                                       samples of the Gaussian
+ *   other                                             a linear mixture of the last two */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel, the least of all kernels */ };
 
-/** Compute weights of the five pixels around pixel i that convolve the quartic through these pixels
- *  with a Gaussian of sigma s.  For any s and spacing the weights' moments are exact up to the
- *  fourth.  wave points at pixel i, in the unit of s. */
+/** Compute weights of five pixels that convolve the quartic through these pixels with a Gaussian of
+ *  sigma s, for any spacing of the pixels.  wave points at the middle pixel, in the unit of s. */
 MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
 {
   const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
@@ -35,9 +36,8 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   for (int j = 0; j < 5; j++) {
     if (j == 2)
       continue;
-    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at d_j), where a,
-     * b, c are the other points.  The means over the Gaussian are s^2 for x^2, 3 s^4 for x^4, and 0
-     * for x and x^3 */
+    /* mean over the Gaussian of Lagrange's polynomial x (x - a) (x - b) (x - c) / (value at d_j),
+     * where a, b, c are the other points: x^2 has the mean s^2, and x^4 has 3 s^4 */
     double pairs = 0.0, value = d[j];
     for (int k = 0; k < 5; k++) {
       if (k == j || k == 2)
@@ -53,14 +53,17 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels.  weight gets
- *  the middle pixel's weight and those of one side, stride elements apart.  For lines of sigma 1.3
- *  pixels at random places no other weights have a smaller mean squared error.  The constants are
- *  the inverse of the covariance of pixels at distance d, exp(-d^2 / (4 sigma^2)), folded about the
- *  middle.  Local arrays would keep compilers from vectorising over pixels. */
+/** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels.
+ *
+ *  The weights have the least mean squared error for lines of sigma 1.3 pixels at random places.
+ *  The constants are the inverse of these pixels' covariance, exp(-d^2 / (4 sigma^2)) at distance
+ *  d, folded about the middle pixel.  Without local arrays compilers vectorise over pixels.
+ *
+ *  weight  out  of the middle pixel and one side, stride elements apart */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
+  /* c_k = step^(k^2) is the covariance of a pixel with the blurred line k pixels away */
   const double twice = step * step, step3 = step * twice, step5 = step3 * twice;
   const double c1 = step, c2 = c1 * step3, c3 = c2 * step5, c4 = c3 * (step5 * twice);
 #define MILL_LSF_ROW(a, b, c, d, e) ((a) + (b)*c1 + (c)*c2 + (d)*c3 + (e)*c4)
@@ -83,8 +86,8 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
   weight[4 * stride] = scale * w4;
 }
 
-/** May pixel i, at least MILL_LSF_HALF pixels from the ends, take its kernel of sigma s_pix pixels
- *  from mill_lsf_even?  The function has no branches, so that loops over pixels vectorise. */
+/** May a kernel of sigma s_pix pixels come from mill_lsf_even for pixel i, MILL_LSF_HALF or more
+ *  pixels from the ends?  The function has no branches, so that loops over pixels vectorise. */
 MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
@@ -120,9 +123,9 @@ MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, d
   return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
-/** Compute row [2 h + 1]: weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian
- *  of sigma s in A; wave [n] in A.  Pixel i alone has weight if s is not positive or an end is
- *  within two pixels. */
+/** Compute the weights row [2 h + 1] of pixels i - h ... i + h for a Gaussian at pixel i.  Its
+ *  sigma s and wave [n] are in A; h >= MILL_LSF_HALF.  Only pixel i has weight if s is not positive
+ *  or an end is within two pixels. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)
 {
@@ -140,6 +143,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
       row[h - k] = row[h + k] = weight[k];
     return;
   }
+  /* share of the samples of the Gaussian in the mixture */
   double share = (s_pix - MILL_LSF_MOMENTS) / (MILL_LSF_SAMPLES - MILL_LSF_MOMENTS);
   share = share < 0.0 ? 0.0 : (share > 1.0 ? 1.0 : share);
   if (share > 0.0) {

@@ -43,7 +43,6 @@ typedef struct mill_modes {
   mill_mode_cut cut[MILL_MAX_MODE];
 } mill_modes;
 
-/** Mode of the sample x [n_free]. */
 MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
 {
   int mode = 0;
@@ -53,7 +52,6 @@ MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
   return mode;
 }
 
-/** Copy free parameter k of all samples to s->column. */
 MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, int k)
 {
   MILL_FOR(b, i, s->n)
@@ -97,11 +95,11 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
   *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
 }
 
-/** Compute the density, in 1/unit, of parameter j at MILL_N_DENSITY points from *low to *high,
- *  which are first widened by some kernel widths and cut at the limits.  Sample i of s->column
- *  counts count[i] times; n_all: sum of the counts, var: variance, ess: effective sample size.  0:
- *  the samples have no width.
- *
+/** Compute the density of parameter j, in 1/unit, at MILL_N_DENSITY points from *low to *high.
+ *  Returns 0 if the samples, s->column, have no width.
+ *  count [n], n_all  in      times that each sample counts, and their sum
+ *  ess, var          in      effective sample size, and variance
+ *  low, high         in/out  first widened by some kernel widths and cut at the limits
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
                                               const mill_samples *s, const float *count, int j,
@@ -122,6 +120,7 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
     const double x = *low + e % MILL_N_DENSITY * ((*high - *low) / (MILL_N_DENSITY - 1));
     double sum = 0.0;
     for (int i = first; i < end; i++) {
+      /* below, above: distance from the sample's mirror image at a limit, in kernel widths */
       const double n = (double)count[i], place = at + (double)s->column[i];
       const double u = (x - place) * inverse, below = (x + place - 2.0 * least) * inverse;
       const double above = (2.0 * most - x - place) * inverse;
@@ -144,24 +143,24 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** Find the deepest valley of a density with at least the fraction `least` of the weight on each
- *  side; *at: the valley's middle point.  Returns the valley's density divided by that of the lower
- *  adjacent summit; 1: there is no valley. */
+/** Find the deepest valley of a density that has at least the fraction `least` of the weight on
+ *  each side; *at: its middle point.  Returns the valley's density divided by the density of the
+ *  lower of its two summits; 1: no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
-  double all = 0.0, below = 0.0, low_summit = 0.0, depth = 1.0;
+  double all = 0.0, below = 0.0, left_summit = 0.0, depth = 1.0;
   int first = 0, last = 0;
   for (int i = 0; i < MILL_N_DENSITY; i++)
     all += density[i];
   for (int i = 0; i < MILL_N_DENSITY; i++) {
-    double high_summit = 0.0;
+    double right_summit = 0.0;
     below += density[i];
-    low_summit = density[i] > low_summit ? density[i] : low_summit;
-    if (below < least * all || below > (1.0 - least) * all || density[i] > depth * low_summit)
+    left_summit = density[i] > left_summit ? density[i] : left_summit;
+    if (below < least * all || below > (1.0 - least) * all || density[i] > depth * left_summit)
       continue;
     for (int e = i; e < MILL_N_DENSITY; e++)
-      high_summit = density[e] > high_summit ? density[e] : high_summit;
-    const double ratio = density[i] / (low_summit < high_summit ? low_summit : high_summit);
+      right_summit = density[e] > right_summit ? density[e] : right_summit;
+    const double ratio = density[i] / (left_summit < right_summit ? left_summit : right_summit);
     if (ratio < depth) {
       depth = ratio;
       first = last = i;
@@ -173,9 +172,8 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
   return depth;
 }
 
-/** Cut a mode in two at the deepest valley of its densities; 0: no valley is deep enough.
- *  ess: effective number of all samples.  All threads have equal copies of modes.
- *
+/** Cut a mode in two at the deepest valley of its parameters' densities.  Returns 0 if no valley is
+ *  deep enough.  ess: effective number of all samples.  All threads have equal copies of modes.
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space */
 MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
                                         int mode, double ess, double *density, mill_modes *modes)
@@ -213,7 +211,7 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
   return 1;
 }
 
-/** Find the modes, MILL_MAX_MODE at most, of samples whose effective number is ess. */
+/** Find up to MILL_MAX_MODE modes; ess, density: as in mill_block_mode_split. */
 MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mill_samples *s,
                                     double ess, double *density, mill_modes *modes)
 {
@@ -224,7 +222,7 @@ MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mi
       mode++;
 }
 
-/** Return half the integral of |density - Gaussian|; density: at even points from low to high. */
+/** Return half the integral of |density - Gaussian|; density [MILL_N_DENSITY] from low to high. */
 MILL_HD_CALLED static inline double mill_density_differs(const double *density, double low,
                                                          double high, double mean, double sigma)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Model error: errors of a star's templates as a part of the covariance.
  *
- *  In units of the data's variance the covariance of a segment's pixels is 1, plus each pixel's own
- *  model error (a fraction of its flux) squared, plus C C^T.  The first columns of C are
- *  components: patterns over pixels whose amplitudes have unit variance.  The next two are the
- *  template's derivative in ln(width of the line-spread function) times the relative error of the
- *  width.  The last columns are residuals of the sky.  The covariance is fixed at one template,
- *  velocity and continuum, so that F is a Gaussian likelihood of known covariance.  The weights
- *  s->is and s->d = flux is include the pixels' own model error.  With L L^T = 1 + C^T C and E =
- *  L^-1 C^T, the inverse of the remaining 1 + C C^T is 1 - E^T E. */
+ *  The sigma in s->d and s->is includes each pixel's own model error, a fraction of its flux.  In
+ *  units of this sigma the covariance of a segment's pixels is 1 + C C^T.  The columns of C are
+ *   - components: patterns over pixels whose amplitudes have unit variance;
+ *   - two for the line-spread function's width: derivative in ln(width) times its relative error;
+ *   - residuals of the sky.
+ *  The inverse covariance is 1 - E^T E, where E = L^-1 C^T and L L^T = 1 + C^T C.  F is a Gaussian
+ *  likelihood, since the covariance is fixed at one template, velocity and continuum. */
 #pragma once
 
 #include "kernels/math/activation.h"
@@ -18,7 +17,7 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Restore the data's own weights from s->own_d and own_is; the first call saves them there. */
+/** Restore the data's own weights from s->own_d and s->own_is; the first call saves them there. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -49,7 +48,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 }
 
 /** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
- *  the next point.  A step of the templates' grid (place: index, frac) has error->finer points. */
+ *  the next point.  The grid divides each step of the templates' grid by error->finer.
+ *  index, frac  in  of all pixels on the templates' grid (mill_block_locate) */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
@@ -61,9 +61,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write each component at the located pixels to s->error: the component, interpolated by the cubic
- *  through four grid points, times its sigma and the template before the resolution matrix.  If the
- *  segment has no matrix, also multiply by continuum / sigma: the result is then C. */
+/** Write each component at the pixels to s->error: the component, interpolated by the cubic through
+ *  four grid points, times its sigma and the template before the resolution matrix.  Without a
+ *  matrix the result is multiplied by continuum / (the pixel's sigma) and so is C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -71,7 +71,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   const int last = mill_error_points(&arm->error, arm->n_pix) - 1;
   const mill_real *value = mill_sharp_rows(s, work);
-  const int sees = s->res != NULL;
+  const int has_matrix = s->res != NULL;
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_PIXEL_CHUNK;
@@ -87,7 +87,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     for (int i = 0; i < len; i++) {
       const int k = from[i] < 0 ? 0 : (from[i] < last - 3 ? from[i] : last - 3);
       const float u = at[i] + (float)(from[i] - k); /* at the ends use the four nearest points */
-      const float outside = sees ? 1.0f : cont[i] * is[i];
+      const float outside = has_matrix ? 1.0f : cont[i] * is[i];
       const float g = (float)(level + (double)value[first + i]) * outside;
       const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
       from[i] = k;
@@ -121,9 +121,8 @@ MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
   return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
-/** Write the Cholesky factor of 1 + C^T C, where C has the n columns of s->error, to work->normal
- *  [n][n], and ln det(1 + C^T C) to work->sums[0].  Returns nonzero, on all threads, if the matrix
- *  is not positive definite. */
+/** Write the Cholesky factor of 1 + C^T C to work->normal [n][n] and its ln det to work->sums[0];
+ *  s->error has the n columns of C.  Returns nonzero if the matrix is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
                                           mill_workspace *work)
 {
@@ -146,13 +145,13 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace the columns C in s->error by the rows of E = L^-1 C^T, L being the Cholesky factor in
- *  work->normal; write E times the data s->d to work->error. */
+/** Replace C in s->error by E = L^-1 C^T, where L is the Cholesky factor in work->normal.  Write E
+ *  times the data s->d to work->error [n]. */
 MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                            mill_workspace *work)
 {
   double acc[MILL_MAX_ERROR];
-  const double *a = work->normal;
+  const double *chol = work->normal;
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   for (int j = 0; j < n; j++)
     acc[j] = 0.0;
@@ -164,12 +163,13 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
     double z[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
     for (int j = 0; j < n; j++) {
       const float *row = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
-      const double inverse = 1.0 / a[j * n + j];
+      const double inverse = 1.0 / chol[j * n + j];
+      /* forward substitution: row j of L z = C^T */
       MILL_SIMD
       for (int i = 0; i < len; i++)
         z[j][i] = inverse * (double)row[i];
       for (int l = 0; l < j; l++) {
-        const double w = inverse * a[j * n + l];
+        const double w = inverse * chol[j * n + l];
         MILL_SIMD
         for (int i = 0; i < len; i++)
           z[j][i] -= w * z[l][i];
@@ -194,8 +194,8 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
 }
 
 /** After mill_block_release_error, include the pixels' own model error in s->is and s->d.
- *  s->scratch holds the segment's continuum.  total [2] receives the sum of ln(1 + model variance /
- *  data variance), and |s->d|^2. */
+ *  s->scratch [n_pix]  in   the segment's continuum
+ *  total [2]           out  sum of ln(1 + model variance / data variance), and |s->d|^2 */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                           const mill_real *templ, double level, int n_share,
                                           const mill_workspace *work, double *total)
@@ -244,9 +244,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Write C to s->error: resolution matrix times (components times template), times continuum
- *  (s->scratch) / sigma.  In: row 0 of mill_sharp_rows, the template before the matrix; overwrites
- *  rows 1 to 3. */
+/** Write the components' columns of C to s->error: component times template, multiplied by the
+ *  resolution matrix, times continuum (s->scratch) / sigma.  The template before the matrix is row
+ *  0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
@@ -270,8 +270,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Return the squared sigma, in pixels, of the line-spread function at pixel i, not the first or
- *  last, from lsf_aa^2 + (templates' sigma)^2 + (blur_ln wavelength)^2; 0: NaN or too large. */
+/** Return sigma^2 of the line-spread function, in pixels^2, at pixel i, which is not at an end:
+ *  lsf_aa^2 + (templates' sigma)^2 + (blur_ln wavelength)^2.  0: NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -284,8 +284,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return the squared sigma, in pixels, of the Gaussian with the sum and sum of squares of row i of
- *  the resolution matrix, or of the nearest row not cut at an end; 0: too large, or all are cut. */
+/** Return sigma^2, in pixels^2, of the Gaussian that has the sum and sum of squares of row i of the
+ *  resolution matrix; if row i is cut off, of the nearest whole row.  0: none, or too large. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -297,16 +297,17 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two columns of C after the components (rows of s->error): the change of flux / sigma if
- *  the line-spread function is wider by one standard deviation.  In the first column the width
- *  changes by one factor at all pixels, in the second by a factor that rises from -1 to 1 along the
- *  pixels.  A relative change x of the width adds x width^2 times the template's second derivative
- *  (heat equation).  s->scratch holds the continuum. */
+/** Fill the two columns of C after the components: the change of flux / sigma if the line-spread
+ *  function is wider by one standard deviation.  In the first column the width changes alike at all
+ *  pixels.  In the second a factor on this change rises from -1 to 1 along the pixels.
+ *
+ *  A relative change x of the width adds x width^2 times the template's second derivative (heat
+ *  equation).  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, int n_share)
 {
-  /* weights a_j of a second derivative: 2 sum a_j (1 - cos jk) fits k^2 by least squares over the
-   * wavenumbers k of Gaussian lines whose sigma is one pixel or more */
+  /* weights of a second derivative, fitted by least squares: 2 sum_j a_j (1 - cos jk) is close to
+   * k^2 at the wavenumbers k of Gaussian lines whose sigma is one pixel or more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
@@ -317,7 +318,7 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
     const int i = n_inside > 0 && e >= MILL_BEND_REACH ? n_inside + e : e;
     even[i] = sloped[i] = 0.0f;
   }
-  /* `even` holds the squared widths first; each thread reads only elements that it has written */
+  /* `even` first holds width^2; a thread reads only elements that it has written: no barrier */
   MILL_FOR(b, e, s->lsf_aa ? 0 : n_inside)
   {
     even[MILL_BEND_REACH + e] = (float)mill_matrix_width2(s, MILL_BEND_REACH + e);
@@ -339,8 +340,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write the sky's residuals, in units of sigma, to `to`, the last n_sky columns of C.
- *  These residuals differ between exposures, so their variance is not multiplied by n_share. */
+/** Write the sky's residuals, divided by sigma, to `to`, the last n_sky columns of C.  Their
+ *  variance is not multiplied by n_share, since they differ between exposures. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
 {
   const int pitch = mill_row_pitch(s->n_pix);
@@ -354,13 +355,13 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The star's n_share segments of
- *  this arm share one template error: its variance is multiplied by n_share to count it once.
+/** Fix the model error of a segment after mill_block_release_error.  The n_share segments of this
+ *  arm share one template error.  Each takes n_share times its variance, to count it once together.
  *
- *  templ [max_seg_pix]  in      the template after the resolution matrix
- *  work                 in/out  solve: continuum coefficients; index, frac: pixels on the grid
- *                               row 0 of mill_sharp_rows: the template before the matrix
- *                               normal, sums and error are overwritten */
+ *  templ [max_seg_pix]       in   the template after the resolution matrix
+ *  row 0 of mill_sharp_rows  in   the template before the matrix
+ *  work                      in   solve: continuum coefficients; index, frac: pixels on the grid
+ *                            out  normal, sums and error are overwritten */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_real *templ, double level, int n_share,
                                         mill_workspace *work)
@@ -419,9 +420,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Compute solve [n_row][nk] = L^-1 S^T V, less what model error absorbs, from the sums of
- *  mill_jacobian_sums.  S: continuum functions times template; V: derivatives of the model; both by
- *  sigma.  L: Cholesky factor of the normal matrix (work->normal).  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 S^T V (letters: mill_block_jacobian) from the sums of
+ *  mill_jacobian_sums, less what model error absorbs.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

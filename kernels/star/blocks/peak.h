@@ -5,12 +5,12 @@
 
 #include "kernels/star/blocks/guess.h"
 
-/** A peak stands out if it exceeds STANDS times the rms of the correlation over all velocities of
- *  the search.  Template errors raise the correlation at all velocities alike. */
+/** A peak stands out if it exceeds this number times the rms of the correlation over the searched
+ *  velocities.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** chisq [nv]: -2 sum w n m per velocity bin, negative in a peak.  Does the peak in bin i stand out
- *  from the searched bins [v0, v1), and is no larger peak just outside them? */
+/** Does the peak in bin i stand out from the searched bins [v0, v1), and do the bins next to these
+ *  have no larger value?  chisq [nv]: -2 sum w n m (guess.h) of each bin, negative in a peak. */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -22,9 +22,9 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
          !(i == v1 - 1 && i < nv - 1 && chisq[i + 1] < chisq[i]);
 }
 
-/** For each template m of the group from k0 on write sum w m^2 (MILL_BINS_SQUARE) or -2 sum w n m
- *  (MILL_BINS_RESIDUAL) to slot->guess.chisq; w, n: weights and residuals of the last model
- *  (mill_block_guess_bins).  Of a model error only the pixels' own part is used. */
+/** Write sum w m^2 (MILL_BINS_SQUARE) or -2 sum w n m (MILL_BINS_RESIDUAL) to slot->guess.chisq for
+ *  each template m of the group from k0 on.  w and n are weights and residuals of the last model
+ *  (mill_block_guess_bins), which include the pixels' own model error. */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)
@@ -35,10 +35,10 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Find the velocity at which the used segments' residuals look most like a star.  Correlate them
- *  with the guess templates in the best one's group, at velocities that differ from the star's by
- *  least_apart to MILL_PAIR_MOST_APART.  A template of free strength lowers chi^2 by
- *  (sum w n m)^2 / sum w m^2 (letters as in guess.h), the squared significance of the peak. */
+/** Find the velocity at which the used segments' residuals correlate best with a guess template of
+ *  the best one's group.  Velocities are searched that differ from the star's by least_apart to
+ *  MILL_PAIR_MOST_APART.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
+ *  (letters: guess.h), which is the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

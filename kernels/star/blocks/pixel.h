@@ -8,14 +8,13 @@
 #include "kernels/math/real.h"
 #include "kernels/star/slot.h"
 
-/** Split x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite), for x in [-87, 88]; returns exp(r) - 1 by a
- *  polynomial of degree 6, and *two_k = 2^k. */
+/** Split x, clipped to [-87, 88], into k ln 2 + r with |r| <= ln 2 / 2 (Cody & Waite).  Returns
+ *  exp(r) - 1 by a polynomial of degree 7; *two_k = 2^k. */
 MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
 {
   const float lo = -87.0f, hi = 88.0f;
   x = x > lo ? (x < hi ? x : hi) : lo; /* NaN too: the bits below must be defined */
-  /* round to nearest by adding a large number: k is then in the sum's last bits (no conversion to
-   * int, which NaN would leave undefined) */
+  /* adding 1.5 * 2^23 rounds to the nearest integer, k, which is then in the sum's last bits */
   const float shift = 12582912.0f;
   union {
     uint32_t u;
@@ -68,7 +67,7 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
                                    int len, double *sum)
 {
   int low, end;
-  /* narrow functions not 0 here: low to end - 1; a GPU's thread, with one pixel, adds all */
+  /* Gaussians low to end - 1 are not 0 here; a thread of a GPU, which has one pixel, adds all */
   mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
@@ -84,8 +83,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** Number of blocks of pixels per continuum function.  mill_block_gain fits a factor to each block:
- *  these factors can follow waves half as long as the continuum functions can. */
+/** Blocks of pixels per continuum function in mill_block_gain.  A factor for each block can follow
+ *  waves half as long as the continuum functions can. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
 /** Compute by how much the segment's chi-square would drop if each block of pixels had its own
@@ -121,8 +120,8 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
  *  correlation length of resampled noise, less than the width of a line. */
 enum { MILL_NOISE_LAG = 3 };
 
-/** Return the part of a segment's chi-square that is due to noise, and to misfits narrower than
- *  MILL_NOISE_LAG pixels, from differences of residuals; model / sigma is in s->scratch. */
+/** Return the part of a segment's chi-square that is due to noise or to misfits narrower than
+ *  MILL_NOISE_LAG pixels.  The model / sigma is in s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
   const float *d = s->d, *model = s->scratch;
@@ -141,8 +140,8 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
 }
 
-/** H alpha and H beta (vacuum A).  A line's core extends to CORE km/s, its sides from NEAR to FAR;
- *  the line is measured if core and sides have at least CORE_PIX and SIDE_PIX good pixels. */
+/** H alpha and H beta (vacuum A).  A line's core extends to CORE km/s, its sides from NEAR to FAR.
+ *  The line is measured if core and sides have at least CORE_PIX and SIDE_PIX good pixels. */
 enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_AA                                                                             \
   {                                                                                                \
@@ -152,10 +151,9 @@ enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 #define MILL_BALMER_NEAR 500.0
 #define MILL_BALMER_FAR  1330.0
 
-/** Measure how far the flux exceeds the model (model / sigma in s->scratch) in the cores of the
- *  Balmer lines of a star at a velocity, over good pixels.  The error follows from the rms of the
- *  residuals in the lines' sides, which includes template errors.
- *
+/** Measure the emission in the Balmer lines of a star at a velocity: the excess of the flux over
+ *  the model (model / sigma is in s->scratch) in the lines' cores.  The error is from the rms of
+ *  the residuals in the lines' sides, which includes template errors.
  *  light [MILL_N_BALMER][2]  out  equivalent width in A times its weight, and the weight, 1 / A^2;
  *                                 zeros where a line is not measured */
 MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, double vel_km_s,
@@ -182,7 +180,7 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
     mill_block_sum_n(b, part, 5, total);
     const int is_there = total[1] >= MILL_BALMER_CORE_PIX && total[4] >= MILL_BALMER_SIDE_PIX &&
                          total[2] > 0.0 && total[3] > 0.0;
-    /* equivalent width = unit * mean excess in the core */
+    /* equivalent width = unit * mean excess in the core; total has the order of part */
     const double unit = 2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * total[4] / total[2];
     const double weight = is_there ? total[1] * total[4] / (total[3] * unit * unit) : 0.0;
     MILL_SERIAL(b)
@@ -193,6 +191,6 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
   }
 }
 
-/** A template is exp(MILL_LN_SCALE) (MILL_LEVEL + t), where t has no mean (mill_workspace.mean). */
+/** A template is exp(MILL_LN_SCALE) (MILL_LEVEL + t); rows of templates hold t. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)

@@ -6,8 +6,8 @@
 #include "kernels/star/blocks/lsf.h"
 #include "kernels/star/blocks/resolution.h"
 
-/** Replace the flux of unusable pixels in [first, first + len) by linear interpolation over their
- *  run; a run at an end takes its neighbour's flux.  Without a usable pixel the flux stays. */
+/** Replace the flux of unusable pixels in [first, first + len) by linear interpolation between the
+ *  nearest usable pixels.  At an end the flux is constant.  Without a usable pixel it stays. */
 MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t ignore, int first,
                                             int len, double *flux)
 {
@@ -56,7 +56,7 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
 }
 
-/** Compute S/N, and the flux scale from which the sigma of bad pixels follows; returns the number
+/** Compute S/N, and the flux scale from which the sigma of bad pixels is made.  Returns the number
  *  of pixels without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
                                         double *scale)
@@ -98,8 +98,8 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set s->good [n_pix]; pixels whose row of the resolution matrix was bad
- *  (mill_block_prepare_resolution) stay bad.  Returns how many are good; *median_sigma: theirs. */
+/** Set s->good [n_pix].  Pixels with a bad row of the resolution matrix stay bad
+ *  (mill_block_prepare_resolution).  Returns how many are good; *median_sigma is of these. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -133,7 +133,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
     part += s->good[i];
   }
   const int n_good = (int)mill_block_sum(b, (double)part);
-  /* the pixels in the middle by ivar are in the middle by sigma too */
+  /* pixels with the middle values of ivar have the middle values of sigma too */
   float low, high;
   mill_block_middle(b, n, s->scratch, &low, &high);
   *median_sigma =
@@ -142,8 +142,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
 }
 
 /** Write flux / sigma to s->d and 1 / sigma to s->is.
- *
- *  bad, most  in   1 / sigma to give to bad pixels; largest 1 / sigma of a good pixel
+ *  bad, most  in   1 / sigma to give to bad pixels; upper limit of 1 / sigma for good pixels
  *  total [3]  out  sum of ln(1 / sigma), sum of d^2, number of pixels with an unusable d or is */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
                                            double bad, double most, double *total)
@@ -231,7 +230,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   {
     s->sum_ln_var = -2.0 * total[0];
     s->dd = total[1];
-    /* left over: no usable pixel to interpolate from, or values beyond float32 */
+    /* unusable pixels are left if none was usable to interpolate from, or values exceed float32 */
     s->used = total[2] == 0.0;
     s->n_good = s->used ? n_good : 0;
   }

@@ -7,25 +7,25 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** Flag LSF_NARROW is set if at least the fraction SIZEABLE of the matrix rows has a sigma below
- *  NARROW times the templates' sigma. */
+/** Flag LSF_NARROW: at least the fraction SIZEABLE of the matrix rows has a sigma below NARROW
+ *  times the templates' sigma. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
-/** If the largest sum of a matrix row exceeds the least by more than the fraction SPREAD, rows are
- *  scaled to the median sum; a row whose sum is off by more than a factor LOST is dropped. */
+/** Rows of a matrix are scaled to the median of their sums if the largest sum exceeds the least by
+ *  the fraction SPREAD.  A row whose sum is off by more than a factor LOST is dropped. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
-/** A pixel with (flux / sigma)^2 above this is bad: a float64 sum with its 16 digits would lose the
- *  chi-square of the other pixels, about 10^4. */
+/** A pixel with (flux / sigma)^2 above this is bad: in float64 the sum would lose the chi-square of
+ *  the other pixels, about 10^4. */
 #define MILL_MOST_SQUARE 1e20
 
 /** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
 enum { MILL_DECONV_STEP = 4 };
 
-/** Replace row i of the matrix, which has no usable numbers, by the identity's row.  The pixel is
- *  bad, but its template must be finite. */
+/** Replace the unusable row i of the matrix by the identity's row: the pixel is bad, but its
+ *  template must be finite. */
 MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
@@ -34,7 +34,7 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
   s->scratch[i] = NAN;
 }
 
-/** Clear elements of row i outside the arm, scale its sum to mult, and store the sum in s->base. */
+/** Clear the elements of row i outside the arm, scale the row's sum to mult, and set s->base[i]. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
@@ -55,12 +55,13 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
-/** Copy the matrix rows of len pixels, from first on, from the stored diagonals to row
+/** Copy the matrix rows of pixels [first, first + len) from the stored diagonals to row
  *  [n_diag][MILL_CHUNK]; zeros beyond len. */
 MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
                                   double (*row)[MILL_CHUNK])
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  /* element k of pixel i's row is stored in diagonal nd - 1 - k, at column i - h + k */
   for (int k = 0; k < nd; k++) {
     const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
     const int shift = first - h + k;
@@ -75,8 +76,8 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   }
 }
 
-/** Multiply rows k0 ... k0 + MILL_DECONV_STEP - 1 of the matrix weight [nd][nd] by row [nd], the
- *  resolution at MILL_CHUNK pixels, into x; beyond nd the last row of weight is repeated. */
+/** Compute elements [k0, k0 + MILL_DECONV_STEP) of weight [nd][nd] times row [nd][MILL_CHUNK], the
+ *  matrix rows of MILL_CHUNK pixels, into x.  Elements beyond nd repeat the last one. */
 MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
                                    const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
@@ -119,12 +120,12 @@ MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int 
   for (int q = 0; q < MILL_DECONV_STEP; q++)
     for (int i = 0; i < len; i++)
       x[q][i] = 0.0;
-  for (int m = (int)low; (float)m < high + 1.0f; m++) {
+  for (int solver = (int)low; (float)solver < high + 1.0f; solver++) {
     double part[MILL_DECONV_STEP][MILL_CHUNK];
-    mill_deconvolve(nd, k0, s->deconv.solve + (ptrdiff_t)m * nd * nd, row, part);
+    mill_deconvolve(nd, k0, s->deconv.solve + (ptrdiff_t)solver * nd * nd, row, part);
     for (int q = 0; q < MILL_DECONV_STEP; q++)
       for (int i = 0; i < len; i++) {
-        const double share = 1.0 - fabs((double)at[i] - (double)m);
+        const double share = 1.0 - fabs((double)at[i] - (double)solver);
         x[q][i] += share > 0.0 ? share * part[q][i] : 0.0;
       }
   }
@@ -143,14 +144,14 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
   }
 }
 
-/** Find the matrix rows of len pixels, from first on, that are narrower than the templates.
+/** Find the matrix rows of pixels [first, first + len) that are narrower than the templates.
  *
  *  narrow [len]  a narrow row's sum; 0 for the other rows
  *  shift [len]   half of a row's first moment (pixels); a narrow row becomes -shift, narrow, shift
  *
- *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian: wings and a shift
- *  within the pixel hardly change it.  A row cut at an end of the arm gets the nearest uncut row's
- *  sigma, and shift 0.  Returns how many sigmas are below MILL_LSF_NARROW times the templates'. */
+ *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian.  Wings and shifts
+ *  hardly change it.  A row cut at an end of the arm has shift 0 and the nearest whole row's sigma.
+ *  Returns how many sigmas are below MILL_LSF_NARROW times the templates'. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow, double *shift)
 {
@@ -189,11 +190,12 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   return n_narrow;
 }
 
-/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to rows: deconvolve them by the
- *  templates' own resolution and rescale the rows at the ends.  A row narrower than the templates
- *  becomes its sum at the middle pixel, and plus and minus half its first moment at the neighbours,
- *  which keeps its shift.  A row with an element not finite or a sum not positive becomes the
- *  identity's row, with s->good 0.  Also sets s->narrow. */
+/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to s->res; set s->base, s->good
+ *  and s->narrow.  Treatment of rows:
+ *   - all: deconvolved by the templates' own resolution
+ *   - cut at an end of the arm: scaled to the median sum
+ *   - narrower than the templates: three pixels, with the row's sum and first moment
+ *   - with an element not finite, or a sum not positive: the identity's row, and s->good is 0 */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -269,22 +271,21 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
   return ((uint32_t)mask & ~ignore) == 0;
 }
 
-/** Are flux and inverse variance usable: finite, ivar positive, and flux^2 ivar small enough for
- *  sums to keep the digits of the other pixels?  The function has no branches: loops vectorise. */
+/** Is a pixel's flux finite, ivar positive, and flux^2 ivar at most MILL_MOST_SQUARE?  The function
+ *  has no branches, so that loops vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
 }
 
-/** Is a pixel usable and not masked? */
 MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
 {
   return mill_mask_clear(s->raw_mask[i], ignore) &
          mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
-/** Write the sums of the stored rows to s->scratch.  NaN: the pixel cannot be good, the row is cut
- *  at an end of the arm, or its sum is not positive. */
+/** Write the sums of the stored rows to s->scratch.  NaN: the row is cut at an end of the arm, its
+ *  sum is not positive, or the pixel is masked or unusable. */
 MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
@@ -309,8 +310,8 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
 }
 
 /** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows
- *  whose sum is far from the median.  In coadds with masked exposures matrix columns are missing or
- *  too large, so that the unscaled rows do not map a constant to a constant.  Sets s->scaled. */
+ *  whose sum is far from the median.  Sets s->scaled.  The sums differ in coadds with masked
+ *  exposures, where matrix columns are missing or too large. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -344,8 +345,8 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   MILL_BARRIER(b);
 }
 
-/** Return where in work->pixel a segment's templates at the pixels begin, before their product with
- *  the resolution matrix: aligned for mill_block_resolve. */
+/** Return a segment's templates at the pixels, before the resolution matrix: rows in work->pixel,
+ *  aligned as mill_block_resolve needs them. */
 MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
   return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);

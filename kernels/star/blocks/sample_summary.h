@@ -18,9 +18,9 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Return the effective number of samples of the points from `first` on: the least of the number by
- *  the weights and one number per free parameter, variance / variance of the mean.  Stores the
- *  parameters' numbers in s->ess [n_free]. */
+/** Return the effective sample size of the points from `first` on.  It is the least of the size by
+ *  the weights and one size per free parameter: variance / (variance of the mean), also stored in
+ *  s->ess [n_free]. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -53,11 +53,8 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
   return least;
 }
 
-/* ---- the end ---- */
-
-/** Resample the weighted points to samples of equal weight by systematic resampling (Carpenter et
- *  al. 1999, IEE Proc. Radar 146, 2): sample.sorted receives the number of copies of each point.
- *  ln_p and ln_w become work space. */
+/** Give each weighted point a number of copies, sample.sorted, by systematic resampling (Carpenter
+ *  et al. 1999, IEE Proc. Radar 146, 2).  The copies have equal weight.  Overwrites ln_p. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -148,8 +145,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Return the fit's formal error of parameter j; 0 or NaN: none.  From a label's error the
- *  library's floor is subtracted in quadrature, since the likelihood does not contain the floor. */
+/** Return the fit's formal error of parameter j; 0 or NaN: none.  A label's error is without the
+ *  library's floor (subtracted in quadrature), as the likelihood does not contain the floor. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -160,8 +157,9 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Return the MILL_POST_* flags of parameter j, whose samples are in s->column: shift is their mean
- *  less the solution, sigma their standard deviation, range the last percentile less the first. */
+/** Return the MILL_POST_* flags of parameter j, whose samples are in s->column.
+ *  shift, sigma  in  their mean less the solution, and their standard deviation
+ *  range         in  their last percentile less the first */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
                                         const mill_samples *s, int j, double shift, double sigma,
                                         double range)
@@ -206,8 +204,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the density of free parameter k from low to high and some kernel widths beyond; s->column
- *  has its samples (standard deviation sigma).  Returns MILL_POST_SHAPE if not Gaussian, else 0. */
+/** Store the density of free parameter k from low to high and some kernel widths beyond.  s->column
+ *  has its samples; sigma: standard deviation.  Returns MILL_POST_SHAPE if not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, int k, double sigma, double low,
                                           double high)
@@ -234,8 +232,8 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
   return differs ? MILL_POST_SHAPE : 0;
 }
 
-/** Store percentiles, density and effective size of free parameter k; returns its flags.  shift:
- *  the samples' mean less the solution; sigma: their standard deviation. */
+/** Store percentiles, density and effective size of free parameter k; returns its flags.  shift,
+ *  sigma: as in mill_block_post_flags. */
 MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
                                       const mill_samples *s, int k, double shift, double sigma)
 {
@@ -334,12 +332,13 @@ MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_sl
     p->covar[i] = 0.0;
 }
 
-/** Store n_draw samples with all their parameters, taken at even steps through the samples. */
+/** Store n_draw samples with all parameters, at even steps through the samples of equal weight. */
 MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
   const int nd = m->n_deriv, n_draw = m->set.sample.n_draw;
   double theta[MILL_MAX_PAR];
+  /* draw i is the sample at (i + 1/2) / n_draw of all; upto: samples of points up to `point` */
   for (int i = 0, point = -1, upto = 0; i < n_draw; i++) {
     while (upto <= (int)((2 * (int64_t)i + 1) * s->n_sample / (2 * n_draw)))
       upto += (int)s->sorted[++point];

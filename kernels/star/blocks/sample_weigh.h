@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Answer MILL_REQ_WEIGH: weigh a posterior's points; if they do not suffice, learn a new proposal
- *  from the weights, and set how many more points to draw. */
+/** Answer MILL_REQ_WEIGH: compute the importance weights of a posterior's points.  If the points do
+ *  not suffice, adapt the proposal to the weights, and set how many more points to draw. */
 #pragma once
 
 #include "kernels/math/weights.h"
 #include "kernels/star/blocks/sample_summary.h"
 
-/** Weigh the points: ln_w = ln_p - ln(density of the mixture of all draws) (Veach & Guibas 1995;
- *  Cornuet et al. 2012, Scand. J. Stat. 39, 798), less its largest value, which is returned. */
+/** Compute ln_w = ln_p - ln(density of the mixture of all proposals) (Veach & Guibas 1995; Cornuet
+ *  et al. 2012, Scand. J. Stat. 39, 798).  Subtract the largest ln_w from all, and return it. */
 MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
                                              const mill_slot *slot)
 {
@@ -31,8 +31,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Return what component i_part of the proposal gets of point i's weight w = exp(power ln_w): w
- *  times the component's fraction of the proposal's density at the point.  Adds w to *all. */
+/** Return the share of component i_part of the proposal in point i's weight w = exp(power ln_w): w
+ *  times the component's fraction of the proposal's density there.  Adds w to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -49,7 +49,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Coordinate k of point i, less the solution; for k = n_free mill_part_u of its v sin i. */
+/** Coordinate k of point i, less the solution; k = n_free: u of its v sin i (mill_part_u). */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {
@@ -60,9 +60,11 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
   return v < 0 ? 0.0 : mill_part_u(m, slot, slot->best.end[MILL_PAR_VSINI] + (double)x[v]);
 }
 
-/** Make a component of the proposal from the mean [n_free + 1] and covariance c [n_free + 1]^2 of
- *  points in the free parameters and u, the inner parameter of v sin i.  to->bend gets the
- *  regression on u, to->axes the Cholesky factor of the rest of c times `wider`; 0: none. */
+/** Make a component of the proposal, *to; returns 0 if c is not positive definite.
+ *  mean [n_free + 1]  in   of points, in the free parameters and u (mill_part_u)
+ *  c [n_free + 1]^2   in   their covariance
+ *  to->bend           out  regression of the free parameters on u
+ *  to->axes           out  Cholesky factor of the rest of c times `wider` */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -75,6 +77,7 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
   }
   if (v >= 0)
     to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s;
+  /* covariance of the parameters less their regression on u */
   for (int k = 0; k < n; k++)
     for (int l = 0; l < n; l++)
       to->axes[k * n + l] = c[k * n_all + l] - to->bend[k] * of_u[l] - to->bend[l] * of_u[k] +
@@ -83,9 +86,9 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
   return mill_part_shape(slot, wider, to);
 }
 
-/** Make a new component from component i_part of the proposal: mean and covariance of the points,
- *  each weighted by mill_part_claim.  Returns the new component's fraction of all weights; 0: the
- *  fraction is too small, or the covariance not positive definite.  Overwrites sample.sorted. */
+/** Make a new component from component i_part of the proposal, with the mean and covariance of the
+ *  points weighted by mill_part_claim.  Returns the component's fraction of all weights; 0: too
+ *  small, or the covariance is not positive definite.  Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {
@@ -184,8 +187,8 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
 
 /** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Draw SPARE times as many further points as are needed if the effective size goes on growing as
- *  so far, and at least STEP times the present number of points. */
+/** Draw SPARE times the number of points that seem to be missing, at least STEP times the present
+ *  number. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 

@@ -4,14 +4,14 @@
 
 #include "kernels/star/slot.h"
 
-/** Compute an arm's spline constants (kernels/star/model.h) from its ln_step: expm1_step,
- *  spline_scale_right, the decay of what each end of the arm adds, and filters: the coefficients'
- *  response to a unit second difference (equations: mill_block_spline).
+/** Compute an arm's spline constants (kernels/star/model.h) from its ln_step.
  *
- *  k grid points to the right the response is c p^k, to the left c q^k (c, p, q: variables centre,
- *  right, left): c (1 - p q) times the convolution of two one-sided exponentials.  Each exponential,
- *  cut after 16 points (spline_last: 32), convolves two short filters; z^-k is a shift by k points:
- *  sum_{k < 16} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < 4} p^4k z^-4k). */
+ *  The filters are the response of the coefficients to a unit second difference (equations:
+ *  mill_block_spline).  The response is centre * right^k at k grid points to the right, and
+ *  centre * left^k to the left.  So it is a convolution of two one-sided exponentials, times
+ *  centre * (1 - left * right).  An exponential cut after 16 points (with spline_last: 32) is in
+ *  turn a convolution of short filters.  If z^-k is a shift by k points,
+ *    sum_{k < 16} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < 4} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {
   const double r = exp(arm->ln_step);

@@ -21,12 +21,11 @@ enum {
 };
 /** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
 #define MILL_BLUR_REACH 5.0
-/** A blurred kernel ends where its weights fall below this fraction of the middle one: F then
- *  changes by less than 1e-4. */
+/** A blurred kernel ends where its weights fall below this fraction of the middle one. */
 #define MILL_BLUR_LEAST 1e-6
 
-/** Convert emulator output y, less its mean, to a template t, in place.  log flux: t = exp(clip(y))
- *  - 1 in units of exp(mean); plain flux: t = y. */
+/** Convert emulator output y, less its mean, to a template t, in place.  Plain flux: t = y.  Log
+ *  flux: t = exp(clip(y)) - 1, in units of exp(mean). */
 MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, double mean,
                                    mill_real *row)
 {
@@ -44,8 +43,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert the emulator's derivative y' in a label, less its mean, to the template's derivative T',
- *  in place.  log flux: T' = (1 + t) (y' + mean); plain flux: T' = y' + mean. */
+/** Convert the emulator's derivative y' in a label, less its mean, to the template's derivative, in
+ *  place.  Plain flux: y' + mean.  Log flux: (1 + t) (y' + mean). */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {
@@ -116,10 +115,11 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   return end;
 }
 
-/** Write the rotation kernel of v sin i to work->kernel, and the kernel's derivative in the inner
- *  parameter of v sin i (mill_vsini_inner), per km/s, to work->kernel_slope.  Returns the half
- *  width; want_slope: the half width covers the derivative too.  blur: sigma, in grid points, of a
- *  Gaussian to convolve both with; 0: none. */
+/** Write the rotation kernel of v sin i to work->kernel, and its derivative in u
+ *  (mill_vsini_inner), per km/s, to work->kernel_slope.  Returns the half width.
+ *
+ *  want_slope  in  1: the half width covers the derivative too
+ *  blur        in  sigma, in grid points, of a Gaussian that is convolved with both; 0: none */
 MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
                                              double vsini_km_s, int want_slope, double blur,
                                              mill_workspace *work)
@@ -155,8 +155,7 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
 }
 
 /** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
- *  counts as 0, which is the template's mean flux (rvspecfit: flux 0).  This reaches pixels within
- *  the velocity limits only for v sin i of some hundred km/s. */
+ *  counts as 0, the template's mean flux.  This matters only if v sin i is some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {
@@ -184,12 +183,12 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
 
 /** Compute bend, the coefficients of the natural cubic spline in wavelength through y.
  *
- *  On knots uniform in ln wavelength, with r = exp(step), the spline's equations for Z_i = z_i
- *  h_i^2 (z: second derivative, h_i: interval to the right of knot i) have constant coefficients:
+ *  The coefficient of knot i is Z_i = z_i h_i^2, where z_i is the second derivative and h_i the
+ *  interval to the right.  On knots uniform in ln wavelength, with r = exp(step), Z_i obeys
  *    r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 = 6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})].
- *  The equations' inverse is a two-sided exponential, cut after 16 (float32) or 32 grid points and
- *  applied as a series of short filters (kernels/star/blocks/spline_filter.h).  The natural ends
- *  (Z = 0) add a decaying solution from each side. */
+ *  The inverse of these equations is a two-sided exponential, cut after 16 (float32) or 32 grid
+ *  points.  Short filters apply it (spline_filter.h).  Each natural end (Z = 0) then adds a
+ *  solution that decays inwards. */
 MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, const mill_real *y,
                                      mill_real *bend)
 {
@@ -205,7 +204,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
   MILL_GLOBAL(bend);
   const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
   mill_real w_near[7], w_far[7];
-  MILL_FORGET(); /* load the weights for each row: a GPU would keep them in registers */
+  MILL_FORGET(); /* otherwise a GPU would keep the weights in registers between rows */
   for (int k = 0; k < 7; k++) {
     w_near[k] = (mill_real)arm->spline_near[k];
     w_far[k] = (mill_real)arm->spline_far[k];
@@ -254,7 +253,6 @@ typedef struct mill_grid_place {
   int first, last;
 } mill_grid_place;
 
-/** Set up the conversion for a template that recedes at vel_km_s. */
 MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_km_s)
 {
   const mill_grid_place at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0,
@@ -305,7 +303,7 @@ MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, i
   }
 }
 
-/** Template and spline coefficients at both ends of the grid intervals of a batch of pixels. */
+/** For a batch of pixels: template and spline coefficients at both ends of their grid intervals. */
 typedef struct mill_interval {
   mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
 } mill_interval;
@@ -406,12 +404,12 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Compute row r of a rotated template and its spline coefficients: the template (r = 0), its
- *  derivative in v sin i (1), or in label r - 2.
+/** Compute row r of a rotated template and its spline coefficients.  Row 0 is the template, row 1
+ *  its derivative in v sin i, row 2 + l its derivative in label l.
  *
- *  In: work->grid has the template as flux, and the derivatives in labels as the emulator gives
- *  them; work->kernel has the half width `half`.  Converts a label's derivative to flux in place,
- *  so call once for each row. */
+ *  work->grid    in  the template as flux; label derivatives as the emulator gives them, which are
+ *                    converted to flux in place: call once for each row
+ *  work->kernel  in  of half width `half` */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
                                            const mill_model_arm *arm, int r, int half,
                                            mill_workspace *work, mill_real *rotated,
