@@ -91,8 +91,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the rms, relative to the flux, at rest wavelengths, of white noise that is as
-        strong on large scales as the error outside the components.  width: of a pixel, in ln."""
+        """Return the rms, relative to the flux, of white noise at rest wavelengths wave_aa that has
+        the power of the error outside the components on large scales.  width: of a pixel, in ln."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 

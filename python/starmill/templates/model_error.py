@@ -34,7 +34,7 @@ def smoother(arm, kernel_aa):
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     """Return the residuals r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template (NaN:
     unknown), and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra.
-    kernel_aa: Gaussian sigma (A) that convolves the templates before."""
+    kernel_aa: sigma (A) of a Gaussian that convolves the templates first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)

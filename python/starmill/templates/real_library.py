@@ -7,14 +7,14 @@ MODELS is the folder of models that starmill grid computed (its WORK/models-PLAN
 this tool made, whose templates are taken as they are.  WORK is a folder for intermediate files,
 OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are shipped).
 The steps are `library build` of all models, `library train`, fits of the velocities of the MILES
-spectra, and `library correct` with these spectra at rest and their published labels.  Labels are
-never tuned.  Attributes of OUT.h5 name its sources and the commands.
+spectra, and `library correct` by these spectra at rest and their published labels.  Attributes of
+OUT.h5 name its sources and the commands.
 
   --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE         a library of plan fgk: for plan oba that whose labels it takes on where both
-                      hold, for elements that which gets the elements
+  --base FILE         a library of plan fgk: for oba, its labels set the scale where both libraries
+                      hold; for elements, it gets the elements
   --uncorrected FILE  for plan elements: the WORK/bare.h5 from which --base was corrected
   --floors X,...      for plan elements: least errors of the eight elements, dex, as measured by
                       campaigns/elements.py pulls (0.1 each)
@@ -28,8 +28,7 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
-  --rows all|half|K/N  of MILES to use; K/N: all but rows K, K + N, ... (from 0), which are left
-                      for validate_library.py; half: 0/2 (all)
+  --rows all|half|K/N  of MILES to use (all); K/N: without K, K + N, ... (from 0); half: 0/2
   --no-model-error    make a library without model error
   --limit MB          refuse a larger file (15)
 

@@ -84,8 +84,8 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Find up to q principal components (about zero) of x * scale whose variance exceeds the noise.
-    Return them over scale, with rms 1 [q, n_pix]; their standard deviations [q]; x without them."""
+    """Find up to q principal components (about zero) of x * scale above the noise.  Return the
+    components / scale [q, n_pix], of rms 1; their standard deviations [q]; x without them."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],

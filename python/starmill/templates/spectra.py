@@ -52,7 +52,7 @@ def legendre(wave, n):
 class Grid:
     """LabelledSpectra, and the arm of the library to which they are resampled.
 
-    fate [n]  index into FATES, as labels and pixels tell
+    fate [n]  index into FATES, judged by labels and pixels alone
     good_aa   (first, last wavelength in A) of the longest range in which no spectrum with usable
               labels has a bad pixel; None: no such range
     """
