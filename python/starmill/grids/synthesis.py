@@ -25,36 +25,30 @@ class BadModel(Exception):
     """The model failed a check, named in the text."""
 
 
-def log_tail(path):
-    with open(path, errors="replace") as f:
-        return " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
-
-
 def run(program, text, folder, log, result):
-    """Run a program in folder, and check that it wrote `result`, as its exit status says nothing.
-    LIMIT_S limits CPU time, not elapsed time, since the machine may be busy."""
+    """Run a program in folder with `text` as its input.  Its exit status says nothing, so check
+    that it wrote `result`.  LIMIT_S limits the CPU time, since the machine may be busy."""
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
         code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],
                               input=text.encode(), stdout=out, stderr=out, cwd=folder,
                               start_new_session=True).returncode
     made = os.path.join(folder, result)
-    if code or not os.path.exists(made) or not os.path.getsize(made):
-        raise BadModel("%s ended with status %d: %s" % (
-            os.path.basename(program), code, log_tail(os.path.join(folder, log))))
+    with open(os.path.join(folder, log), errors="replace") as f:
+        tail = " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
+    need(not code and os.path.exists(made) and os.path.getsize(made), BadModel,
+         "%s ended with status %d: %s" % (os.path.basename(program), code, tail))
 
 
 def control(*parts):
-    """Return Turbospectrum's input, with a line per keyword of each dictionary in parts and a line
-    per word of each text."""
+    """Return Turbospectrum's input: a line per key of a dictionary, or per word of a text."""
     return "".join(
         "".join("'%s:'  '%s'\n" % pair for pair in part.items()) if isinstance(part, dict)
         else "".join(word + "\n" for word in part.split()) for part in parts)
 
 
 def composition(labels):
-    """Return the arguments of control() that set the abundances; for ELEMENTS they are lg N on the
-    scale where hydrogen has 12."""
+    """Return the arguments of control() for the abundances; single ones are lg N, hydrogen 12."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
@@ -131,6 +125,7 @@ def synthesize(work, labels, grid):
 
 
 def read_spectrum(path, piece):
+    """Return wavelengths in air (A), flux and continuum of a piece from Turbospectrum's output."""
     first, last, step, _ = piece
     try:
         data = np.loadtxt(path, usecols=(0, 1, 2))
@@ -151,8 +146,8 @@ def read_spectrum(path, piece):
 
 
 def smooth(wave, values, step, at, sigma):
-    """Return Gaussian-weighted sums [n_values][n_at] of the samples `values` around each wavelength
-    in `at`, and the sums of the weights [n_at].  step: spacing of the samples (A)."""
+    """Return sums [n_values][n_at] of the spectra `values` [n_values][n_wave] with Gaussian weights
+    around each wavelength in `at`, and the sums of the weights [n_at].  step: of wave (A)."""
     half = int(6.0 * sigma / step) + 2
     centre = np.rint((at - wave[0]) / (wave[1] - wave[0])).astype(int)
     sums, total = np.zeros((len(values), len(at))), np.zeros(len(at))
@@ -194,8 +189,7 @@ def join(pieces, grid=plan.FGK):
 
 
 def check_overlap(before, after, edge, sigma):
-    """Refuse two pieces whose smoothed flux or continuum differ in the 2 A around their common
-    edge."""
+    """Refuse pieces whose smoothed flux or continuum differs within 1 A of their common edge."""
     at = np.linspace(edge - 1.0, edge + 1.0, 5)
     values = []
     for wave, flux, cont in (before, after):

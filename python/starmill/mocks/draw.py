@@ -10,7 +10,7 @@ from starmill.cli.basics import USAGE, need
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
 
-# Each seed, stream and index (of a star or a tile) has its own sequence of random numbers.
+# Streams of random numbers: a seed, a stream and the index of a star or tile give one sequence.
 STAR, TILE, NOISE, DEFECT = range(4)
 REST = 4  # streams from here on, one per arm: model error outside the components
 FLOOR = 1 << 16  # stream of the errors of the templates' labels
@@ -96,8 +96,8 @@ def _log_uniform(u, low, high):
 
 
 def _places(seed, index, u, v):
-    """Return right ascensions and declinations [n], degrees, from uniform u, v.  N_TILE_STAR stars
-    fill a disc of radius 1.6 degrees evenly; discs lie anywhere in declinations -20 to 80."""
+    """Return right ascensions and declinations [n] (degrees) from uniform random numbers u, v [n].
+    N_TILE_STAR stars fill a disc of radius 1.6 degrees; discs lie at declinations -20 to 80."""
     tiles, tile = np.unique(index // N_TILE_STAR, return_inverse=True)
     centre = np.array([generator(seed, TILE, number).random(2) for number in tiles])
     low, high = np.sin(np.radians([-20.0, 80.0]))
@@ -109,11 +109,12 @@ def _places(seed, index, u, v):
 
 
 def _magnitudes(arm_r, teff_k, group, sn):
-    """Return AB magnitudes g, r, z [n][3].  The flux in r is the one with S/N sn in a pixel of
-    median noise; g and z follow from r by the colours of a black body."""
-    g = np.median(arm_r.gain) * sn ** 2
-    b = np.median(arm_r.background, axis=1)[group]
-    flux = 0.5 * (g + np.sqrt(g * g + 4.0 * b * sn ** 2))  # sn^2 = f^2 / (gain f + background)
+    """Return AB magnitudes g, r, z [n][3].  r follows from the median S/N of arm r, sn [n]; g and z
+    follow from r by the colours of a black body."""
+    shot = np.median(arm_r.gain) * sn ** 2
+    background = np.median(arm_r.background, axis=1)[group]
+    # solves sn^2 = flux^2 / (gain flux + background)
+    flux = 0.5 * (shot + np.sqrt(shot * shot + 4.0 * background * sn ** 2))
     wave_aa = np.array([4730.0, 6420.0, 9260.0])  # g, r, z of DECam
     # erg / (s cm2 A) to erg / (s cm2 Hz): lambda^2 / c; 48.6 is AB's zero
     r = -2.5 * np.log10(flux * 1e-17 * wave_aa[1] ** 2 / (C_KM_S * 1e13)) - 48.6
@@ -126,6 +127,7 @@ def _magnitudes(arm_r, teff_k, group, sn):
 def kinds(per_1000, index):
     """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 evenly spaced rows
     have a defect; the kinds of defects take turns."""
+    # the number of defects up to a row grows by 1 in a row with a defect
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])
@@ -139,24 +141,24 @@ def target_ids(index):
 
 def draw(survey, first, n):
     """Return stars first to first + n - 1 of a survey (survey.Survey)."""
-    set_, library = survey.settings, survey.library
+    settings, library = survey.settings, survey.library
     index = np.arange(first, first + n, dtype=np.int64)
-    randoms = [generator(set_.seed, STAR, i) for i in index]
+    randoms = [generator(settings.seed, STAR, i) for i in index]
     u = np.stack([random.random(7) for random in randoms]).T
     redrock_normal = np.array([random.standard_normal() for random in randoms])
     label = _labels(library, randoms)
     share = [np.stack([random.standard_normal(n_share) for random in randoms])
              for n_share in survey.n_share]
-    kind, group = kinds(set_.pathological, index), index % 5
-    vsini = _log_uniform(u[0], *set_.vsini) if set_.vsini else np.where(
+    kind, group = kinds(settings.pathological, index), index % 5
+    vsini = _log_uniform(u[0], *settings.vsini) if settings.vsini else np.where(
         u[1] < 0.8, _log_uniform(u[0], 1.0, 10.0), _log_uniform(u[0], 10.0, 150.0))
     vsini = np.where(kind == "fast_rotator", 300.0, vsini)
     # velocities are normal around 0, truncated at VEL_CUT_KM_S
-    beyond = ndtr(-VEL_CUT_KM_S / max(set_.vel_sigma, 1e-9))
-    vrad = set_.vel_sigma * np.clip(ndtri(beyond + u[2] * (1.0 - 2.0 * beyond)), -40, 40)
+    beyond = ndtr(-VEL_CUT_KM_S / max(settings.vel_sigma, 1e-9))
+    vrad = settings.vel_sigma * np.clip(ndtri(beyond + u[2] * (1.0 - 2.0 * beyond)), -40, 40)
     vrad = np.where(kind == "high_velocity", VEL_CUT_KM_S, vrad)
-    sn = _log_uniform(u[3], *set_.sn)
-    ra, dec = _places(set_.seed, index, u[4], u[5])
+    sn = _log_uniform(u[3], *settings.sn)
+    ra, dec = _places(settings.seed, index, u[4], u[5])
     teff = next((label[:, i] for i, one in enumerate(library.label) if one.name == "teff"),
                 np.full(n, 5500.0))
     magnitude = _magnitudes(survey.arms[1], teff, group, sn)

@@ -24,13 +24,13 @@ FIBERMAP = [("TARGETID", "i8", ""), ("LOCATION", "i8", ""), ("FIBER", "i4", ""),
             ("COADD_FIBERSTATUS", "i4", ""), ("TARGET_RA", "f8", "deg"),
             ("TARGET_DEC", "f8", "deg"), ("PMRA", "f4", "mas yr^-1"), ("PMDEC", "f4", "mas yr^-1"),
             ("REF_EPOCH", "f4", "yr"), ("REF_ID", "i8", ""), ("REF_CAT", "S2", ""),
-            ("OBJTYPE", "S3", ""), ("BRICKID", "i4", ""), ("DESI_TARGET", "i8", ""), ("BGS_TARGET", "i8", ""),
-            ("MWS_TARGET", "i8", ""), ("SCND_TARGET", "i8", ""), ("FLUX_G", "f4", "nanomaggy"),
-            ("FLUX_R", "f4", "nanomaggy"), ("FLUX_Z", "f4", "nanomaggy")]
+            ("OBJTYPE", "S3", ""), ("BRICKID", "i4", ""), ("DESI_TARGET", "i8", ""),
+            ("BGS_TARGET", "i8", ""), ("MWS_TARGET", "i8", ""), ("SCND_TARGET", "i8", ""),
+            *((f"FLUX_{band}", "f4", "nanomaggy") for band in "GRZ")]
 EXP_FIBERMAP = [("TARGETID", "i8", ""), ("EXPID", "i4", ""), ("LOCATION", "i8", ""),
                 ("FIBER", "i4", ""), ("FIBERSTATUS", "i4", "")]
-SCORES = [("TARGETID", "i8", ""), ("MEDIAN_COADD_SNR_B", "f4", ""),
-          ("MEDIAN_COADD_SNR_R", "f4", ""), ("MEDIAN_COADD_SNR_Z", "f4", "")]
+SCORES = [("TARGETID", "i8", ""), *((f"MEDIAN_COADD_SNR_{arm}", "f4", "") for arm in "BRZ")]
+COADD = {"FIBERMAP": FIBERMAP, "EXP_FIBERMAP": EXP_FIBERMAP, "SCORES": SCORES}
 REDSHIFTS = [("TARGETID", "i8", ""), ("Z", "f8", ""), ("ZERR", "f8", ""), ("ZWARN", "i8", ""),
              ("CHI2", "f8", ""), ("SPECTYPE", "S6", ""), ("SUBTYPE", "S20", ""),
              ("DELTACHI2", "f8", "")]
@@ -80,13 +80,14 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and data size (bytes) of a table of (name, type, unit) columns.  Tables of
-    astropy.io.fits are not used: their imports take a third of a small survey's time."""
+    """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)].  To
+    import astropy's own tables would take a third of the time of a small survey."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([
         ("XTENSION", "BINTABLE", "binary table extension"), ("BITPIX", 8, "array data type"),
-        ("NAXIS", 2, "number of array dimensions"), ("NAXIS1", dtype.itemsize, "length of dimension 1"),
+        ("NAXIS", 2, "number of array dimensions"),
+        ("NAXIS1", dtype.itemsize, "length of dimension 1"),
         ("NAXIS2", n_row, "length of dimension 2"), ("PCOUNT", 0, "number of group parameters"),
         ("GCOUNT", 1, "number of groups"), ("TFIELDS", len(columns), "number of table fields")])
     for i, (column, kind, unit) in enumerate(columns, 1):
@@ -114,8 +115,7 @@ def _fill(columns, n, values):
 
 
 def open_coadd(path, survey, n_row):
-    hdus = [_table(name, columns, n_row) for name, columns in
-            (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP), ("SCORES", SCORES))]
+    hdus = [_table(name, columns, n_row) for name, columns in COADD.items()]
     for arm in survey.arms:
         hdus += [_image(f"{arm.name.upper()}_{what}", dtype, shape, unit)
                  for what, dtype, shape, unit in (
@@ -134,11 +134,10 @@ def open_coadd(path, survey, n_row):
 
 
 def put_coadd(file, row, survey, stars, observed=None):
-    """Write stars to the rows from row on.  observed: (spectra, S/N) of them; None: observe now."""
+    """Write stars to the rows from row on.  observed: what observe() returns for them, if known."""
     spectra, median_sn = observed or observe.observe(survey, stars)
     tables = _coadd_tables(stars, median_sn)
-    for name, columns in (("FIBERMAP", FIBERMAP), ("EXP_FIBERMAP", EXP_FIBERMAP),
-                          ("SCORES", SCORES)):
+    for name, columns in COADD.items():
         file.put(name, row, _fill(columns, len(stars.index), tables))
     for arm, pixels in zip(survey.arms, spectra):
         for what, values in zip(("FLUX", "IVAR", "MASK"), pixels):

@@ -21,19 +21,21 @@ MIN_PIX = 200  # least grid points of a part of an arm; shorter parts are left o
 SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condition has effect
 
 LIMB_DARKENING = 0.6
-MOMENTS, QUINTIC = 1.5, 2.5  # grid points of v sin i: moment weights below, quintic ones above
+# v sin i, in grid points: rotation_weights takes moment weights below MOMENTS, quintic weights
+# above QUINTIC, and a blend of both between
+MOMENTS, QUINTIC = 1.5, 2.5
 # weights of the 2nd, 4th and 6th difference over seven points, at 0 to 3 points from the middle
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
-# cardinal function of the quintic spline at |y| = i + s, s < 1: coefficients of s^0 to s^5 in row i
+# cardinal function of the quintic spline: row i has the coefficients of s^0 to s^5 at |y| = i + s
 PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
                   [0, -2 / 3, 2 / 3, 13 / 8, -8 / 3, 25 / 24],
                   [0, 1 / 12, -1 / 24, -3 / 8, 13 / 24, -5 / 24], np.zeros(6)])
 
 
 def cut_arms(library, ranges):
-    """Cut a library's only arm into several, as a fit does; ranges: {name: (first, last wavelength
-    in A)}.  Return the library unchanged if it has several arms, or one with a name in ranges."""
+    """Cut a library's only arm into several, as a fit does.  ranges: {arm: (first, last wavelength
+    in A)}.  Return other libraries unchanged: those of several arms, or whose arm is in ranges."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -63,7 +65,7 @@ def _part(whole, name, part):
 
 
 class Template:
-    """The library's arm for an arm of the instrument, with the instrument's resolution matrices."""
+    """An arm of the instrument, and the library's arm of the same name."""
 
     def __init__(self, library, instrument):
         names = [arm.name for arm in library.arm]
@@ -79,7 +81,8 @@ class Template:
              f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to {last_aa:.1f} A, "
              f"less than half of the instrument's {wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all "
              f"velocities up to {MAX_VEL_KM_S:g} km/s")
-        self.rows = None  # None: templates at the instrument's resolution
+        # of the resolution matrices of each group; None: templates at the instrument's resolution
+        self.rows = None
         if self.arm.template_sigma_aa >= 0:
             self.rows = [resolution_rows(instrument.resolution[group].astype(float),
                                          self.arm.template_sigma_aa / instrument.step_aa)
@@ -87,8 +90,8 @@ class Template:
 
 
 def resolution_rows(resolution, sigma_pix):
-    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma; return the rows
-    [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's sum."""
+    """Deconvolve DESI's resolution matrix [N_DIAG][n_pix] by the templates' sigma (pixels); return
+    its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
     column = i - HALF + k
@@ -111,8 +114,8 @@ def resolution_rows(resolution, sigma_pix):
 
 
 def _profile(n):
-    """Return n points x = velocity / v sin i and weights K dx (midpoint rule in asin(x)) of Gray's
-    rotation profile K.  It is c1 sqrt(1 - x^2) + c2 (1 - x^2); limb darkening sets c1 and c2."""
+    """Return n points x and the weights K(x) dx for integrals over Gray's rotation profile,
+    K(x) = c1 sqrt(1 - x^2) + c2 (1 - x^2) with x = velocity / v sin i."""
     cosine, x = (function((np.arange(n) + 0.5) * np.pi / n - np.pi / 2)
                  for function in (np.cos, np.sin))
     norm = 1.0 - LIMB_DARKENING / 3.0
@@ -121,7 +124,8 @@ def _profile(n):
 
 
 def _moment_weights(r):
-    """Return weights W_k of pixels k = 0 to 3 with the moments 0 to 6 of a v sin i of r pixels."""
+    """Return the weights of pixels 0 to 3 from the middle whose moments 0 to 6 are those of the
+    rotation profile for a v sin i of r pixels."""
     power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
     moments = k_dx @ x[:, np.newaxis] ** power
     weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
@@ -130,7 +134,8 @@ def _moment_weights(r):
 
 
 def _quintic_weights(r):
-    """Return W_k, k >= 0: the integral of K(x) L(k - r x) dx; K: profile, L: PIECE's function."""
+    """Return the weights of pixels k = 0, 1, ... from the middle: integrals of K(x) L(k - r x) dx.
+    K: rotation profile; L: cardinal function of the quintic spline (PIECE)."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))
@@ -142,8 +147,8 @@ def _quintic_weights(r):
 
 @functools.lru_cache(maxsize=8)
 def rotation_weights(r):
-    """Return the weights, sum 1, of grid points around a pixel for a v sin i of r points,
-    as in a fit with rotation_kernel spline: linear would broaden slow rotators too much."""
+    """Return the weights (sum 1) of the grid points around a pixel that broaden a spectrum by a
+    v sin i of r points, as a fit with rotation_kernel spline does."""
     weight = _moment_weights(r) if r < QUINTIC else _quintic_weights(r)
     if MOMENTS < r < QUINTIC:
         s = (r - MOMENTS) / (QUINTIC - MOMENTS)
@@ -155,12 +160,10 @@ def rotation_weights(r):
 
 
 def _error(error, share, is_correlated, random):
-    """Return the template's relative error [n_pix]: the sum of components x sigma x share.
-
-    share [n_component]: the star's amplitudes, in units of sigma.  is_correlated adds the error
-    outside the components: a Gaussian AR(1) process of rms error.fraction.  The correlation falls
-    by `factor` per pixel; summed over all lags it is (1 + factor) / (1 - factor) =
-    error.correlation."""
+    """Return the template's relative error [n_pix] for a ModelError.  share [n_component]: the
+    star's amplitudes of the components, in units of their sigmas.  is_correlated: add the error
+    outside the components, a Gaussian AR(1) process of rms error.fraction.  Its correlation, summed
+    over all lags, is error.correlation."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component
@@ -174,16 +177,9 @@ def _error(error, share, is_correlated, random):
     return out
 
 
-def _white_rest(template, shift, random):
-    """Draw the relative model error outside the components [n_pix]: white noise, as fits assume."""
-    wave_aa = template.instrument.wave_aa
-    return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
-            * random.standard_normal(len(wave_aa)))
-
-
 def labels_of_templates(survey, stars):
-    """Return the labels [n, n_label] at which templates are computed: the stars' labels plus, with
-    model error, Gaussian errors whose sigmas are the floors of the library's labels."""
+    """Return the labels [n, n_label] of the stars' templates: the stars' own, with model error also
+    Gaussian errors whose sigmas are the floors of the library's labels."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])
@@ -192,10 +188,10 @@ def labels_of_templates(survey, stars):
 
 
 def forward(survey, stars, i, a, flux):
-    """Return star i's flux [n_pix] in the instrument's arm a, in arbitrary units: the template's
-    flux [arm.n_pix] with rotation, model error, Doppler shift and line-spread function."""
+    """Return star i's flux [n_pix] in arm a of the instrument, in arbitrary units: the template's
+    `flux` after rotation, model error, Doppler shift and line-spread function."""
     template = survey.templates[a]
-    arm, instrument = template.arm, template.instrument
+    arm, wave_aa = template.arm, template.instrument.wave_aa
     how = survey.settings.model_error if arm.error is not None else "false"
     random = generator(survey.settings.seed, REST + a, stars.index[i])
     weights = rotation_weights(stars.vsini_km_s[i] / (C_KM_S * arm.ln_step))
@@ -204,10 +200,11 @@ def forward(survey, stars, i, a, flux):
         flux *= 1.0 + _error(arm.error, stars.share[a][i], how == "correlated", random)
     shift = doppler(-stars.vrad_km_s[i])
     spline = CubicSpline(arm.wave_aa, flux, bc_type="natural")
-    pixel = spline(np.clip(instrument.wave_aa * shift, arm.wave_aa[0], arm.wave_aa[-1]))
+    pixel = spline(np.clip(wave_aa * shift, arm.wave_aa[0], arm.wave_aa[-1]))
     if template.rows is not None:
         windows = sliding_window_view(np.pad(pixel, HALF), N_DIAG)
         pixel = np.einsum("ij,ij->i", template.rows[stars.group[i]], windows)
-    if how == "true":
-        pixel *= 1.0 + _white_rest(template, shift, random)
+    if how == "true":  # the error outside the components is white noise, as fits assume
+        rms = arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
+        pixel *= 1.0 + rms * random.standard_normal(len(wave_aa))
     return pixel

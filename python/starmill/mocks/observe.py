@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure
+from starmill.cli.basics import USAGE, need
 from starmill.mocks.draw import DEFECT, NOISE, generator
 from starmill.mocks.forward import forward, labels_of_templates
 from starmill.templates import emulate
@@ -27,17 +27,17 @@ def noiseless(survey, stars):
             out[a][i] = forward(survey, stars, i, a, flux[row])
     median = np.median(out[1][there], axis=1)
     bad = ~((median > 0) & np.isfinite(median))
-    if bad.any():
-        raise Failure(USAGE, f"star {stars.index[there[bad.argmax()]]}: the spectrum's median over "
-                             f"arm r is {median[bad.argmax()]:g}; its labels give no template")
+    i = bad.argmax()
+    need(not bad[i], USAGE, f"star {stars.index[there[i]]}: the spectrum's median over arm r is "
+         f"{median[i]:g}; its labels give no template")
     for flux in out:
         flux[there] /= median[:, np.newaxis]
     return out
 
 
 def _amplitude(arm_r, group, ideal, sn):
-    """Return the factor on the ideal flux that gives a median S/N of sn.  d ln S/N / d ln factor is
-    1/2 to 1, so a step of 4/3 of the missing ln S/N leaves at most a third of it missing."""
+    """Return the factor on the ideal flux that gives a median S/N of sn, by iteration.  S/N grows
+    as a power 1/2 to 1 of the factor, so each step removes at least two thirds of the error."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -51,15 +51,15 @@ def _amplitude(arm_r, group, ideal, sn):
 
 def _distortion(rms, random, n_pix):
     """Return an arm's calibration error [n_pix], a factor: 1 plus Legendre polynomials of degree 0
-    to 2 with equal rms.  Any continuum of a fit contains these; rbf_continuum has no degree 3."""
+    to 2 with equal rms.  The continuum of every fit contains these degrees."""
     x = np.linspace(-1.0, 1.0, n_pix)
     a = rms * np.sqrt((2.0 * np.arange(3) + 1.0) / 3.0) * random.standard_normal(3)
     return np.maximum(1.0 + a[0] + a[1] * x + a[2] * (1.5 * x * x - 0.5), 0.1)
 
 
 def _runs(random, p, length, n):
-    """Yield random slices of the n pixels of an arm.  Each pixel outside slices begins one with
-    probability p; a slice is length(u) pixels long, u uniform in [0, 1)."""
+    """Yield slices of bad pixels among the n pixels of an arm.  p: probability that a pixel outside
+    slices begins one.  length(u): pixels of a slice, from a uniform random number u."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())
@@ -80,7 +80,7 @@ def _cosmics(random, sigma, flux, mask, is_noiseless):
 
 def _dead(random, flux, ivar):
     """Set flux and ivar of dead pixels to 0, unmasked: half are single, half runs of 2 to 9."""
-    mean = 0.5 * 1.0 + 0.5 * 5.5
+    mean = 0.5 * 1.0 + 0.5 * 5.5  # pixels of a run
     p = DEAD_SHARE / (mean - DEAD_SHARE * (mean - 1.0))
     for run in _runs(random, p, lambda u: 1 if u < 0.5 else 2 + int(16.0 * (u - 0.5)), len(flux)):
         flux[run] = ivar[run] = 0.0
@@ -128,7 +128,7 @@ def _observe_star(survey, stars, i, ideal, out):
     # drawn also with --noiseless, so that dead pixels and ivar are the same
     defect = generator(settings.seed, DEFECT, index)
     for a, arm in enumerate(survey.arms):
-        # the calibration error multiplies the noise too: ivar is that of the written flux
+        # the calibration error also multiplies the noise, so ivar belongs to the flux with it
         factor = _distortion(settings.distortion, defect, arm.n_pix)
         star = amplitude * ideal[a]
         variance = (arm.gain * np.abs(star) + arm.background[group]) * factor ** 2

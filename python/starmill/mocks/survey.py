@@ -54,19 +54,19 @@ class Survey:
 
     def _history(self, program):
         """Return lines of text with all settings on which the bytes of the survey depend."""
-        set_ = self.settings
+        options = self.settings
         error = {"false": "without", "true": "with draws of",
-                 "correlated": "with correlated draws of"}[set_.model_error]
-        vsini = f"{set_.vsini[0]} to {set_.vsini[1]} km/s" if set_.vsini else \
+                 "correlated": "with correlated draws of"}[options.model_error]
+        vsini = f"{options.vsini[0]} to {options.vsini[1]} km/s" if options.vsini else \
             "by the default mixture"
         return [f"{program} simulate: a mock survey (contents {CONTENTS}), no observation",
-                f"seed {set_.seed}, {set_.stars} stars, {set_.per_file} a file",
+                f"seed {options.seed}, {options.stars} stars, {options.per_file} a file",
                 f"library {self.library.hash}, {error} its model error",
-                f"S/N {set_.sn[0]} to {set_.sn[1]}, velocities {set_.vel_sigma} km/s, v sin i "
-                f"{vsini}",
-                f"distortion {set_.distortion}{', noiseless' if set_.noiseless else ''}",
-                f"pathological {set_.pathological} per 1000, redrock "
-                f"{'yes' if set_.redrock else 'no'}"]
+                f"S/N {options.sn[0]} to {options.sn[1]}, velocities {options.vel_sigma} km/s, "
+                f"v sin i {vsini}",
+                f"distortion {options.distortion}{', noiseless' if options.noiseless else ''}",
+                f"pathological {options.pathological} per 1000, redrock "
+                f"{'yes' if options.redrock else 'no'}"]
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -116,8 +116,7 @@ def clear(survey):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Make the folder and lock it.  Yield the lock, or None if the survey is complete; another job
-    may have completed it meanwhile."""
+    """Make the folder and lock it.  Yield the lock, or None if the survey is complete by now."""
     make_folder(survey.folder)
     with running.OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)
@@ -130,8 +129,7 @@ class Batch:
     """Files of the same rows, made in blocks."""
 
     def __init__(self, survey, names, first, n_row, n_block):
-        """Begin the files.  names: {"coadd", "redrock" or "truth": file name}; first: index of the
-        first star; n_row: number of rows; n_block: number of rows in a block."""
+        """Begin the files.  names: {key of files.KINDS: name}; first: index of the first star."""
         self.first, self.n_row, self.n_left, self.n_block = first, n_row, n_row, n_block
         self.outputs = {what: files.KINDS[what][0](survey.path(name), survey, n_row)
                         for what, name in names.items()}
@@ -174,17 +172,12 @@ def make_batches(survey, batches, lock, tell):
                 file.drop()
 
 
-def missing(survey):
-    """Yield {coadd or redrock: name} of the missing files, for each file number."""
-    whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
-    for i in range(survey.n_file):
-        names = {what: survey.name(i, what) for what in whats}
-        yield {what: name for what, name in names.items() if not os.path.exists(survey.path(name))}
-
-
 def make(survey, lock, stop):
-    """Make missing files, then catalog and truth.  Return numbers of files kept and rows made."""
-    todo = list(missing(survey))
+    """Make missing files, catalog and truth.  Return the numbers of files kept and rows made."""
+    whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
+    todo = [{what: survey.name(i, what) for what in whats
+             if not os.path.exists(survey.path(survey.name(i, what)))}
+            for i in range(survey.n_file)]  # the missing ones of each file number
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
     n_made, progress = 0, None if survey.settings.quiet else running.Progress(n_row, "stars")

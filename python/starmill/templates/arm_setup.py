@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arms of template spectra, from a YAML file (config/templates/).  sigma (Gaussian, A) and
-resolving_power (wavelength / FWHM) are numbers or points [wavelength, value], interpolated linearly
-and constant beyond the ends; without them an arm keeps the resolution of the input."""
+"""Arms of template spectra, from a YAML file (config/templates/)."""
 
 import re
 from dataclasses import dataclass, fields
@@ -9,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import yaml
 
-from starmill.cli.basics import USAGE, Failure, need
+from starmill.cli.basics import USAGE, Failure, as_failure, need
 from starmill.templates.library_data import MAX_ARM, MAX_PIX, MIN_PIX
 from starmill.templates.spectra_options import number
 from starmill.wavelength import FWHM_PER_SIGMA
@@ -20,12 +18,15 @@ MAX_BYTES = 1 << 20
 
 @dataclass
 class SetupArm:
+    """An arm to make.  sigma and resolving_power: [(wavelength, value)] to interpolate between, or
+    [(None, value)] for all wavelengths; both None: the arm keeps the input's resolution."""
+
     name: str = ""
     min: float = 0.0  # vacuum A
     max: float = 0.0
     ln_step: float = 0.0
-    sigma: list = None  # [(wavelength, value)], or one pair whose wavelength is None
-    resolving_power: list = None
+    sigma: list = None  # of a Gaussian, A
+    resolving_power: list = None  # wavelength / FWHM
     at_instrument: bool = False  # templates at the instrument's resolution: fits smooth no further
 
     @property
@@ -63,6 +64,7 @@ def read_number(node, key):
 
 
 def read_points(node, key):
+    """Return the (wavelength, value) of a list of points, or [(None, value)] of a number."""
     pairs = items(node)
     if pairs is None:
         return [(None, read_number(node, key))]
@@ -139,12 +141,11 @@ def read_arms(root):
 def read_setup(path):
     """Read [SetupArm] from a YAML file; a Failure of USAGE says "FILE:LINE: what is wrong"."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with as_failure(USAGE, f"{path}: cannot be read", OSError), \
+                open(path, encoding="utf-8-sig") as file:
             content = file.read(MAX_BYTES + 1)
         need(len(content) <= MAX_BYTES, USAGE, f"{path}: is longer than {MAX_BYTES} characters")
         return read_arms(yaml.compose(content, Loader=yaml.SafeLoader))
-    except OSError as error:
-        raise Failure(USAGE, f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         raise Failure(USAGE, f"{path}{f':{mark.line + 1}' if mark else ''}: is not YAML: "

@@ -4,6 +4,7 @@ train` (docs/use/libraries.md, "A grid of models")."""
 
 import os
 import time
+from contextlib import closing
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def main(options):
         ("--stop-file", options.stop_file), *(("the input", p) for p in paths)])
     stop = Stop(options.stop_file)
     setup = read_setup(options.setup)
-    with Source(paths, is_many, request) as source:
+    with closing(Source(paths, is_many, request)) as source:
         job = Job(options, setup, source)
         job.frame_arms()
         job.run(target, stop, start)
@@ -50,8 +51,8 @@ def inside(ranges, labels, names):
 
 
 def select_models(source, options, n_worker):
-    """Return the wanted Models and their indices in the source; models with bad labels are kept, so
-    that the file says why they are bad."""
+    """Return the wanted Models and their indices in the source.  Keep models with bad labels too:
+    the file says why they are bad."""
     request = source.request
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     exclude = [read_ranges("exclude", text, request.labels)
@@ -72,14 +73,11 @@ def select_models(source, options, n_worker):
 
 
 def mark_doubles(models):
-    """Of models with equal labels keep one and mark the others bad.  A model already marked good is
-    kept, else the first."""
-    todo_last = np.argsort(models.status == TO_DO, kind="stable")
-    first = {}
-    for i in todo_last:
-        if models.status[i] == BAD:
-            continue
-        j = first.setdefault(models.label[i].tobytes(), i)
+    """Of models with equal labels keep one, if possible a done one, and mark the others bad."""
+    done_first = np.argsort(models.status == TO_DO, kind="stable")
+    kept = {}
+    for i in done_first[models.status[done_first] != BAD]:
+        j = kept.setdefault(models.label[i].tobytes(), i)
         if j != i:
             models.status[i] = BAD
             models.why[i] = short(f"it has the same labels as {os.fsdecode(models.name[j])}", WHY)
@@ -101,25 +99,14 @@ class Job:
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
         self.n_worker = n_workers(options.workers)
-        self.normalise = options.normalise
         self.parts = ("flux", "continuum")[:1 + (len(source.request.columns or ()) == 3)]
-
         self.models, self.index = select_models(source, options, self.n_worker)
         mark_doubles(self.models)
         check_labels(self.models, source.names)
 
-    def native_sigma(self, wave):
-        """Return the Gaussian sigma (A) of the input at wave."""
-        o = self.options
-        if o.native_sigma is not None:
-            return np.full(len(wave), o.native_sigma)
-        if o.native_resolving_power:
-            return wave / (FWHM_PER_SIGMA * o.native_resolving_power)
-        return np.full(len(wave), self.origin.fwhm_aa / FWHM_PER_SIGMA)
-
     def frame_arms(self):
-        """Set the resolution and the convolution of the arms.  Try them on up to N_TRIED models, so
-        that an error common to all models is raised before a file is made."""
+        """Set the arms, their sigmas and how to cut a spectrum into them.  Try N_TRIED models, so
+        that an error of all models is raised before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:
@@ -137,18 +124,22 @@ class Job:
         raise failures[0]
 
     def frame_arm(self, want):
+        """Return the Arm of a SetupArm, its sigma [n_pix] (None: a constant) and its ArmCut."""
         o = self.options
         if o.native_sigma is None and not (o.native_resolving_power or self.origin.fwhm_aa > 0):
             raise Failure(USAGE, f"{self.source.paths[0]} does not give its resolution (no card "
                                  "FWHM); give --native-sigma A or --native-resolving-power R")
         wave = np.exp(np.log(want.min) + np.arange(want.n_pix) * want.ln_step)
-        native, asked = self.native_sigma(wave), want.sigma_aa(wave)
+        of_card = self.origin.fwhm_aa / FWHM_PER_SIGMA
+        native = np.full(len(wave), of_card if o.native_sigma is None else o.native_sigma)
+        if o.native_resolving_power:
+            native = wave / (FWHM_PER_SIGMA * o.native_resolving_power)
+        asked = want.sigma_aa(wave)
         sigma = native if asked is None else asked
-        if (sigma < native * (1 - 1e-9)).any():
-            i = np.argmax(sigma < native * (1 - 1e-9))
-            raise Failure(USAGE, f"{o.setup}: arm {want.name} asks for sigma {sigma[i]:.4g} A at "
-                                 f"{wave[i]:.6g} A, but the input has {native[i]:.4g} A there: "
-                                 "give a larger sigma, or sharper spectra")
+        i = np.argmax(sigma < native * (1 - 1e-9))
+        need(sigma[i] >= native[i] * (1 - 1e-9), USAGE, f"{o.setup}: arm {want.name} asks for "
+             f"sigma {sigma[i]:.4g} A at {wave[i]:.6g} A, but the input has {native[i]:.4g} A "
+             "there: give a larger sigma, or sharper spectra")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
         need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE,
              f"{o.setup}: arm {want.name} is too narrow for sigma {middle:.4g} A")
@@ -164,7 +155,7 @@ class Job:
                 ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
 
     def cut_spectrum(self, spectrum):
-        """Return for each arm [flux] or [flux, continuum], float32, divided by the flux's level."""
+        """Return [flux] or [flux, continuum] of each arm, float32, divided by the flux's level."""
         o, fwhm = self.options, spectrum.origin.fwhm_aa
         need(o.native_sigma is not None or o.native_resolving_power
              or abs(fwhm - self.origin.fwhm_aa) <= 1e-6 * self.origin.fwhm_aa, INPUT,
@@ -178,20 +169,19 @@ class Job:
                 flux = cut.apply(given)
                 self.check_pixels(what, arm, flux, (flux > 0) & np.isfinite(flux), "above 0")
                 if what == "flux":
-                    level = level_of(flux, self.normalise)
+                    level = level_of(flux, o.normalise)
                 flux = flux / level
-                help_ = "; see --normalise" if self.normalise == "none" else ""
+                help_ = "; see --normalise" if o.normalise == "none" else ""
                 self.check_pixels(what, arm, flux, (flux >= FLOAT32.tiny) & (flux <= FLOAT32.max),
                                   f"in the range of float32{help_}")
                 out[-1].append(flux.astype("f4"))
         return out
 
     def check_pixels(self, what, arm, flux, good, must):
-        """Refuse a spectrum with a pixel not good [n_pix] and name it; must: the condition."""
-        if not good.all():
-            i = np.argmin(good)
-            raise Failure(INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
-                                 f"{arm.wave_aa[i]:.6g} A; it must be {must}")
+        """Refuse a spectrum unless all pixels are good [n_pix].  must: what a good pixel is."""
+        i = np.argmin(good)
+        need(good[i], INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
+             f"{arm.wave_aa[i]:.6g} A; it must be {must}")
 
     def write_model(self, i):
         """Write the spectra of model i, in a worker.  Return why the model is bad, or b""."""
@@ -211,12 +201,10 @@ class Job:
         o, request = self.options, self.source.request
         lines = [f"input: {os.path.basename(os.path.normpath(o.arguments[0]))}, {self.source.n} "
                  "models", *(f"label {name}: {column}" for name, column in request.labels)]
-        if request.name_pattern:
-            lines.append(f"name pattern: {request.name_pattern}")
-        if request.table:
-            lines.append(f"table: {request.table}, names in {request.name_column}")
-        if request.columns:
-            lines.append(f"columns: {', '.join(request.columns)}")
+        lines += filter(None, (
+            request.name_pattern and f"name pattern: {request.name_pattern}",
+            request.table and f"table: {request.table}, names in {request.name_column}",
+            request.columns and f"columns: {', '.join(request.columns)}"))
         if request.wave_file:
             about = os.stat(request.wave_file)
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))
@@ -229,7 +217,7 @@ class Job:
             lines.append(f"native resolving power: {o.native_resolving_power:.17g}")
         else:
             lines.append(f"native resolution: card FWHM, {self.origin.fwhm_aa:.17g} A")
-        lines.append(f"normalise: {self.normalise}")
+        lines.append(f"normalise: {o.normalise}")
         for arm, want in zip(self.arms, self.setup):
             lines.append(f"arm {arm.name}: {arm.n_pix} pixels, ln from {arm.ln_wave0:.17g} by "
                          f"{arm.ln_step:.17g}")
@@ -242,6 +230,7 @@ class Job:
         return "\n".join(lines) + "\n"
 
     def run(self, target, stop, start):
+        """Make or continue the file, under the name TARGET.new with --overwrite."""
         output = target + ".new" if self.options.overwrite else target
         with OutputLock(target) as lock:
             for path in (target, output):
@@ -265,6 +254,7 @@ class Job:
                   f"{'s' if self.n_worker > 1 else ''}")
 
     def write_models(self, output, stop, lock):
+        """Write the models still to do, until a stop is asked for."""
         models, todo = self.models, np.flatnonzero(self.models.status == TO_DO).tolist()
         progress = Progress(len(models), "models", len(models) - len(todo))
         n_bad = int((models.status == BAD).sum())
@@ -286,7 +276,7 @@ class Job:
             self.writer.close()
 
     def end(self, target, output):
-        """Print what the file holds; with --overwrite replace the old one if a model is good."""
+        """Print what the file holds.  With --overwrite, replace the old file if a model is good."""
         grid = open_grid(output)
         grid.file.close()
         print(self.origin)
@@ -302,7 +292,7 @@ class Job:
             os.replace(output, target)
 
     def continue_file(self, output):
-        """Take the status of the models from an existing file; return whether all are done."""
+        """Continue an existing file: take its models' status; return whether all are done."""
         help_ = (f"give the same options and input to continue it, or remove {output}"
                  if self.options.overwrite else "give the same options and input to continue it, "
                  "another name, or --overwrite to begin again")
@@ -322,30 +312,26 @@ class Job:
         return complete
 
     def compare_models(self, output, there, help_):
-        """Refuse a file if its models (columns: `there`) are not those of the input.  Labels and
-        contents of bad models may differ, since their files may have been repaired."""
+        """Refuse a file unless its models, the columns `there`, are those of the input.  Labels and
+        contents of bad models may differ: their files may have been repaired."""
         now, names = self.models, [os.fsdecode(n) for n in self.models.name]
         was_bad = there["status"] == BAD
         other = there["name"] != now.name
-        if other.any():
-            i = np.argmax(other)
-            raise Failure(USAGE, f"{output} was begun with other models "
-                                 f"({os.fsdecode(there['name'][i])}, now {names[i]}): {help_}")
+        i = np.argmax(other)
+        need(not other[i], USAGE, f"{output} was begun with other models "
+             f"({os.fsdecode(there['name'][i])}, now {names[i]}): {help_}")
         other = (there["label"] != now.label).any(axis=1) & ~was_bad
-        if other.any():
-            i = np.argmax(other)
-            need(now.status[i] != BAD, INPUT, f"{output} was begun with {names[i]}, which cannot "
-                 f"be used now: {os.fsdecode(now.why[i])}")
-            raise Failure(USAGE, f"{output} was begun with other labels of {names[i]}: {help_}")
+        i = np.argmax(other)
+        need(not other[i] or now.status[i] != BAD, INPUT, f"{output} was begun with {names[i]}, "
+             f"which cannot be used now: {os.fsdecode(now.why[i])}")
+        need(not other[i], USAGE, f"{output} was begun with other labels of {names[i]}: {help_}")
         other = (there["stamp"] != now.stamp) & (there["stamp"] > 0) & (now.stamp > 0) & ~was_bad
-        if other.any():
-            raise Failure(USAGE, f"the file of {names[np.argmax(other)]} has changed since "
-                                 f"{output} was begun (size, modification time or contents): "
-                                 f"{help_}")
+        need(not other.any(), USAGE, f"the file of {names[np.argmax(other)]} has changed since "
+             f"{output} was begun (size, modification time or contents): {help_}")
 
     def take_status(self, output, there, complete):
-        """Take over the status of done models from the file, and return whether all are done.  With
-        --retry-bad, bad models are done again unless their labels already show a defect."""
+        """Take the status of done models from the file, and return whether all are done.  With
+        --retry-bad, bad models whose labels are good now count as not done."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

@@ -6,31 +6,29 @@ import copy
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import correction, emulate, residuals
-from starmill.templates.correction import clipped, mad
+from starmill.templates.correction import clipped
 from starmill.templates.library_file import write
-from starmill.templates.model_error import begin, covers_half, missing_sigma, refuse_uncovered
+from starmill.templates.measure import robust
+from starmill.templates.model_error import begin, covered_arms, missing_sigma
 from starmill.templates.spectra_options import number
 
-TAPER_AA = 60  # length over which the correction fades at the ends of --range; a third at --mask
+TAPER_AA = 60  # the correction fades over this length at ends of --range, a third of it at --mask
 LEAST_STARS = 30
-# Spectra are broader than templates, and an emulator reproduces a correction only in part: the
-# second round corrects what the first missed.
-N_ROUND = 2
 BLOCK_AA = 100  # length of wavelength ranges; odd and even ranges are fitted apart and compared
-TABLE_AA = 500  # wavelengths of one line of the printed table
+TABLE_AA = 500  # length of the wavelength range of one line of the printed table
 
 
 def numbers(option, text, n):
     found = [number(x) for x in text.split(",")]
-    if len(found) != n or np.isnan(found).any():
-        raise Failure(USAGE, f"--{option} {text}: expected {n} numbers separated by commas")
+    need(len(found) == n and not np.isnan(found).any(), USAGE,
+         f"--{option} {text}: expected {n} numbers separated by commas")
     return found
 
 
 def where_to_measure(options):
-    """Return a smooth function of wavelength (A): 1 in --range, 0 outside and in --mask."""
+    """Return a function of wavelength (A): 1 in --range, 0 outside and in --mask, without steps."""
     low, high = options.range or (0, np.inf)
     need(low != high, USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
@@ -56,33 +54,34 @@ def labels_to_use(options, library):
 
 
 def label_errors(options, library):
-    """Errors [n_label] of the spectra's labels."""
+    """Return the errors [n_label] of the spectra's labels."""
     if not options.label_errors:
         return np.array([label.scale for label in library.label])
     errors = np.array(numbers("label-errors", options.label_errors, len(library.label)))
-    if not (errors > 0).all():
-        raise Failure(USAGE, f"--label-errors {options.label_errors}: an error is not above 0")
+    need((errors > 0).all(), USAGE,
+         f"--label-errors {options.label_errors}: an error is not above 0")
     return errors
 
 
 def until_true(pulls, low, high, n_step):
-    """Bisect in ln x for the x where pulls(x) has a robust width of 1."""
+    """Return the x between low and high, by bisection, at which pulls(x), differences over their
+    errors, have a robust standard deviation of 1."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
-        low, high = (middle, high) if mad(pulls(middle)) > 1 else (low, middle)
+        low, high = (middle, high) if robust(pulls(middle))[1] > 1 else (low, middle)
     return np.sqrt(low * high)
 
 
 def make_true(library, arm, found, x, noise2, published):
-    """Set the correlation of an arm's model error, and return error floors of the labels [n_label],
-    so that stated errors match the scatter.
+    """Set the correlation of an arm's model error, and return error floors of the labels [n_label].
 
-    Odd and even wavelength ranges give two measurements of velocity and labels, in whose difference
-    slow errors of the wavelength scale cancel.  The correlation makes the errors of the two
-    velocities match their difference; the floors do this for the labels.
-    noise2:    noise variance of a spectrum, per pixel of the arm
-    published: errors [n, n_label] of the spectra's labels, NaN if not to be used.  A floor is also
-               large enough for the difference of fitted and published labels
+    Odd and even wavelength ranges measure the velocity and the labels of a spectrum twice.  The
+    correlation is set so that the errors of velocities match the differences of the two.  The
+    floors do the same for the labels.
+    x          [n, n_pix]    residuals of the spectra
+    noise2                   noise variance of a spectrum, per pixel of the arm
+    published  [n, n_label]  errors of the given labels; NaN: unknown.  Floors also cover the
+                             differences between fitted and given labels
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
     stride = found.at[1] - found.at[0]
@@ -112,7 +111,7 @@ def make_true(library, arm, found, x, noise2, published):
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
-    # a half has twice the variance of the whole, a difference of halves four times: twice the error
+    # the difference of two halves has four times the variance of the whole, so twice the floor
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
@@ -122,7 +121,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    Uncorrected pixels get their residuals' rms; outside found.wave, that of its nearest quarter."""
+    The error of pixels without correction is the rms of their residuals before it."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -141,8 +140,8 @@ def measure_error(arm, found, rest, n_component, n_continuum, noise):
 
 
 def describe(arm, found, learned, change, rest, names):
-    """Return lines of text about a correction.  change [n, n_pix]: the correction of ln flux; rest
-    [n, n_pix]: residuals of spectra left out."""
+    """Return lines of text about a correction.  change [n, n_pix]: of ln flux; rest [n, n_pix]:
+    residuals of spectra left out."""
     lines = [f"correction of arm {arm.name}: {len(change)} spectra, polynomials of degree "
              f"{learned.degree} of {', '.join(names[i] for i in learned.use)}, ridge "
              f"{learned.ridge:g}", "  A            correction, %   residuals before, left out, %"]
@@ -157,23 +156,23 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm; kind: (labels, degree, ridge); how: arguments of correction.compare.  Return
-    the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
+    """Correct an arm.  how: arguments of correction.compare; kind: those of correction.learn.
+    Return the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
-    for i in range(N_ROUND):
-        if i > 0:
-            again = correction.compare(library, i_arm, *how, found.slope)
-            x = again.at_shifts(again.x, learned.shift)
-            learned.coef = correction.robust_ridge(terms, x, again.known, learned.ridge)
-        correction.apply(library, i_arm, found, learned)
+    correction.apply(library, i_arm, found, learned)
+    # a second round corrects what the emulator did not reproduce
+    again = correction.compare(library, i_arm, *how, found.slope)
+    x = again.at_shifts(again.x, learned.shift)
+    learned.coef = correction.robust_ridge(terms, x, again.known, learned.ridge)
+    correction.apply(library, i_arm, found, learned)
     return learned, change
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift published labels (spectra how[0] without label errors) to the scale of benchmark stars
-    (with label errors).  Return new Calibrators and lines of text.  kind, how: as in take_out."""
+    """Shift the published labels to the scale of the benchmark stars, those spectra whose labels
+    have errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)
@@ -191,9 +190,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Correct an arm.  Return lines of text about it, and the floors of the labels' errors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    n_continuum = options.continuum
-    noise = 1 / (options.spectra_sn or np.inf)
-    how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
+    noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux
+    how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)
     need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: {len(found.x)} spectra cover "
@@ -207,7 +205,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     after = np.where(found.measures > 0.5, rest, found.x)
     trend = emulate.monomials(found.mapped, 1)
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
-    facts = measure_error(arm, found, apart, options.components, n_continuum, noise)
+    facts = measure_error(arm, found, apart, options.components, options.continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
     published = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale,
                          found.errors)
@@ -220,9 +218,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
 
 def main(options):
     library, spectra, sigma_aa = begin(options, options.error_columns)
-    arms = [i for i, arm in enumerate(library.arm) if covers_half(arm, spectra.wave)]
-    if not arms:
-        refuse_uncovered(options, spectra)
+    arms = covered_arms(options, library, spectra.wave)
     lines, floors = zip(*[correct_arm(options, library, i, spectra, sigma_aa) for i in arms])
     for label, floor in zip(library.label, np.min(floors, axis=0)):
         label.floor = float(floor)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Learns the errors of templates from calibrators, real spectra of known labels, as polynomials of
-the labels at each pixel, and adds this correction to an emulator (docs/science/numerics.md,
-"Correction by real spectra").  Calibrators hold the ratio of spectra and templates, the ratio at
-other labels, and find the shifts of labels and velocity that would explain it."""
+"""Corrects an emulator by calibrators, real spectra of known labels.  The correction of a pixel is
+a polynomial of the labels (docs/science/numerics.md, "Correction by real spectra")."""
 
 from dataclasses import dataclass, replace
 
@@ -10,33 +8,30 @@ import numpy as np
 from scipy.interpolate import CubicSpline, make_interp_spline
 from scipy.spatial import cKDTree
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
+from starmill.templates.measure import robust
 from starmill.templates.model_error import BLOCK, residuals_of, smoother
 from starmill.templates.radial import RadialFit
 from starmill.wavelength import C_KM_S
 
 PIXELS_PER_SIGMA = 2.5  # sampling: pixels kept for each sigma of the line-spread function
 STEP = 0.5  # of finite differences, in errors of the spectra's labels
-CORRELATED = 30  # pixels over which residuals are correlated: they count as one
+CORRELATED = 30  # neighbouring residuals that count as one, since they are correlated
 BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
 CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-validation
 N_FOLD, THIN = 5, 6  # folds, and only every sixth pixel, for that choice
 ROUNDS = 3  # alternations between coefficients and the calibrators' labels
 ROBUST = 1.5  # larger residuals, in robust deviations, count less
-REACH = 5  # label errors: full correction where the fifth nearest calibrator is nearer than this
-FAR = 2.5  # no correction where it is farther than FAR * REACH
+# in errors of the labels: the correction is full where the fifth nearest calibrator is nearer than
+# REACH, and 0 where it is farther than FAR * REACH
+REACH, FAR = 5, 2.5
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
 FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
 LEAST_BENCHMARK = 12  # stars that set the scale of a label
 LSQ_RIDGE, THROUGH = 1e-6, 1e-8
-
-
-def mad(x, axis=None):
-    """Return the robust standard deviation."""
-    return 1.4826 * np.median(np.abs(x - np.median(x, axis=axis, keepdims=True)), axis=axis)
 
 
 @dataclass
@@ -69,8 +64,8 @@ class Calibrators:
                        measures=self.measures[at])
 
     def shifts(self, x, scale=None):
-        """Estimate from residuals x [n, n_pix] how far each spectrum's labels are off [n, n_label],
-        with priors of width `scale`; one residual in CORRELATED counts as independent."""
+        """Return how far the labels of each spectrum are off [n, n_label], by a least-squares fit
+        to its residuals x [n, n_pix] with Gaussian priors of sigma `scale` [n_label]."""
         scale = self.scale if scale is None else scale
         n_label = len(self.scale)
         out = np.zeros((len(x), n_label))
@@ -84,16 +79,13 @@ class Calibrators:
         return out
 
     def at_shifts(self, x, shift):
-        """Return residuals x [n, n_pix] after the templates' labels moved by shift [n, n_label]."""
-        out = x.copy()
-        for k in range(shift.shape[1]):
-            out -= self.slope[k] * shift[:, k, None]
-        return out
+        """Return the residuals x [n, n_pix] after a shift [n, n_label] of the templates' labels."""
+        return x - np.einsum("knp,nk->np", self.slope[:-1], shift)
 
     def estimates(self, x, variance, patterns, use):
-        """Return the shifts of labels and velocity [n, n_label + 1] that best explain residuals x
-        (least squares over the pixels `use`), and the shifts' errors.  Residuals are white noise of
-        variance [n_pix] plus patterns [n_pattern, n_pix] times normal random numbers."""
+        """Fit shifts of labels and velocity to the residuals x [n, n_pix]; return them and their
+        errors [n, n_label + 1].  The covariance of x is diag(variance) + patterns.T @ patterns,
+        with variance [n_pix] and patterns [n_pattern, n_pix].  use [n_pix]: weights, 0 to 1."""
         out, error = np.empty((2, len(x), len(self.slope)))
         small = np.diag(np.append(1e-4 * self.scale**-2.0, 1e-8))
         for i in range(len(x)):
@@ -111,9 +103,9 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
     sigma_aa   sigma (A) of the spectra's line-spread function
     kernel_aa  sigma (A) that convolves templates to the spectra's resolution
-    measures   function of wavelengths, 0 to 1: how much the spectra may correct templates there
+    measures   function of wavelength, 0 to 1: share of the correction to apply there
     size       [n_label] errors of the spectra's labels
-    slope      slope of earlier Calibrators of these spectra; None: compute it
+    slope      of earlier Calibrators of these spectra; None: compute it
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
@@ -138,8 +130,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
 
 def flat(x, functions, level):
-    """Return ln(1 + x) less its continuum, 0 where x is NaN; a mask of finite x; and the factors
-    [n_pix] that residuals are multiplied by before they are compared."""
+    """Return ln(1 + x) without its continuum, 0 where x is NaN; the mask of finite x; and the
+    result of residuals.measure_scale."""
     known, scale = np.isfinite(x), level
     x = np.where(known, x, 0)
     for _ in range(2):
@@ -163,9 +155,7 @@ def slopes(library, i_arm, labels, size, kernel_aa, at):
     out = np.empty((len(size) + 1, len(labels), len(at)), np.float32)
     for start in range(0, len(labels), BLOCK):
         block = slice(start, start + BLOCK)
-        for k in range(len(size)):
-            step = np.zeros(len(size))
-            step[k] = STEP * size[k]
+        for k, step in enumerate(np.diag(STEP * size)):
             both = ln_flux(labels[block] + step) - ln_flux(labels[block] - step)
             out[k, block] = both[:, at] / (2 * step[k])
         by_pixel = np.gradient(ln_flux(labels[block]), axis=1)
@@ -182,25 +172,25 @@ def clipped(x, known):
 
 @dataclass
 class Correction:
-    """ln(corrected / template) = coef . monomials of the labels `use`, near calibrators."""
+    """ln(corrected / template) = terms @ coef, near the calibrators."""
 
-    use: list  # labels of which it is a function
+    use: list  # indices of the labels of which it is a function
     degree: int
     ridge: float
     coef: np.ndarray  # [n_term, n_pix]
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        """From degree 2 on, the first label (Teff) has one degree more: molecular bands grow fast
-        towards the coolest stars."""
+        """Return the monomials [n, n_term].  From degree 2 on, the first label (Teff) has one
+        degree more, since molecular bands grow fast towards the coolest stars."""
         x = mapped[:, self.use]
         further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
         return np.hstack([emulate.monomials(x, self.degree), further])
 
 
 def robust_ridge(terms, x, known, ridge):
-    """Fit x [n, n_pix] by terms and return coefficients [n_term, n_pix]; outliers count less, and
-    large coefficients except the constant are penalised by ridge."""
+    """Return the coefficients [n_term, n_pix] of a ridge regression of x [n, n_pix] on the terms
+    [n, n_term] in which outliers count less.  The constant has no penalty."""
     penalty = len(terms) * ridge * np.eye(terms.shape[1])
     penalty[0, 0] = 0
     weight, n_term = known.astype(float), terms.shape[1]
@@ -216,25 +206,25 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Fit y by terms.  Return coefficients, residuals and a mask of the residuals beyond ROBUST
-    errors, which count less.  error [n] of y; None: the residuals' robust deviation."""
+    """Fit y [n] by terms [n, n_term]; residuals beyond ROBUST errors count less.  Return the
+    coefficients, the residuals and the mask of these.  error [n] of y; None: their scatter."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
         rest = y - terms @ coef
-        sigma = mad(rest) + 1e-12 if error is None else error
+        sigma = robust(rest)[1] + 1e-12 if error is None else error
         size = np.abs(rest) / sigma
         weight = np.sqrt(np.minimum(1, ROBUST / np.maximum(size, 1e-12))) / sigma
     return coef, rest, size > ROBUST
 
 
 def without_trend(shift, terms):
-    """Return shifts of labels without their robust trend with the labels, a change of scale."""
+    """Return shifts [n, n_label] of labels without their trend with the labels (robust fit)."""
     return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return the Correction from all calibrators; their labels are fitted too, near those given."""
+    """Return the Correction from all calibrators, whose labels are fitted in turn with it."""
     found = Correction(use, degree, ridge, None, np.zeros(calibrators.labels.shape))
     terms = found.terms(calibrators.mapped)
     trend = emulate.monomials(calibrators.mapped[:, use], 1)
@@ -259,8 +249,8 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def choose(calibrators, use, degrees=DEGREES):
-    """Return the (degree, ridge) with the least median residual of the stars left out.  A higher
-    degree must lower this residual by 5 %, since more terms make fitted labels scatter."""
+    """Return the (degree, ridge) with the least median residual of stars left out.  A higher degree
+    must lower it by 5 %, since more terms make fitted labels scatter."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)
@@ -278,18 +268,19 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Fit the benchmark stars by corrected templates.  Return a function of mapped labels (their
-    offset from the stars' scale, constant beyond the stars), and lines of text.  Slopes have
-    priors of one error of the labels, as few stars tell cool dwarfs from cool giants."""
-    mapped, n_label = stars.mapped[:, use], len(label)
-    coef, lines = np.zeros((len(use) + 1, n_label)), []  # 0 for labels without benchmark stars
+    """Return a function of mapped labels, the offset of the published labels from the scale of the
+    benchmark stars, and lines of text.  The offset is linear in the labels, constant beyond the
+    stars, and its slopes have priors of one error of the labels."""
+    mapped = stars.mapped[:, use]
+    coef, lines = np.zeros((len(use) + 1, len(label))), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
     shift = stars.shifts(stars.x, FREE * stars.scale)
-    for k in range(n_label):
+    for k in range(len(label)):
         known = np.isfinite(stars.errors[:, k])
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
+        # terms, shifts and their errors: first of the n stars, then of the priors of the slopes
         data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
                 np.append(shift[known, k], zeros),
                 np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
@@ -299,8 +290,8 @@ def scale_of(stars, use, label):
                    for i in range(n)]
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
         lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
-                           f"known to {jackknife:.2g}; {n} stars scatter by "
-                           f"{mad(rest):.2g}, {less.sum()} count less")
+                     f"known to {jackknife:.2g}; {n} stars scatter by {robust(rest)[1]:.2g}, "
+                     f"{less.sum()} count less")
 
     def scale(mapped_labels):
         inside = np.clip(mapped_labels[:, use], mapped.min(axis=0), mapped.max(axis=0))
@@ -318,7 +309,7 @@ def nearby(calibrators, library, use, mapped):
 
 
 def labels_inside(library, calibrators):
-    """Return random labels [n, n_label] all over the library's hulls, and more near the stars."""
+    """Return random labels [n, n_label]: all over the library's hulls, and more near the stars."""
     rng = np.random.default_rng(2)
     low, high = (library.map([[getattr(label, end) for label in library.label]])[0]
                  for end in ("min", "max"))
@@ -328,16 +319,16 @@ def labels_inside(library, calibrators):
         some = library.unmap(mapped)
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
-        if n < len(inside) * N_INSIDE // 1000:
-            raise Failure(INPUT, "the library's hulls fill less than a thousandth of its "
-                                 "labels' ranges")
+        need(n >= len(inside) * N_INSIDE // 1000, INPUT,
+             "the library's hulls fill less than a thousandth of its labels' ranges")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
     return np.concatenate([*inside, near[inside_hulls(library, near)]])
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Add the terms to the last layer, as least-squares sums of the layer's inputs."""
+    """Add the correction to the last layer of a network, as a fit by the layer's inputs.
+    values_at(mapped): terms [n, n_term] at labels; by_term [n_term, n_pix]: their coefficients."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped
     for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
@@ -353,7 +344,7 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add a component for each term to an emulator of radial functions or splines."""
+    """Add the correction to radial functions or splines: each term becomes a component."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])
@@ -376,11 +367,10 @@ def apply(library, i_arm, calibrators, correction):
     """Change an arm's emulator by a correction."""
     arm = library.arm[i_arm]
     emulator = arm.emulator
-    n_term = len(correction.coef)
     need(emulator.log_flux, INPUT,
          f"arm {arm.name}: its emulator gives the flux; only emulators of ln flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
-                                        axis=1, extrapolate=False)(arm.wave_aa))
+                                        axis=1, extrapolate=False)(arm.wave_aa))  # 0 outside
 
     def values_at(mapped):
         return correction.terms(mapped) * nearby(calibrators, library, correction.use,
@@ -388,12 +378,10 @@ def apply(library, i_arm, calibrators, correction):
 
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
-    elif len(emulator.weight) > 1:
-        raise Failure(INPUT, f"arm {arm.name}: its emulator has functions of the labels and layers "
-                             "with SiLU; such emulators cannot be corrected")
-    elif emulator.weight[0].shape[1] + n_term > MAX_WIDTH:
-        raise Failure(INPUT, f"arm {arm.name}: {emulator.weight[0].shape[1]} components and "
-                             f"{n_term} of the correction are more than {MAX_WIDTH}; make the "
-                             "library with fewer --components")
-    else:
-        into_functions(emulator, values_at, by_term)
+        return
+    need(len(emulator.weight) == 1, INPUT, f"arm {arm.name}: its emulator has functions of the "
+         "labels and layers with SiLU; such emulators cannot be corrected")
+    n, n_term = emulator.weight[0].shape[1], len(correction.coef)
+    need(n + n_term <= MAX_WIDTH, INPUT, f"arm {arm.name}: {n} components and {n_term} of the "
+         f"correction are more than {MAX_WIDTH}; make the library with fewer --components")
+    into_functions(emulator, values_at, by_term)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adds abundances of elements to a library: labels [X/Fe] of the models of plan "elements".
 
-An abundance changes ln flux by its departure a from the library's value times a smooth function of
-Teff, log g, [Fe/H] and [alpha/Fe], the response.  Few models are enough: a pixel's responses are
-Gaussian processes whose variances by element follow from the models (most pixels have lines of one
-or two elements).  The responses are then put into the library's network without training: pairs
-of SiLU units give squares, silu(z) + silu(-z) = z tanh(z / 2), about z^2 / 2 for small z, and two
-squares a product, a q = (a + q)^2 / 4 - (a - q)^2 / 4 (q: a factor of a response).
+An abundance changes ln flux by a q: its departure a from the library's value, times its response q,
+a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  The responses of a pixel are Gaussian
+processes.  They are put into the library's network without training:
+  pairs of SiLU units give squares, silu(z) + silu(-z) = z tanh(z / 2), about z^2 / 2 for small z;
+  two squares give a product, a q = (a + q)^2 / 4 - (a - q)^2 / 4.
 """
 
 import numpy as np
@@ -73,17 +72,17 @@ class Models:
         return emulate.monomials(self.library.map(values)[:, :3], 3)
 
     def absorption(self, values):
-        """Return the absorption (ln continuum - ln flux) by lines in the library's spectra, curbed
-        in strong lines, which respond less to abundances."""
+        """Return the absorption by lines, ln continuum - ln flux, of the library's spectra.  It is
+        reduced in strong lines, which respond less to abundances."""
         depth = self.terms(values) @ self.continuum - emulate.ln_flux(self.library, 0, values)
         depth = np.maximum(depth - np.percentile(depth, 5, axis=1)[:, None], 0)
         return 1.5 * depth / (1 + 2 * depth)
 
 
 class Process:
-    """Gaussian processes of a pixel: change = sum over departures a_k of a_k f_k(labels) + 0.3 g.
-    g(labels), the last process, takes up the library's own errors.  A process has the variance
-    models.strength^2 x `variance` [k]."""
+    """Gaussian processes of a pixel: change = sum_k a_k f_k(labels) + 0.3 g(labels), with the
+    departures a_k, a response f_k to each, and g for the library's own errors.  The variance of
+    process k is models.strength^2 x variance[k]."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
@@ -115,8 +114,8 @@ class Process:
         return out
 
     def run(self):
-        """Set variance [k][n_pix] of the processes, and coef [n][n_pix]: the models' coefficients
-        in predictions."""
+        """Set variance [k][n_pix] of the processes, and coef [n][n_pix]: weights of the models in
+        predictions."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -134,19 +133,16 @@ class Process:
             yield strength * self.variance[k] * ((near * self.factor[:, k]) @ self.coef)
 
 
-# ---- the library -------------------------------------------------------------------------------
-
-
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest principal components of all elements' responses at n points of the four
-    labels, values [n][4]: [(element, factor [n] at these points, at most 1, pattern [n_pix])]."""
+    """Return the largest principal components of the responses of all elements at values [n][4] of
+    the four labels: [(element, factor [n] of largest value 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
     for k, y in enumerate(process.responses(values)):
         y *= weight
         square, vector = np.linalg.eigh(y @ y.T)
-        square /= np.sqrt(square.sum())  # a compromise of elements with strong and weak lines
+        square /= np.sqrt(square.sum())  # so that elements with weak lines get components too
         for size, score in zip(square[:-n_component - 1:-1], vector.T[::-1]):
             most = abs(score).max()
             found.append((size, k, score / most, most * (score @ y) / weight))
@@ -157,7 +153,7 @@ def parts_of(process, values, n_component=N_COMPONENT):
 
 
 def add_labels(library, floors):
-    """Append the labels and hulls of the elements; the guess's templates get no departures."""
+    """Append the elements' labels and hulls; templates of the initial guess get no departures."""
     alpha, guess = library.label[3], [library.guess_label]
     for (card, _, _, is_alpha, (low, high)), floor in zip(plan.ELEMENTS, floors):
         from_alpha = (is_alpha, is_alpha)  # whether the lower and upper limit follow [alpha/Fe]
@@ -177,8 +173,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add departure x factor x pattern of each of `parts` (parts_of at `values`) to the ln flux of
-    a library's network; the departure is that of the part's element, whose label exists already."""
+    """Add departure x factor x pattern of each part to the ln flux of a library's network.  The
+    departure is that of the part's element; parts: parts_of() at `values`."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
@@ -193,7 +189,7 @@ def join(library, parts, values):
         shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
-    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, from the old units
+    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, fitted by the old units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
     ridge = 1e-6 * np.eye(design.shape[1])
@@ -201,12 +197,10 @@ def join(library, parts, values):
     size = [np.hypot.reduce(part[2]) for part in parts]
     off, all_of_it = ((y * size).std() for y in (score - design @ coef.T, score))
     print(f"the network's responses are off by {off / all_of_it:.2%}")
-    pick = np.eye(n_element)[[part[0] for part in parts]]
-    signs = np.repeat([[1, 1], [-1, -1], [1, -1], [-1, 1]], n_part, axis=0)[:, :, None]
-    own = SMALL * np.hstack([signs[:, 1] * np.tile(coef[:, :-1], (4, 1)),
-                             signs[:, 0] * np.tile(pick, (4, 1))])
-    bias[1] = np.append(bias[1], SMALL * (signs[:, 1, 0] * np.tile(coef[:, -1], 4)
-                                          - signs[:, 0, 0] * LINEAR))
+    of_a = np.kron([[1], [-1], [1], [-1]], np.eye(n_element)[[part[0] for part in parts]])
+    of_q = np.kron([[1], [-1], [-1], [1]], coef)
+    own = SMALL * np.hstack([of_q[:, :-1], of_a])
+    bias[1] = np.append(bias[1], SMALL * (of_q[:, -1] - LINEAR * of_a.sum(axis=1)))
     weight[1] = np.vstack([np.pad(weight[1], ((0, 0), (0, n_element))), own])
     # layer 2: a q + LINEAR; last layer: the patterns
     product = np.kron([0.5, 0.5, -0.5, -0.5], np.eye(n_part)) / SMALL ** 2

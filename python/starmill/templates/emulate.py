@@ -11,7 +11,7 @@ from starmill.templates.library_data import SplineGrid
 
 
 def flux(library, i_arm, values):
-    """Return the flux [n][n_pix] of an arm at labels values [n][n_label], in the labels' units."""
+    """Return the flux [n][n_pix] of an arm at labels `values` [n][n_label], in their units."""
     y = output(library, i_arm, values)
     return np.exp(y, out=y) if library.arm[i_arm].emulator.log_flux else y
 
@@ -39,7 +39,7 @@ def silu(z):
 
 
 def front(part, x):
-    """Return components [n][n_out] of splines or radial functions at mapped labels x."""
+    """Return components [n][n_out] of splines or radial functions `part` at mapped labels x."""
     if isinstance(part, SplineGrid):
         return grid_front(part, x)
     u = x / part.length
@@ -63,6 +63,7 @@ def grid_basis(knot, degree, x):
 
 
 def grid_front(part, x):
+    """Return components [n][n_out] of splines at mapped labels x."""
     basis = [grid_basis(knot, part.degree, x[:, i]) for i, knot in enumerate(part.knot)]
     out = np.empty((len(x), part.coef.shape[-1]))
     for i, weights in enumerate(zip(*basis)):

@@ -9,7 +9,7 @@ import re
 import h5py
 import numpy as np
 
-from starmill.cli.basics import USAGE, Failure, need
+from starmill.cli.basics import USAGE, need
 from starmill.templates import emulate, library_file, rvspecfit
 from starmill.templates.labels import describe, fill_range
 from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator, Hull,
@@ -17,8 +17,7 @@ from starmill.templates.library_data import (MAX_HULL, MAX_LABEL, MAX_LAYER, Arm
 from starmill.templates.library_file import array_of, text_of
 from starmill.templates.spectra_options import number
 
-# largest allowed difference from the check values, relative to max(1, |y|) of the output y; the
-# check values and their labels are float32
+# largest difference allowed from the check values, over max(1, |y|) of the network's output y
 CHECK_TOLERANCE = 1e-5
 # sigma (A) of templates whose revision ends in rm or resolmat, rvspecfit's convention
 MATRIX_SIGMA_AA = 0.5
@@ -39,9 +38,8 @@ def main(options):
     library_file.write(output, library, options.overwrite, options.program)
     several = "," in (options.template_sigma or "")
     for arm in library.arm if several else library.arm[:1]:
-        own = arm.template_sigma_aa < 0
-        sigma = "the instrument's own, no resolution matrix" if own else (
-            f"sigma {arm.template_sigma_aa:g} A, removed from the resolution matrix")
+        sigma = (f"sigma {arm.template_sigma_aa:g} A, removed from the resolution matrix"
+                 if arm.template_sigma_aa >= 0 else "the instrument's own, no resolution matrix")
         print(f"template resolution{f' of arm {arm.name}' if several else ''}: {sigma} "
               f"({arm.sigma_origin})")
     if sigmas[0] is None:
@@ -52,29 +50,29 @@ def main(options):
 
 
 def check_options(options, paths):
-    """Return the files' arm names and sigmas (A); None in place of a value that the file gives."""
+    """Return the arm names and sigmas (A) that the options give; None: as the file says."""
     names = options.arm_names or [None] * len(paths)
-    if len(names) != len(paths):
-        raise Failure(USAGE, f"--arm-names gives {len(names)} names for {len(paths)} files")
+    need(len(names) == len(paths), USAGE,
+         f"--arm-names gives {len(names)} names for {len(paths)} files")
     sigmas = [-1.0 if options.at_instrument_resolution else None]
     if options.template_sigma:
         items = options.template_sigma.split(",")
         sigmas = [number(item) for item in items]
         for item, sigma in zip(items, sigmas):
-            if not 0 <= sigma < math.inf:
-                raise Failure(USAGE, f"--template-sigma takes a number, 0 or more, not '{item}'")
-    if len(sigmas) not in (1, len(paths)):
-        raise Failure(USAGE, f"--template-sigma gives {len(sigmas)} numbers for {len(paths)} files")
+            need(0 <= sigma < math.inf, USAGE,
+                 f"--template-sigma takes a number, 0 or more, not '{item}'")
+    need(len(sigmas) in (1, len(paths)), USAGE,
+         f"--template-sigma gives {len(sigmas)} numbers for {len(paths)} files")
     return names, sigmas * len(paths) if len(sigmas) == 1 else sigmas
 
 
 def read_file(path, arm_name, sigma):
-    """Read one emulator file.  Return a library of one arm, the least and largest mapped labels of
+    """Read an emulator file.  Return a library of one arm, the least and largest mapped labels of
     the training stars, and the largest difference from the check values."""
     network = rvspecfit.FILE.fullmatch(os.path.basename(path))
-    if network and os.path.exists(path) and not h5py.is_hdf5(path):
-        raise Failure(USAGE, f"{path}: is no HDF5 file (rvspecfit before 0.6 stored pickles, which "
-                             f"run code when they are read); {rvspecfit.TRAIN_AGAIN}")
+    need(not network or not os.path.exists(path) or h5py.is_hdf5(path), USAGE,
+         f"{path}: is no HDF5 file (rvspecfit before 0.6 stored pickles, which run code when they "
+         f"are read); {rvspecfit.TRAIN_AGAIN}")
     with library_file.opened(path, USAGE) as file, file:
         if network:
             file = rvspecfit.read(file, network[1])
@@ -84,8 +82,7 @@ def read_file(path, arm_name, sigma):
         low, high = read_range(file, library.label)
         library.hull = read_hulls(file, library.n_label)
         library.arm = [read_arm(file, path, arm_name, sigma)]
-        # add a guess template: the library must be complete before its check values are used
-        fill_range(library, low, high, 1)
+        fill_range(library, low, high, 1)  # seal() needs a template of the initial guess
         library_file.seal(library, path)
         return library, low, high, verify(file, library)
 
@@ -104,14 +101,14 @@ def read_labels(file):
     labels = [describe(name) for name in names]
     for i, label in enumerate(labels):
         label.mean, label.std, label.mapping = float(mean[i]), float(std[i]), int(i in log_ids)
-        if not (np.isfinite([label.mean, label.std]).all() and label.std > 0):
-            raise ValueError(f"label {label.name} has mean {label.mean:g} and std {label.std:g}; "
-                             "they must be finite and std above 0")
+        need(np.isfinite([label.mean, label.std]).all() and label.std > 0, ValueError,
+             f"label {label.name} has mean {label.mean:g} and std {label.std:g}; they must be "
+             "finite and std above 0")
     return labels
 
 
 def read_range(file, labels):
-    """Set the labels' range and scale; return least and largest mapped labels of training stars."""
+    """Set the labels' range and scale; return the least and largest mapped labels in training."""
     points = array_of(file, "outside/points", "f8", 2)
     need(points.shape[1] == len(labels) and np.isfinite(points).all(), ValueError,
          f"outside/points of shape {points.shape} is not finite or not of {len(labels)} labels")
@@ -120,7 +117,7 @@ def read_range(file, labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
         if not least < most:
             raise ValueError(f"outside/points: all training stars have the same {label.name}")
-        # round: float32 turns 4000 into 4000.0008, mapping and unmapping turn 0 into 2.8e-17
+        # round: float32 makes 4000.0008 of 4000, and mapping 2.8e-17 of 0
         digits = 5 - math.floor(math.log10(most - least))
         label.min, label.max = round(float(least), digits) + 0.0, round(float(most), digits) + 0.0
         label.scale = label.scale or 0.03 * (label.max - label.min)
@@ -129,15 +126,13 @@ def read_range(file, labels):
 
 def read_hulls(file, n_label):
     hulls = []
-    for name in sorted(file["outside"]):
-        digits = re.fullmatch(r"hull([0-9]+)_equations", name)
-        if not digits:
-            continue
-        spans = np.array([int(digit) for digit in digits[1]])
-        facet = array_of(file, f"outside/{name}", "f8", 2)
-        if spans.max() >= n_label or facet.shape[1] != len(spans) + 1:
-            raise ValueError(f"dataset /outside/{name} names labels that are not among the "
-                             f"{n_label}, or has the shape {facet.shape}")
+    found = map(re.compile("hull([0-9]+)_equations").fullmatch, sorted(file["outside"]))
+    for name in filter(None, found):
+        spans = np.array([int(digit) for digit in name[1]])
+        facet = array_of(file, f"outside/{name[0]}", "f8", 2)
+        need(spans.max() < n_label and facet.shape[1] == len(spans) + 1, ValueError,
+             f"dataset /outside/{name[0]} names labels that are not among the {n_label}, or has "
+             f"the shape {facet.shape}")
         hulls.append(Hull(spans, facet))
     need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "
          f"outside/hull01_equations), this program takes 1 to {MAX_HULL}")
@@ -175,17 +170,17 @@ def read_arm(file, path, arm_name, sigma):
 
 
 def verify(file, library):
-    """Return the largest difference from the check values, relative as CHECK_TOLERANCE is."""
+    """Return the largest difference from the check values, in the unit of CHECK_TOLERANCE."""
     need("check/params" in file, ValueError, "has no check values (check/params, check/spectra, "
          "check/outside), which prove that it is read correctly")
     label = array_of(file, "check/params", "f8", 2)
     spectrum = array_of(file, "check/spectra", "f8", 2)
     outside = array_of(file, "check/outside", "f8", 1)
     arm, n = library.arm[0], len(label)
-    if label.shape[1] != library.n_label or spectrum.shape != (n, arm.n_pix) or len(outside) != n:
-        raise ValueError(f"check/params, spectra and outside have the shapes {label.shape}, "
-                         f"{spectrum.shape}, {outside.shape}; expected rows of {library.n_label} "
-                         f"labels and {arm.n_pix} pixels")
+    need(label.shape[1] == library.n_label and spectrum.shape == (n, arm.n_pix)
+         and len(outside) == n, ValueError, f"check/params, spectra and outside have the shapes "
+         f"{label.shape}, {spectrum.shape}, {outside.shape}; expected rows of {library.n_label} "
+         f"labels and {arm.n_pix} pixels")
     y = emulate.output(library, 0, label)
     found = np.exp(y) if arm.emulator.log_flux else y
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -198,16 +193,15 @@ def verify(file, library):
                          f"{found[i, j]:.9g}, the file says {spectrum[i, j]:.9g}; layout, "
                          "activation or mapping is another")
     square = hull_distance(library, label) ** 2  # as rvspecfit's penalty is
-    bad = ~(np.abs(square - outside) <= 1e-6 + 1e-5 * outside)
-    if bad.any():
-        i = np.argmax(bad)
-        raise ValueError(f"check/outside, row {i}: the hulls as read give the squared distance "
-                         f"{square[i]:.9g}, the file says {outside[i]:.9g}")
+    good = np.abs(square - outside) <= 1e-6 + 1e-5 * outside
+    i = np.argmin(good)
+    need(good[i], ValueError, f"check/outside, row {i}: the hulls as read give the squared "
+         f"distance {square[i]:.9g}, the file says {outside[i]:.9g}")
     return off.max()
 
 
 def join(library, one, path0, path, sigma):
-    """Add the arm of library `one` to the library; both must be of the same training."""
+    """Add the only arm of `one` to the library; both must be of the same training."""
     def must(good, message):
         need(good, USAGE, f"{path}: {message}; import arms of one training")
 
@@ -228,8 +222,8 @@ def join(library, one, path0, path, sigma):
     arm, arm0 = one.arm[0], library.arm[0]
     need(arm.name not in [other.name for other in library.arm], USAGE,
          f"{path}: an arm called {arm.name} was imported already; name the arms by --arm-names")
-    if sigma is None and arm.template_sigma_aa != arm0.template_sigma_aa:
-        raise Failure(USAGE, f"{path} (revision {arm.revision}) and {path0} (revision "
-                             f"{arm0.revision}) are not made for the same use of the resolution "
-                             "matrix; give --template-sigma or --at-instrument-resolution")
+    need(sigma is not None or arm.template_sigma_aa == arm0.template_sigma_aa, USAGE,
+         f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) are not made "
+         "for the same use of the resolution matrix; give --template-sigma or "
+         "--at-instrument-resolution")
     library.arm.append(arm)

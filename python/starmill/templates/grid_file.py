@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads and writes grid files (docs/use/formats.md, "Grid file").  create() makes the file,
-contiguous datasets with room for all models.  A Writer writes rows at their offsets, without HDF5,
-and a model's status last, so the file is valid whenever the Writer is killed."""
+"""Reads and writes grid files (docs/use/formats.md, "Grid file").  create() makes a file with room
+for all models.  A Writer writes rows at their offsets, without HDF5, so that the file stays valid
+if the job is killed."""
 
 import errno
 import math
@@ -46,15 +46,15 @@ class Grid:
     arm: list  # of Arm, without emulators
 
     def good(self, unfinished):
-        """Return which models are good [n]; refuse an incomplete file without `unfinished`."""
+        """Return the indices of good models; refuse an incomplete file unless `unfinished`."""
         n = int((self.status == TO_DO).sum())
         need(not n or unfinished, INPUT, f"{self.path}: {n} of its {len(self.status)} models are "
              "still to do; finish it by library build, or give --unfinished")
         return np.flatnonzero(self.status == GOOD)
 
     def flux(self, i_arm, models, what="flux"):
-        """Return flux or continuum, float32 [n][n_pix], of models (ascending indices); None: the
-        file has no continuum."""
+        """Return the flux or continuum, float32 [n][n_pix], of models (ascending indices), or None
+        if the file has no continuum."""
         at = f"arms/arm{i_arm}/{what}"
         if what != "flux" and at not in self.file:
             return None
@@ -72,6 +72,7 @@ class Grid:
 
 
 def open_grid(path):
+    """Return the Grid of a file; a Failure of INPUT names the file."""
     with opened(path, INPUT) as file:
         return read_grid(path, file)
 
@@ -84,9 +85,9 @@ def read_grid(path, file):
     need(1 <= len(label) <= MAX_LABEL and all(label), ValueError,
          f"has {len(label)} labels, or one without a name; this program takes 1 to {MAX_LABEL}")
     values, status = file["models/label"][...].astype(float), file["models/status"][...]
-    if values.shape != (len(status), len(label)) or not 1 <= len(status):
-        raise ValueError(f"dataset /models/label has the shape {values.shape}, expected models of "
-                         f"{len(label)} labels")
+    need(values.shape == (len(status), len(label)) and len(status) > 0, ValueError,
+         f"dataset /models/label has the shape {values.shape}, expected models of {len(label)} "
+         "labels")
     if not np.isin(status, (TO_DO, GOOD, BAD)).all() or not np.isfinite(values[status < BAD]).all():
         raise ValueError("a model has an unknown status, or a label that is not finite")
     texts = {name: [text.decode("ascii", "replace") for text in file[f"models/{name}"][...]]
@@ -121,7 +122,6 @@ def read_arm(group, n_model, source):
 
 
 def describe_grid(path):
-    """Yield lines of text that describe a grid file."""
     grid = open_grid(path)
     yield f"{path}: grid file, {'complete' if grid.complete else 'not complete'}"
     yield grid.settings.rstrip("\n")
@@ -168,8 +168,8 @@ class Models:
 
 
 def create(path, label_names, models, arms, parts, settings, generator):
-    """Create the file with room for all spectra, under a temporary name, and rename it.  arms:
-    [(Arm, sigma [n_pix] or None if it does not vary)].  parts: "flux", and "continuum" if given."""
+    """Create the file with room for all spectra.  arms: [(Arm, sigma [n_pix] or None if it is
+    constant)].  parts: names of the spectra, "flux" or "flux" and "continuum"."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     need(len(settings.encode()) <= MAX_SETTINGS, INPUT, "the settings are too long")
@@ -181,11 +181,9 @@ def create(path, label_names, models, arms, parts, settings, generator):
                               settings=np.bytes_(settings.encode()))
             names = np.array([short(n, NAME) for n in label_names], f"S{NAME}")
             put(file, "labels/name", data=names)
-            put(file, "models/label", data=models.label)
-            put(file, "models/name", data=models.name.astype(f"S{NAME}"))
-            put(file, "models/status", data=models.status.astype("i1"))
-            put(file, "models/stamp", data=models.stamp.astype("u8"))
-            put(file, "models/why", data=models.why.astype(f"S{WHY}"))
+            for name, dtype in (("label", "f8"), ("name", f"S{NAME}"), ("status", "i1"),
+                                ("stamp", "u8"), ("why", f"S{WHY}")):
+                put(file, f"models/{name}", data=getattr(models, name).astype(dtype))
             for i, (arm, sigma) in enumerate(arms):
                 make_arm(file.create_group(f"arms/arm{i}"), arm, sigma, parts, len(models))
         take_room(temporary, os.path.getsize(temporary))
@@ -208,6 +206,7 @@ def put(group, name, **how):
 
 
 def make_arm(group, arm, sigma, parts, n_model):
+    """Write the properties of an arm, and leave room for its spectra."""
     for name in ("name", "sigma_origin"):
         group.attrs[name] = np.bytes_(getattr(arm, name).encode())
     for name in ("ln_wave0", "ln_step", "template_sigma_aa"):
@@ -228,9 +227,10 @@ class Writer:
     def __init__(self, path):
         self.path = path
         with writing(path, *HDF5):
-            with h5py.File(path, "r") as file:
-                self._at = {name: (dataset.id.get_offset(), dataset.dtype, dataset.shape[1:])
-                            for name, dataset in datasets(file)}
+            with h5py.File(path, "r") as file:  # the datasets with a row per model
+                self._at = {one.name[1:]: (one.id.get_offset(), one.dtype, one.shape[1:])
+                            for group in (file["models"], *file["arms"].values())
+                            for name, one in group.items() if name != "sigma"}
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self):
@@ -249,17 +249,9 @@ class Writer:
                 os.pwrite(self._fd, data.tobytes()[n:], at + i * data.nbytes + n)
 
 
-def datasets(file):
-    """Yield (name, dataset) of all datasets with one row per model."""
-    for group in (file["models"], *file["arms"].values()):
-        for name, dataset in group.items():
-            if name != "sigma":
-                yield f"{group.name[1:]}/{name}", dataset
-
-
 def revise(path, models):
-    """Rewrite labels, stamps, reasons and status of all models.  The status is written last: if
-    the job is killed earlier, bad models stay bad."""
+    """Rewrite labels, stamps, reasons and status of all models.  The status comes last: if the job
+    is killed before, bad models stay bad."""
     with writing(path, *HDF5), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(0))
         for name in ("label", "stamp", "why", "status"):

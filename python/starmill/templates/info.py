@@ -22,7 +22,6 @@ def main(options):
 
 
 def describe(library):
-    """Yield lines of text that describe a library."""
     yield f"library {library.name or '(no name)'}"
     yield f"file    {library.path}"
     yield f"hash    {library.hash}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a library takes from the labels of its models: descriptions of labels, hulls around the
-models in mapped labels, and templates of the initial guess."""
+models, and the labels of the templates of the initial guess."""
 
 import itertools
 import math
@@ -15,7 +15,6 @@ from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, in
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
          "feh": ("FEH", "dex", 0.1), "alpha": ("ALPHAFE", "dex", 0.05)}
-VSINI_KM_S = (0.0, 100.0)  # of the templates of the initial guess
 
 
 def describe(name):
@@ -48,8 +47,8 @@ def measure(label, value):
 
 
 def make_hulls(labels, mapped, kind="pairs"):
-    """Return hulls of mapped labels [n][n_label]. kind "pairs": one hull per pair of labels;
-    "dense": the same without isolated points; "whole": one hull of all labels."""
+    """Return the hulls around mapped labels [n][n_label].  kind "pairs": one hull per pair of
+    labels; "dense": the same without isolated points; "whole": one hull in all labels."""
     n_label = len(labels)
     if n_label == 1:
         return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
@@ -78,7 +77,7 @@ def near(x):
 
 
 def facets(x):
-    """Return the facets of the points' hull, moved outward by rounding errors."""
+    """Return the facets of the hull of points x, moved outward until no point is outside."""
     facet = np.unique(ConvexHull(x).equations, axis=0)
     for f in facet:
         f[-1] -= max(0.0, (x @ f[:-1] + f[-1]).max())
@@ -98,9 +97,10 @@ def whole_hull(x):
 
 
 def fill_range(library, low, high, n_guess):
-    """Set n_guess guess templates inside all hulls and between mapped labels low and high
-    [n_label]: quasi-random points by the additive recurrence of the generalised golden ratio."""
+    """Set the labels of n_guess templates of the initial guess: points of a quasi-random sequence
+    (additive recurrence) inside all hulls and between the mapped labels low and high [n_label]."""
     n_label = library.n_label
+    # the root above 1 of x^(n_label + 1) = x + 1, as PLASTIC of grids/plan.py
     phi = np.roots([1] + [0] * (n_label - 1) + [-1, -1])
     alpha = phi[np.isreal(phi) & (phi.real > 1)].real[0] ** -np.arange(1.0, n_label + 1)
     found, n_try, most = [], 0, 1000000 + 1000 * n_guess
@@ -114,12 +114,11 @@ def fill_range(library, low, high, n_guess):
         found.append(value[inside_hulls(library, value)])
         n_try += len(value)
     library.guess_label = np.concatenate(found)[:n_guess]
-    library.guess_vsini_km_s = np.array(VSINI_KM_S)
 
 
 def spread(library, values, n_guess):
-    """Choose up to n_guess guess templates among models at values [n][n_label]: the central model,
-    then each time the model farthest from all chosen.  Return the mask of models outside hulls."""
+    """Choose up to n_guess templates of the initial guess among models at values [n][n_label]: the
+    central one, then the one farthest from all chosen.  Return the mask of models outside hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
     need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")
@@ -133,5 +132,4 @@ def spread(library, values, n_guess):
         if free[at] <= 1e-12:  # the rest have labels of templates already chosen
             break
     library.guess_label = values[taken]
-    library.guess_vsini_km_s = np.array(VSINI_KM_S)
     return outside

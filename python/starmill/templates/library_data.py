@@ -91,8 +91,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the relative rms, at rest wavelengths, of white noise whose power on large scales
-        is that of the correlated error outside the components.  width: of pixels in ln wave_aa."""
+        """Return the rms, relative to the flux, of white noise at rest wavelengths wave_aa that has
+        the power of the error outside the components on large scales.  width: of a pixel, in ln."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 
@@ -102,8 +102,9 @@ class Library:
     label: list = field(default_factory=list)
     hull: list = field(default_factory=list)
     arm: list = field(default_factory=list)
-    guess_label: np.ndarray = None  # [n_guess][n_label], in the labels' units
-    guess_vsini_km_s: np.ndarray = None
+    # labels [n_guess][n_label], in their units, and v sin i of the templates of the initial guess
+    guess_label: np.ndarray = None
+    guess_vsini_km_s: np.ndarray = field(default_factory=lambda: np.array([0.0, 100.0]))
     name: str = ""
     hash: str = ""
     path: str = ""
@@ -129,20 +130,18 @@ def wavelengths(ln_wave0, ln_step, n_pix):
 
 
 def hull_distance(library, values):
-    """Return the largest facet value (a.x + b, mapped labels) over all hulls at values
-    [n][n_label]; 0 inside all hulls."""
+    """Return how far values [n][n_label] are outside the hulls: the largest a.x + b of any facet in
+    mapped labels, 0 inside all hulls."""
     mapped = library.map(values)
     distance = np.zeros(len(mapped))
     for hull in library.hull:
         for block in np.array_split(np.arange(len(mapped)), len(mapped) // 1024 + 1):
             x = mapped[np.ix_(block, hull.label)]
             value = (x @ hull.facet[:, :-1].T + hull.facet[:, -1]).max(axis=1)
-            distance[block] = np.where(value > distance[block], value, distance[block])
-            distance[block[np.isnan(value)]] = np.nan
+            distance[block] = np.maximum(distance[block], value)
     return distance
 
 
 def inside_hulls(library, values):
-    """Return a mask [n] of the values [n][n_label] in all hulls.  A tolerance keeps models at the
-    corners of a hull inside in spite of rounding errors."""
-    return hull_distance(library, values) <= 1e-9
+    """Return the mask [n] of the values [n][n_label] inside all hulls."""
+    return hull_distance(library, values) <= 1e-9  # rounding errors keep no corner outside

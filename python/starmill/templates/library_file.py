@@ -18,8 +18,8 @@ FORMAT, VERSION, NO_HASH = "starmill library", 4, "0" * 64
 
 
 def check(path, image=None):
-    """Check that a library file is complete, finite, consistent and within the limits, else raise a
-    Failure; return its hash.  image: the file's bytes, if not yet on disk."""
+    """Raise a Failure unless a library file is complete, finite, consistent and within the limits;
+    return its hash.  image: the file's bytes, if it is not on disk yet."""
     from starmill import binding  # 0.1 s
     found, ffi = binding.ffi.new("char[65]"), binding.ffi
     data, size = (ffi.NULL, 0) if image is None else (ffi.from_buffer(image), len(image))
@@ -29,8 +29,8 @@ def check(path, image=None):
 
 
 def seal(library, path, program=None):
-    """Make and check the bytes of a library's file and return them; set library.hash.  program:
-    path of starmill, whose version is written to the file."""
+    """Return the checked bytes of a library's file; set library.hash.  program: path of starmill,
+    whose version the file names."""
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         _attributes(file, format=FORMAT, format_version=VERSION, written_by=version(program),
@@ -39,36 +39,31 @@ def seal(library, path, program=None):
         if library.report is not None:
             _attributes(file, report=library.report)
     library.hash = check(path, image.getbuffer())
-    # fill in the hash: attributes are near the file's start
+    # put the hash in the place of NO_HASH: attributes are near the file's start
     image.seek(image.getbuffer()[:1 << 16].tobytes().index(NO_HASH.encode()))
     image.write(library.hash.encode())
     return image.getbuffer()
 
 
 def read(path):
-    """Read a library from a file."""
     found = check(path)
     with opened(path, USAGE) as file, file:  # it may be replaced after the check
-        return _read_all(file, found, path)
-
-
-def _read_all(file, found, path):
-    library = Library(name=text_of(file, "name"), hash=found, path=path)
-    library.report = text_of(file, "report") if "report" in file.attrs else None
-    for i in range(file["labels"].attrs["n_label"]):
-        group = file[f"labels/label{i}"]
-        library.label.append(Label(*(text_of(group, key) for key in ("name", "column", "unit")),
-                                   int(group.attrs["mapping"]),
-                                   *(float(group.attrs[key]) for key in
-                                     ("mean", "std", "min", "max", "scale", "floor"))))
-    for i in range(file["hulls"].attrs["n_hull"]):
-        library.hull.append(Hull(_array(file, f"hulls/hull{i}/labels", "i4"),
-                                 _array(file, f"hulls/hull{i}/facets")))
-    for i in range(file["arms"].attrs["n_arm"]):
-        library.arm.append(_read_arm(file[f"arms/arm{i}"], library.n_label))
-    library.guess_label = _array(file, "guess/labels")
-    library.guess_vsini_km_s = _array(file, "guess/vsini")
-    return library
+        library = Library(name=text_of(file, "name"), hash=found, path=path)
+        library.report = text_of(file, "report") if "report" in file.attrs else None
+        for i in range(file["labels"].attrs["n_label"]):
+            group = file[f"labels/label{i}"]
+            library.label.append(Label(*(text_of(group, key) for key in ("name", "column", "unit")),
+                                       int(group.attrs["mapping"]),
+                                       *(float(group.attrs[key]) for key in
+                                         ("mean", "std", "min", "max", "scale", "floor"))))
+        for i in range(file["hulls"].attrs["n_hull"]):
+            library.hull.append(Hull(_array(file, f"hulls/hull{i}/labels", "i4"),
+                                     _array(file, f"hulls/hull{i}/facets")))
+        for i in range(file["arms"].attrs["n_arm"]):
+            library.arm.append(_read_arm(file[f"arms/arm{i}"], library.n_label))
+        library.guess_label = _array(file, "guess/labels")
+        library.guess_vsini_km_s = _array(file, "guess/vsini")
+        return library
 
 
 def _read_arm(group, n_label):
@@ -103,8 +98,8 @@ def _array(group, name, dtype="f8"):
 
 @contextlib.contextmanager
 def opened(path, status):
-    """Yield an open HDF5 file, which the caller closes.  Refuse links out of the file.  An error
-    while reading becomes a Failure that names the file, with the exit status `status`."""
+    """Yield an HDF5 file, which the caller closes.  Refuse links out of the file.  Turn an error of
+    the context into a Failure of this status that names the file."""
     try:
         file = h5py.File(path, "r")
         refuse_links(path, file)
@@ -121,10 +116,11 @@ def opened(path, status):
 def refuse_links(path, file):
     """Refuse links out of the file, which would let it read other files."""
     def look(name, item):
-        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
-            raise Failure(USAGE, f"{path}: dataset /{name} is stored outside of the file")
         if isinstance(item, h5py.Group):
             look_links(item)
+        else:
+            need(not isinstance(item, h5py.Dataset) or not (item.external or item.is_virtual),
+                 USAGE, f"{path}: dataset /{name} is stored outside of the file")
 
     def look_links(group):
         for name in group:
@@ -154,11 +150,11 @@ def array_of(group, name, dtype, n_dim):
 
 
 def writable(path, overwrite, reads=()):
-    """Refuse, before the work begins, a path to which no library can be written; return the path
-    with links resolved.  reads: as for check_output."""
+    """Refuse a path to which no library can be written; return it with links resolved.  reads: as
+    for check_output."""
     end = os.path.realpath(path)
-    if os.path.exists(end) and not os.path.isfile(end):
-        raise Failure(OUTPUT, f"{end}: exists and is not a regular file")
+    need(not os.path.exists(end) or os.path.isfile(end), OUTPUT,
+         f"{end}: exists and is not a regular file")
     check_output(end, overwrite, reads)
     refuse_foreign(end, FORMAT)
     folder = os.path.dirname(end)
@@ -169,7 +165,7 @@ def writable(path, overwrite, reads=()):
 
 
 def write(path, library, overwrite=False, program=None):
-    """Write the whole file or nothing, to where a link at path points.  program: as seal."""
+    """Write the whole file or nothing; follow a link at path.  program: as for seal."""
     end = writable(path, overwrite)
     write_whole(end, [seal(library, path, program)], overwrite)
 

@@ -4,15 +4,14 @@
 usage: python3 -m starmill.templates.m_library [--starmill PROGRAM] PYHAMMER.fits.gz WORK OUT.h5
 
 PYHAMMER holds an image of spectra on a log10 grid of vacuum wavelengths, and a table LABELS with
-SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from Teff and is no label.  Each
-template is shifted to the mean of templates of similar type and [Fe/H], then all by one velocity to
-the atomic lines.  Floors of the labels' errors are the scatter of templates left out and fitted.
+SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from Teff and is no label.  The
+velocities of the templates are removed.  The floors of the labels' errors are the scatter of the
+labels fitted to templates left out.
 """
 
 import argparse
 import os
 
-import h5py
 import numpy as np
 from astropy.io import fits
 from astropy.table import Table
@@ -20,9 +19,8 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.signal import detrend
 
 from starmill.cli.basics import Failure
-from starmill.surveys import generic
 from starmill.templates import library_file
-from starmill.templates.real_library import Recipe, add_program, write_attributes
+from starmill.templates.real_library import Recipe, add_program, fit_spectra, write_attributes
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
 SOURCES = (
@@ -33,14 +31,14 @@ SOURCES = (
 TEFF = {"K7": 4100, "M0": 3850, "M1": 3660, "M2": 3560, "M3": 3430, "M4": 3210, "M5": 3060,
         "M6": 2810}
 RESOLVING_POWER, SN, FOLDS = 2000, 60, 5
-FEH_ERR = 0.9  # dex: fits of K7 to M4 dwarfs of MILES and LAMOST exceed published [Fe/H] by this
+FEH_ERR = 0.9  # dex, in the floor of [Fe/H]: fits of MILES and LAMOST exceed published values by it
 LINES_AA = 7701.09, 8185.51, 8197.08, 8544.44, 8664.52  # K I, Na I twice, Ca II twice; vacuum
 # wavelengths between telluric bands of O2 and H2O
 RANGES_AA = (5000, 6860), (6970, 7160), (7350, 7580), (7720, 8120), (8180, 9200)
 
 
 def lowest(values, step):
-    """Return the x of the minimum of values on a grid of this step centred on 0, by a parabola."""
+    """Return the x of the minimum of values [n] at x = 0, +-step, ..., refined by a parabola."""
     i = np.clip(np.argmin(values), 1, len(values) - 2)
     a, b, c = values[i - 1:i + 2]
     return step * (i - len(values) // 2 + 0.5 * (a - c) / (a - 2 * b + c))
@@ -48,7 +46,7 @@ def lowest(values, step):
 
 def relative_velocities(flat, near, ln_wave):
     """Return the velocities [n] (km/s) of spectra flat [n, n_pix] (ln flux without continuum), each
-    relative to the mean of the other spectra, weighted by near [n, n]."""
+    relative to the mean of the others with the weights near [n, n]."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S
@@ -95,7 +93,7 @@ def read_at_rest(path):
 
 
 def make(recipe, path, ln_wave, flux, table):
-    """Make the library path.h5 from spectra; return its path."""
+    """Make the library path.h5 of spectra; return its path."""
     image, log = fits.PrimaryHDU(flux.astype("f4")), ln_wave / np.log(10)
     image.header.update({"CRVAL1": log[0], "CD1_1": log[1] - log[0], "CRPIX1": 1, "DC-FLAG": 1,
                          "VACUUM": True})
@@ -110,20 +108,13 @@ def make(recipe, path, ln_wave, flux, table):
 def fit(recipe, path, library, ln_wave, flux):
     """Fit the spectra with a library; return VRAD, TEFF and FEH [n, 3]."""
     wave = np.exp(ln_wave)
-    generic.write(path + ".fits", [{
-        "NAME": str(i), "TARGETID": i, "WAVELENGTH": wave, "FLUX": y,
-        "IVAR": np.full(len(y), (SN / np.median(y)) ** 2),
-        "LSF_SIGMA": wave / RESOLVING_POWER / FWHM_PER_SIGMA
-    } for i, y in enumerate(flux)], "vacuum")
+    spectra = [{"NAME": str(i), "TARGETID": i, "WAVELENGTH": wave, "FLUX": y,
+                "IVAR": np.full(len(y), (SN / np.median(y)) ** 2),
+                "LSF_SIGMA": wave / RESOLVING_POWER / FWHM_PER_SIGMA} for i, y in enumerate(flux)]
     gaps = [[a[1], b[0]] for a, b in zip(RANGES_AA, RANGES_AA[1:])]
-    with open(path + ".yaml", "w") as file:
-        file.write("format: generic\nnpoly_per_1000aa: 9\nwave_mask: %s\narms: "
-                   "[{name: b, min: 4000, max: 6000}, {name: r, min: 6000, max: 9200}]\n" % gaps)
-    recipe.run("fit", "--quiet", "--library", library, "--config", path + ".yaml", "--output",
-               path + ".h5", "--overwrite", "--threads", 1, path + ".fits")
-    with h5py.File(path + ".h5") as file:
-        order = np.argsort(file["catalog/TARGETID"][...])
-        return np.stack([file["fits/" + n][...][order] for n in ("VRAD", "TEFF", "FEH")], 1)
+    fits_of = fit_spectra(recipe, path, library, spectra, "vacuum", "wave_mask: %s\narms: [{name: "
+                          "b, min: 4000, max: 6000}, {name: r, min: 6000, max: 9200}]\n" % gaps)
+    return np.stack([fits_of[name] for name in ("VRAD", "TEFF", "FEH")], 1)
 
 
 def main():

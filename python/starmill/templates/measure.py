@@ -19,21 +19,20 @@ N_WORST = 5
 BLOCK = 64  # spectra emulated at once
 MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
 
-
-# n spectra on the pixels of a library.  labels [n, n_label]: in their units.  names [n]: for
-# messages.  flux: list of each arm's [n, n_pix], above 0.  continuum: the same, or a None per arm
+# n spectra on the pixels of a library: labels [n, n_label]; names [n], for messages; a list of each
+# arm's flux [n, n_pix]; a list of each arm's continuum [n, n_pix] or None
 ModelSet = namedtuple("ModelSet", "labels names flux continuum")
 
 
 def robust(x):
-    """Return the median and scatter of x [n, ...]."""
+    """Return the median and the robust standard deviation of x [n, ...]."""
     median = np.median(x, axis=0)
     return median, 1.4826 * np.median(np.abs(x - median), axis=0)
 
 
 def arm_errors(library, i_arm, models):
-    """Return the pixels' errors [n, n_pix] in per cent of the continuum (of the flux if the spectra
-    have no continuum), and spectra / templates - 1 [n, n_pix]."""
+    """Return the errors of pixels [n, n_pix], per cent of the continuum (of the flux if there is no
+    continuum), and spectra / templates - 1 [n, n_pix]."""
     flux, continuum = models.flux[i_arm], models.continuum[i_arm]
     error, residual = np.empty(flux.shape, "f4"), np.empty(flux.shape)
     for first in range(0, len(flux), BLOCK):
@@ -47,8 +46,7 @@ def arm_errors(library, i_arm, models):
 
 
 def pixel_lines(library, models, n_component):
-    """Return lines of text on pixels and on residuals, and each arm's ModelError or None."""
-    names = [arm.name for arm in library.arm]
+    """Return lines of text on pixels, lines on residuals, and each arm's ModelError or None."""
     n, errors, residual_lines, model_errors = len(models.labels), [], [], []
     for i, arm in enumerate(library.arm):
         error, residual = arm_errors(library, i, models)
@@ -70,7 +68,7 @@ def pixel_lines(library, models, n_component):
     worst = np.argsort(-rms_all, kind="stable")[:N_WORST]
     names_of_worst = [f"  {rms_all[i]:8.4f}  {models.names[i]}" for i in worst]
     for name, error, rms in zip(
-            [*names, "all"], [*errors, np.concatenate(errors, axis=1)],
+            [*(arm.name for arm in library.arm), "all"], [*errors, np.concatenate(errors, axis=1)],
             [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all]):
         p, m = (np.percentile(x, (50, 95, 99, 100)) for x in (error, rms))
         lines.append(f"  {name:<8} {p[0]:8.4f} {p[1]:8.4f} {p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} "
@@ -79,8 +77,8 @@ def pixel_lines(library, models, n_component):
 
 
 def open_library(library):
-    """Open the library for fits without rotation and model error.  Velocities stay within MAX_SHIFT
-    pixels; npoly_per_1000aa is that of config/sdss.yaml."""
+    """Open the library for fits without rotation and model error, with velocities up to MAX_SHIFT
+    pixels.  npoly_per_1000aa is that of config/sdss.yaml."""
     from starmill.library import Library  # 0.1 s
     most = MAX_SHIFT * C_KM_S * min(arm.ln_step for arm in library.arm)
     with tempfile.NamedTemporaryFile(suffix=".h5") as file:
@@ -92,8 +90,8 @@ def open_library(library):
 
 
 def fit(fitter, library, flux, noise, sn, start=None):
-    """Fit spectra with noise; flux, noise: lists of each arm's [n, n_pix].  Return labels and
-    velocity [n, n_label + 1], and their errors."""
+    """Fit spectra with noise of this S/N.  flux, noise: lists of each arm's [n, n_pix]; noise:
+    normal random numbers.  Return labels and velocity [n, n_label + 1], and their errors."""
     from starmill.library import Spectrum, fit as fit_stars
     stars = []
     for row in range(len(flux[0])):
@@ -114,12 +112,9 @@ def fit(fitter, library, flux, noise, sn, start=None):
 
 
 def fit_all(library, labels, flux, all_sn):
-    """Fit spectra with noise at each S/N.  Return for each (found, sigma, own) [n, n_label + 1]:
-    labels and velocity, their errors, and labels and velocity from the emulator's spectra of the
-    same labels with the same noise.  NaN: the fit failed.
-
-    labels [n, n_label]; flux: list of each arm's [n, n_pix], above 0
-    """
+    """Fit spectra of these labels [n, n_label] with noise.  flux: list of each arm's [n, n_pix].
+    Return for each S/N the arrays [n, n_label + 1] found, sigma and own: labels and velocity; their
+    errors; labels and velocity of the emulator's own spectra with the same noise.  NaN: no fit."""
     from starmill.library import StarmillError
     random = np.random.default_rng(1)
     noise = [random.standard_normal(f.shape) for f in flux]
@@ -132,6 +127,7 @@ def fit_all(library, labels, flux, all_sn):
 
 
 def label_lines(library, models):
+    """Return lines of text on the labels and velocities fitted to up to MAX_FITS of the models."""
     n = len(models.labels)
     use = np.arange(min(n, MAX_FITS)) * n // min(n, MAX_FITS)
     labels = models.labels[use]
@@ -159,8 +155,8 @@ def label_lines(library, models):
 
 
 def report(library, models, n_component, how):
-    """Measure a library's errors by at most MAX_SPECTRA models.  Return a report, and each arm's
-    ModelError (None with too few spectra).  how: a line that says which spectra were left out."""
+    """Measure a library's errors by a ModelSet of at most MAX_SPECTRA spectra.  Return a report and
+    each arm's ModelError or None.  how: a line of text that says which spectra these are."""
     n = len(models.labels)
     need(1 <= n <= MAX_SPECTRA, USAGE, f"spectra left out: expected 1 to {MAX_SPECTRA}, got {n}")
     inside = inside_hulls(library, models.labels)

@@ -4,7 +4,7 @@ with known labels."""
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
@@ -19,8 +19,8 @@ BLOCK = 64  # spectra emulated at once
 
 
 def smoother(arm, kernel_aa):
-    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa, and the slice of the
-    arm's pixels that the ArmCut keeps: those where the kernel stays within the arm's ends."""
+    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa (A), and the slice of
+    pixels that it gives: those where the kernel lies inside the arm."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
          f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A from its ends")
@@ -32,9 +32,9 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template, NaN for unknown
-    pixels, and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra;
-    kernel_aa: Gaussian sigma (A) with which templates are convolved first."""
+    """Return the residuals r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template (NaN:
+    unknown), and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra.
+    kernel_aa: sigma (A) of a Gaussian that convolves the templates first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
@@ -54,8 +54,8 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
 
 
 def missing_sigma(path, arm, sigma_aa):
-    """Return the Gaussian sigma (A) that brings the templates of an arm to the spectra's sigma_aa;
-    0 if sigma_aa is NaN (unknown) or the templates have the instrument's resolution."""
+    """Return the Gaussian sigma (A) that convolves the templates of an arm to the spectra's
+    sigma_aa; 0 if that is unknown (NaN) or the templates have the instrument's resolution."""
     if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:
         return 0.0
     need(sigma_aa >= arm.template_sigma_aa * (1 - SIGMA_TOLERANCE), INPUT,
@@ -94,51 +94,49 @@ def read_inside(options, library, error_columns):
     return spectra
 
 
-def covers_half(arm, wave):
-    low, high = max(arm.wave_aa[0], wave[0]), min(arm.wave_aa[-1], wave[-1])
-    return high - low >= 0.5 * (arm.wave_aa[-1] - arm.wave_aa[0])
+def covered_arms(options, library, wave):
+    """Return the indices of the arms of which the spectra cover half; refuse if there are none."""
+    found = [i for i, arm in enumerate(library.arm)
+             if min(arm.wave_aa[-1], wave[-1]) - max(arm.wave_aa[0], wave[0])
+             >= 0.5 * (arm.wave_aa[-1] - arm.wave_aa[0])]
+    need(found, INPUT, f"{options.spectra}: its spectra, {wave[0]:.0f} to {wave[-1]:.0f} A, cover "
+         f"less than half of every arm of {options.arguments[0]}")
+    return found
 
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    """Set an arm's model error and return 1; 0: not in --arms, or under half covered."""
-    arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
-    if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
-        return 0
+    """Set an arm's model error."""
+    arm = library.arm[i_arm]
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
     arm.error, facts = residuals.measure(
-        arm.wave_aa, x, options.components,
-        noise=1 / (options.spectra_sn or np.inf),
+        arm.wave_aa, x, options.components, noise=1 / (options.spectra_sn or np.inf),
         n_continuum=options.continuum, level=level)
     print(residuals.line(arm.name, arm.error, facts))
-    return 1
 
 
 def begin(options, error_columns=None):
-    """Check that the output can be written; return the library, the spectra inside its hulls and
+    """Check that the output can be written.  Return the library, the spectra inside its hulls and
     the sigma (A) of their line-spread function."""
     path = options.arguments[0]
     writable(options.output, options.overwrite,
              [("the library", path), ("--spectra", options.spectra)])
     library = read(path)
     spectra = read_inside(options, library, error_columns)
-    return library, spectra, (spectra.origin.fwhm_aa / FWHM_PER_SIGMA if options.spectra_sigma is None
-                              else options.spectra_sigma)
-
-
-def refuse_uncovered(options, spectra):
-    raise Failure(INPUT, f"{options.spectra}: its spectra, {spectra.wave[0]:.0f} to "
-                  f"{spectra.wave[-1]:.0f} A, cover less than half of every arm of "
-                  f"{options.arguments[0]}")
+    of_card = spectra.origin.fwhm_aa / FWHM_PER_SIGMA
+    return library, spectra, of_card if options.spectra_sigma is None else options.spectra_sigma
 
 
 def main(options):
     library, spectra, sigma_aa = begin(options)
-    for name in options.arms.split(",") if options.arms else ():
-        if name not in [arm.name for arm in library.arm]:
-            raise Failure(USAGE, f"--arms: {library.path} has no arm {name}")
-    n = sum(measure_arm(options, library, i, spectra, sigma_aa) for i in range(len(library.arm)))
-    if n == 0:
-        refuse_uncovered(options, spectra)
+    names = [arm.name for arm in library.arm]
+    wanted = options.arms.split(",") if options.arms else []
+    for name in wanted:
+        need(name in names, USAGE, f"--arms: {library.path} has no arm {name}")
+    arms = [i for i, name in enumerate(names) if name in wanted] or covered_arms(
+        options, library, spectra.wave)
+    for i in arms:
+        measure_arm(options, library, i, spectra, sigma_aa)
     write(options.output, library, options.overwrite, options.program)
-    print(f"{options.output}: {n} arm{'s' * (n != 1)} measured, hash {library.hash}")
+    print(f"{options.output}: {len(arms)} arm{'s' * (len(arms) != 1)} measured, hash "
+          f"{library.hash}")

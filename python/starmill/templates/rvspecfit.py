@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads networks of rvspecfit, interp_SETUP.h5 with the weights NNstate_SETUP.sav in its folder, as
-emulator files in memory (docs/use/formats.md, "Emulator file").  torch (any version, no GPU) reads
-the weights.  rvspecfit is not needed; no code in its files runs."""
+"""Reads networks of rvspecfit as emulator files in memory (docs/use/formats.md, "Emulator file").
+A network is interp_SETUP.h5 with its weights NNstate_SETUP.sav, which torch reads.  No code in the
+files runs."""
 
 import io
 import os
@@ -18,9 +18,8 @@ from starmill.templates.emulate import silu
 FILE = re.compile(r"interp_(.+)\.h5")
 N_CHECK = 12  # rows of check values: half at training labels, half around and outside
 BN_EPSILON = 1e-5  # added to variances by torch's batch normalisation
-TRAIN_AGAIN = (
-    "make a library of the spectra that it was made of by `starmill library build` and "
-    "`starmill library train` (docs/use/libraries.md)")
+TRAIN_AGAIN = ("make a library of the spectra that it was made of by `starmill library build` and "
+               "`starmill library train` (docs/use/libraries.md)")
 
 
 def value(file, name, default=None):
@@ -29,8 +28,8 @@ def value(file, name, default=None):
         return default
     found = file[name]
     kind = found.attrs.get("type")
-    if not isinstance(found, h5py.Dataset) or kind == "pickle":
-        raise ValueError(f"{name} is no number, text or array")
+    need(isinstance(found, h5py.Dataset) and kind != "pickle", ValueError,
+         f"{name} is no number, text or array")
     if kind == "None":
         return default
     found = found[()]
@@ -75,11 +74,10 @@ def check_interpolator(net):
     """Check the shapes that check values need; emulator_files.py checks the rest."""
     n = len(net.names)
     need(2 <= n <= 10, ValueError, f"has {n} labels; 2 to 10 are possible")
-    if net.mean.shape != (n,) or net.std.shape != (n,) or net.points.ndim != 2 \
-            or net.points.shape[1] != n or len(net.points) < n + 1:
-        raise ValueError(f"mapper_args or outside_kwargs/pts do not fit its {n} labels")
-    if not all(0 <= i < n for i in net.log_ids):
-        raise ValueError(f"mapper_args takes the logarithm of a label beyond its {n}")
+    need(net.mean.shape == net.std.shape == (n,) == net.points.shape[1:] and len(net.points) > n,
+         ValueError, f"mapper_args or outside_kwargs/pts do not fit its {n} labels")
+    need(all(0 <= i < n for i in net.log_ids), ValueError,
+         f"mapper_args takes the logarithm of a label beyond its {n}")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 
@@ -91,13 +89,13 @@ def refuse_air(path):
         return
     with h5py.File(path, "r") as file:
         command = value(file, "cmdline", "")
-    if "--air" in command.split():
-        raise ValueError(f"its spectra are in air ({os.path.basename(path)}: {command}); "
-                         "starmill's are in vacuum; make them again without --air, and train again")
+    need("--air" not in command.split(), ValueError,
+         f"its spectra are in air ({os.path.basename(path)}: {command}); starmill's are in vacuum; "
+         "make them again without --air, and train again")
 
 
 def read_weights(path):
-    """Return {name: array} of the network by torch.load, which with weights_only runs no code."""
+    """Return {name: array} of a network.  torch.load runs no code with weights_only."""
     check_packages("torch")
     import torch
     try:
@@ -109,41 +107,42 @@ def read_weights(path):
         raise ValueError(f"{path}: torch cannot read it: {str(reason).splitlines()[0]}") from None
     if isinstance(state, dict) and "state_dict" in state:
         version = state.get("checkpoint_version"), state.get("nn_arch_version")
-        if state.get("checkpoint_magic") != "rvspecfit.nn_interpolator" or version != (1, 1):
-            raise ValueError(f"{path}: a checkpoint of version {version[0]} and architecture "
-                             f"{version[1]}; this program knows rvspecfit's 1 and 1")
+        need(state.get("checkpoint_magic") == "rvspecfit.nn_interpolator" and version == (1, 1),
+             ValueError, f"{path}: a checkpoint of version {version[0]} and architecture "
+             f"{version[1]}; this program knows rvspecfit's 1 and 1")
         state = state["state_dict"]
-    if not isinstance(state, dict) or not all(hasattr(x, "numpy") for x in state.values()):
-        raise ValueError(f"{path}: holds no network of rvspecfit")
+    need(isinstance(state, dict) and all(hasattr(x, "numpy") for x in state.values()), ValueError,
+         f"{path}: holds no network of rvspecfit")
     return {name: x.numpy() for name, x in state.items()}
 
 
 def find_layers(net, state):
-    """Return [(weight, bias, batch normalisation after SiLU or None)] of all layers, as stored."""
+    """Return (weight, bias, norm) of each layer, as stored; norm: the arrays of the batch
+    normalisation after SiLU, or None."""
     left = dict(state)
 
     def take(name):
         array = left.pop(name, None)
-        if array is None or array.dtype != np.float32 or not np.isfinite(array).all():
-            raise ValueError(f"{net.weights}: {name} is missing, no float32 array, or not finite")
+        need(array is not None and array.dtype == np.float32 and np.isfinite(array).all(),
+             ValueError, f"{net.weights}: {name} is missing, no float32 array, or not finite")
         return array
 
-    layers, n_in = [], len(net.names)
-    while f"model.lin_{len(layers)}.weight" in left or not layers:
-        i = len(layers)
+    layers, n_in, i = [], len(net.names), 0
+    while f"model.lin_{i}.weight" in left or i == 0:
         norm = None
         if f"model.bn_{i}.weight" in left:
             norm = [take(f"model.bn_{i}.{x}")
                     for x in ("weight", "bias", "running_mean", "running_var")]
             left.pop(f"model.bn_{i}.num_batches_tracked", None)
         layers.append((take(f"model.lin_{i}.weight"), take(f"model.lin_{i}.bias"), norm))
+        i += 1
     layers.append((take("pc_layer.weight"), take("pc_layer.bias"), None))
-    if left:
-        raise ValueError(f"{net.weights}: this program does not know {', '.join(sorted(left)[:3])}")
+    need(not left, ValueError,
+         f"{net.weights}: this program does not know {', '.join(sorted(left)[:3])}")
     for weight, bias, norm in layers:
-        if weight.ndim != 2 or weight.shape[1] != n_in or \
-                any(x.shape != weight.shape[:1] for x in [bias, *(norm or [])]):
-            raise ValueError(f"{net.weights}: the layers do not match each other, or the labels")
+        need(weight.shape[1:] == (n_in,) and all(
+            x.shape == weight.shape[:1] for x in [bias, *(norm or [])]), ValueError,
+             f"{net.weights}: the layers do not match each other, or the labels")
         n_in = len(bias)
     need(n_in == len(net.lam), ValueError, f"{net.weights}: is a network of {n_in} pixels, the "
          f"interp_*.h5 has {len(net.lam)}; they are not of one training")
@@ -151,8 +150,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """Return [(weight, bias)] of the same network without batch normalisation.  After
-    training, the latter is a factor and an addend per output of SiLU, put into the next layer."""
+    """Return (weight, bias) of each layer of the same network without batch normalisation, whose
+    factors and addends of the outputs of SiLU go into the next layer."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)
@@ -173,7 +172,7 @@ def map_labels(net, labels):
 
 
 def check_labels(net):
-    """Return check values' labels: of training, and points up to 1.3 times their range."""
+    """Return labels for check values: some of training, and some up to 1.3 times their range."""
     n = N_CHECK // 2
     inner = net.points[np.linspace(0, len(net.points) - 1, n).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
@@ -198,8 +197,8 @@ def spectra(net, layers, labels):
 
 
 def hull_facets(net):
-    """Return {label indices: facets [n][n_label + 1]} of two convex hulls of the mapped training
-    labels: one in the first two labels, one in the rest."""
+    """Return {indices of labels: facets [n][n_index + 1]} of two convex hulls of the mapped labels
+    of training: one in the first two labels, one in the rest."""
     facets, labels = {}, list(range(len(net.names)))
     for group in filter(None, (labels[:2], labels[2:])):
         x = net.points[:, group]
@@ -220,7 +219,7 @@ def outside(facets, x):
 
 
 def emulator_file(net, layers, labels, flux):
-    """Make an emulator file in memory, open.  labels, flux: check values; layers: as stored."""
+    """Return an open emulator file in memory.  labels, flux: check values; layers: as stored."""
     facets, folded = hull_facets(net), fold(layers)
     file = h5py.File(io.BytesIO(), "w")
     file.attrs.update(setup=net.setup, parnames=",".join(net.names), log_spec=True, log_step=True,

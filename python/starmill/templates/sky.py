@@ -22,19 +22,14 @@ N_FILL = 5  # rounds that fill masked pixels by the components
 OUTLIER = 5.0  # times the median chi-square: above, a fibre is on an object and left out
 
 
-def sky_rows(path):
-    """Return the numbers of a file's sky fibres."""
-    with guarded(path), fits.open(path) as file:
-        kind = np.char.strip(file["FIBERMAP"].data["OBJTYPE"].astype(str))
-    return np.flatnonzero(kind == "SKY")
-
-
 def read(paths):
-    """Return {arm: (wavelengths [n_pix], fluxes and ivars [n_fibre][n_pix])} of all sky fibres."""
+    """Return {arm: (wavelengths [n_pix], flux and ivar [n_fibre][n_pix])} of all sky fibres."""
     found = {}
     for path in paths:
         file = SpectraFile(path, "format: desi\n")
-        for row in sky_rows(path):
+        with guarded(path), fits.open(path) as hdus:
+            kind = np.char.strip(hdus["FIBERMAP"].data["OBJTYPE"].astype(str))
+        for row in np.flatnonzero(kind == "SKY"):
             for c in file.channels(int(row), 0):
                 wave, spectra = found.setdefault(c.name, (c.wave, []))
                 need(np.array_equal(wave, c.wave), INPUT, f"{path}: arm {c.name} has other "
@@ -45,12 +40,12 @@ def read(paths):
 
 
 def components(flux, ivar, most):
-    """Find the principal components (about zero) of residuals [n][n_pix] that are above the noise.
+    """Find up to `most` principal components (about zero) of residuals [n][n_pix] above the noise.
 
     Return the components [k][n_pix], each times its standard deviation; their rms [k] in units of
-    the noise; and the number of fibres used.  Pixels are first divided by their typical noise.
-    Noise raises squared singular values as Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382)
-    say; noise alone gives values up to most_noise (Johnstone 2001, Ann. Stat. 29, 295).
+    the noise; and the number of fibres used.  Squared singular values are corrected for noise by
+    Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382); those of noise alone are at most
+    most_noise (Johnstone 2001, Ann. Stat. 29, 295).
     """
     alive = (ivar > 0).any(axis=1)
     flux, ivar = flux[alive], ivar[alive]
@@ -76,7 +71,7 @@ def components(flux, ivar, most):
     variance = noise * (excess + np.sqrt(excess**2 - 4 * n * n_pix)) / (2 * n)
     rows = np.sqrt(variance)[:, None] * pattern
     rows = np.divide(rows, root, out=np.zeros_like(rows), where=root > 0)
-    # of what differs from a component's smooth continuum, keep only lines that exceed the noise
+    # smooth the components, but keep the lines that exceed the noise
     smooth = median_filter(rows, (1, SMOOTH), mode="nearest")
     rows = np.where(np.abs(rows - smooth) * root > LEAST_SIGMA * np.sqrt(noise / n), rows, smooth)
     return rows, np.sqrt(variance / n_pix), n

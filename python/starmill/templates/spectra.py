@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library spectra`: make a library from labelled spectra.  They are put on its pixels,
-velocity and continuum are removed, and smooth functions of the labels are fitted to the scores of
-principal components of ln flux (docs/use/libraries.md, "Labelled spectra")."""
+"""`starmill library spectra`: make a library from labelled spectra.  Their velocities and continua
+are removed, and functions of the labels are fitted to the scores of principal components of ln flux
+(docs/use/libraries.md, "Labelled spectra")."""
 
 import os
+import re
 import types
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -35,9 +37,9 @@ N_NEIGHBOUR = 40  # a residual is compared to those of so many spectra of simila
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
-# the spectrum's weight is (DOUBT / ratio)^2, above REJECT 0
+# the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
-MAX_ALIGN = 4  # most rounds of a stage of align; three usually suffice
+MAX_ALIGN = 4  # most rounds of aligning by stiff functions, and by others; three usually suffice
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
 
 
@@ -48,11 +50,11 @@ def legendre(wave, n):
 
 
 class Grid:
-    """LabelledSpectra (spectra_files), and the arm of the library to which they are resampled.
+    """LabelledSpectra, and the arm of the library to which they are resampled.
 
-    fate [n]            index into FATES, judged from labels and pixels only
-    good_aa             (first, last wavelength in A) of the longest range in which no spectrum with
-                        usable labels has a bad pixel; None: no such range
+    fate [n]  index into FATES, judged by labels and pixels alone
+    good_aa   (first, last wavelength in A) of the longest range in which no spectrum with usable
+              labels has a bad pixel; None: no such range
     """
 
     def __init__(self, settings, spectra):
@@ -62,7 +64,7 @@ class Grid:
              f"{inside.sum()} pixels between {settings.range[0]:g} and {settings.range[1]:g} A, at "
              f"least {LEAST_PIX} are needed; the spectra have {len(inside)} from "
              f"{spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
-        # to remove velocities, pixels beyond the range are needed
+        # shifts by velocities need pixels beyond the range
         self.use = slice(None) if settings.align else inside
         labels, (low, high) = spectra.labels, settings.limits.T
         bad = np.array([(~is_good(flux[inside])).sum() for flux in spectra.flux])
@@ -76,7 +78,7 @@ class Grid:
         self.basis = legendre(self.arm.wave_aa, settings.continuum + 1)
 
     def _check_pixels(self, inside):
-        """Refuse spectra of which more than half have a bad pixel at the same wavelength."""
+        """Refuse spectra if more than half of them have a bad pixel at the same wavelength."""
         rows = np.flatnonzero((self.fate == USED) | (self.fate == BAD_FLUX))
         bad = np.zeros(len(inside), int)
         for row in rows:
@@ -89,7 +91,7 @@ class Grid:
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
     def _longest(self, good):
-        """Return the ends of the longest run of good pixels (A); None: all are short."""
+        """Return the ends (A) of the longest run of good pixels; None if it is under LEAST_PIX."""
         runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
         if not len(runs) or np.diff(runs).max() < LEAST_PIX:
             return None
@@ -119,8 +121,8 @@ class Grid:
                    revision="spectra1")
 
     def _one(self, flux, vel_km_s):
-        """Shift a spectrum of velocity vel_km_s to rest.  Return its ln flux [n_pix], and gap
-        [n_pix]: pixels near bad ones, beyond the ends, or where the spline is not above 0."""
+        """Shift a spectrum of velocity vel_km_s to rest.  Return its ln flux [n_pix], and the mask
+        of gaps [n_pix]: pixels near bad ones, beyond the ends, or of flux not above 0."""
         flux = flux[self.use].astype(float)
         level = flux[is_good(flux)].mean()  # avoids overflow in extreme flux units
         value = interpolated(self.spectra.wave[self.use], flux / level,
@@ -129,7 +131,7 @@ class Grid:
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
-        """Remove continuum and median from each row of y, fitted to its good pixels."""
+        """Subtract from each row of y [n, n_pix] its continuum, fitted outside gaps, and median."""
         whole = ~gap.any(axis=1)
         flat = y[whole]
         flat -= (flat @ self.basis.T) @ self.basis
@@ -144,9 +146,9 @@ class Grid:
             row -= np.median(row[good])
 
     def put(self, velocity):
-        """Shift all spectra by their velocities [n] (km/s) to rest.  Return fate [n] (index into
-        FATES), the fraction of pixels in gaps [n], the rows used, and these rows' ln flux and gaps
-        [n used, n_pix].  Pixels in gaps get the mean of the spectra that are good there."""
+        """Shift all spectra of velocities [n] (km/s) to rest.  Return fate [n] (index into FATES);
+        the fraction of pixels in gaps [n]; the rows used; ln flux and the mask of gaps of these
+        [n_row, n_pix].  ln flux in gaps is the mean of the spectra without a gap there."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))
@@ -162,9 +164,9 @@ class Grid:
         if n < LEAST_SPECTRA:
             lost = [int((fate == code).sum()) for code in (NO_LABEL, OUTSIDE, BAD_FLUX)]
             raise Failure(INPUT, f"{n} spectra can be used, at least {LEAST_SPECTRA} are needed; "
-                          f"of {len(fate)}, {lost[0]} lack a label, {lost[1]} are outside the range "
-                          f"to keep, and in {lost[2]} more than a fifth of the pixels are not "
-                          f"finite or not above 0{self._help() if lost[2] else ''}")
+                          f"of {len(fate)}, {lost[0]} lack a label, {lost[1]} are outside the "
+                          f"range to keep, and in {lost[2]} more than a fifth of the pixels are "
+                          f"not finite or not above 0{self._help() if lost[2] else ''}")
         self._flatten(y, gap)
         for p in np.flatnonzero(gap.any(axis=0)):
             y[gap[:, p], p] = y[~gap[:, p], p].mean() if not gap[:, p].all() else 0
@@ -172,21 +174,26 @@ class Grid:
 
 
 class Functions:
-    """Functions of the labels, fitted to spectra.  values [n, n_label]: labels.  y [n, n_pix]: ln
-    flux; the functions fill it in gaps.  gap [n, n_pix]: whether in a gap.  weight [n].
+    """Functions of the labels, fitted to spectra.
 
-    Components: mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]; lost [n]: mean square of
-    a spectrum outside the components.  fit: RadialFit of the scores.
-    aligning: reject no spectrum, since velocities are not yet removed.  stiff: polynomials only,
-    for the first rounds, since functions that follow single spectra also follow their velocities.
-    used [n of the input]: spectra not rejected.
+    values [n, n_label]  labels
+    y, gap [n, n_pix]    ln flux, which the functions fill in gaps; mask of gaps
+    weight [n]
+    aligning             reject no spectrum, since velocities are not removed yet
+    stiff                polynomials only: other functions also follow velocities of single spectra
+
+    mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]: principal components
+    lost [n]: mean square of a spectrum outside the components
+    fit: RadialFit of the scores
+    used [n of the input]: mask of spectra not rejected
     """
 
     def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
         self.settings, self.values, self.y, self.gap = settings, values, y, gap
         self.weight = np.ones(len(y)) if weight is None else weight
-        self.smooth = (STIFF if stiff else SMOOTHINGS if settings.smoothing is None
-                       else settings.smoothing)
+        self.smooth = SMOOTHINGS if settings.smoothing is None else settings.smoothing
+        if stiff:
+            self.smooth = STIFF
         self.used = np.ones(len(y), bool)
         self._make()
         if settings.keep_outliers or weight is not None:
@@ -203,19 +210,21 @@ class Functions:
             self._reject(ratio)
 
     def _make(self):
+        """Find components, fit functions to their scores and fill the gaps of y, by turns."""
         self.labels, self.mapped = make_labels(self.settings.names, self.values)
         self.length = np.ones(len(self.labels))
         self._find_components()
         self._fit_scores()
         rows = self.gap.any(axis=1)
         for _ in range(N_FILL if rows.any() else 0):
-            # each round multiplies the change by at most the fraction of pixels in gaps
+            # the changes shrink from round to round, at least by the fraction of pixels in gaps
             smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
             self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
             self._find_components()
             self._fit_scores(same=self.fit)
 
     def _find_components(self):
+        """Set the principal components of y, the largest first."""
         n, n_pix = self.y.shape
         self.mean = self.y.mean(axis=0)
         centred = self.y - self.mean
@@ -239,12 +248,11 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual divided by its neighbours' median residual, [n].  A
-        residual is the geometric mean of those with and without the spectrum in the fit: its
-        expected size does not depend on the spectrum's leverage."""
+        """Return each spectrum's residual over the median residual of its neighbours [n].  A
+        residual is the geometric mean of those of fits with and without the spectrum."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
-        # at least 1e-4: where functions fit to rounding, no spectrum is doubtful
+        # at least 1e-4: no spectrum is doubtful where all fit up to rounding errors
         return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
 
     def _reject(self, ratio):
@@ -260,7 +268,7 @@ class Functions:
         return self.mean + (self.score - self.fit.left_out) @ self.pattern
 
     def library(self, arm):
-        """Make a library of one arm; return it and which spectra are outside its hulls [n]."""
+        """Return a library of one arm, and the mask [n] of spectra outside its hulls."""
         s, rms = self.settings, np.sqrt((self.score**2).mean(axis=0))
         library = Library(self.labels, make_hulls(self.labels, self.mapped, s.hull), [arm])
         outside = spread(library, self.values, s.guess_templates)
@@ -278,8 +286,8 @@ class Functions:
 
 
 def find_velocities(functions, ln_step):
-    """Return each spectrum's velocity (km/s) relative to functions fitted to all other spectra:
-    the shift of least misfit, refined by a parabola; NaN if it is at an end of the range."""
+    """Return the velocity (km/s) of each spectrum relative to functions fitted to all others: the
+    shift of least misfit, refined by a parabola; NaN at an end of the range."""
     y, good = functions.y, ~functions.gap
     model = functions.left_out()
     n, n_pix = y.shape
@@ -290,6 +298,7 @@ def find_velocities(functions, ln_step):
     misfit = np.empty((2 * most + 1, n))
     for i in range(2 * most + 1):
         part = slice(i, i + model.shape[1])
+        # sum of (y - model)^2 over the good pixels
         total = (before[:, part.stop] - before[:, i] - 2 * np.einsum("ij,ij->i", y[:, part], model)
                  + np.einsum("ij,ij->i", count[:, part], square))
         n_good = count[:, part].sum(axis=1)
@@ -303,8 +312,8 @@ def find_velocities(functions, ln_step):
 
 
 def align(functions, ln_step, velocity, rows):
-    """Measure the velocities left in the spectra in use (rows), add them to velocity [n_spectrum]
-    and set the median to 0.  Return the robust scatter of the changes."""
+    """Measure the velocities left in the spectra `rows`, add them to velocity [n_spectrum] (km/s)
+    and make the median 0.  Return the robust scatter of the changes."""
     found = find_velocities(functions, ln_step)
     good = np.isfinite(found)
     at = rows[good]
@@ -315,10 +324,16 @@ def align(functions, ln_step, velocity, rows):
 
 
 def build(settings, spectra):
-    """Return a library and how its n input spectra were used.  rows: spectra in use.  fate [n]:
-    index into FATES.  gap [n]: fraction of pixels in gaps.  velocity [n]: removed from the spectra
-    (km/s).  outside: rows in use outside the hulls.  n_align: calls of align; align_step: scatter
-    of the last changes of velocity (km/s)."""
+    """Return a library and how its n input spectra were used:
+
+    rows          indices of the spectra used
+    outside       indices of those used but outside the hulls
+    fate [n]      index into FATES
+    gap [n]       fraction of pixels in gaps
+    velocity [n]  removed from the spectra, km/s
+    n_align       rounds of aligning
+    align_step    scatter of the changes of velocity in the last round, km/s
+    """
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
@@ -347,8 +362,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, but none with the least or largest value
-    of a label (of 3 or more).  Return a library of the rest and a ModelSet of these, or None."""
+    """Leave out up to a fraction `part` of the spectra, but none with the least or largest of three
+    or more values of a label.  Return a library of the rest and a ModelSet of those left out."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
@@ -357,32 +372,20 @@ def leave_out(made, names, part, seed):
     most = min(int(part * len(values) + 0.5), MAX_SPECTRA)
     out = np.zeros(len(values), bool)
     out[order[fits[order]][:most]] = True
-    if not out.any():
-        return None
+    need(out.any(), INPUT, "no spectrum is surrounded by others, so none can be left out")
     need((~out).sum() >= LEAST_SPECTRA, INPUT,
          f"{(~out).sum()} spectra would be left, at least {LEAST_SPECTRA} are needed")
     rest = Functions(functions.settings, values[~out], functions.y[~out],
                      np.zeros_like(functions.gap[~out]), functions.weight[~out])
-    library, _ = rest.library(type(arm)(**{**vars(arm), "error": None}))
+    library, _ = rest.library(replace(arm, error=None))
     left = ModelSet(values[out], [name for name, is_out in zip(names, out) if is_out],
                     [np.exp(functions.y[out])], [None])
     return library, left
 
 
-def check_options(options):
-    left_out = 0.1 if options.left_out is None else options.left_out
-    for name, given, useless, why in (
-            ("spectra-sn", options.spectra_sn, options.model_error is None,
-             "without --model-error"),
-            ("seed", options.seed, left_out == 0, "with --left-out 0")):
-        need(given is None or not useless, USAGE,
-             f"--{name} does not apply {why}; see starmill library spectra --help")
-    return left_out
-
-
 def resolution(options, path, low, high, fwhm):
-    """Return the Gaussian sigma (A) of spectra from low to high (A), or -1 if they have the
-    instrument's resolution, and a text on its origin.  fwhm: card FWHM (A), NaN if missing."""
+    """Return the Gaussian sigma (A) of spectra from low to high (A), -1 if they have the
+    instrument's resolution; and a text on its origin.  fwhm: card FWHM (A), NaN if missing."""
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
@@ -391,10 +394,9 @@ def resolution(options, path, low, high, fwhm):
         sigma, origin = options.fwhm / FWHM_PER_SIGMA, f"--fwhm {options.fwhm:g} A"
     elif options.resolving_power:  # the library holds one sigma for an arm
         power, mid = options.resolving_power, 0.5 * (low + high)
-        ends = [x / (FWHM_PER_SIGMA * power) for x in (low, high)]
-        sigma = mid / (FWHM_PER_SIGMA * power)
-        origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {ends[0]:.3f} A at "
-                  f"{low:.0f} A, {ends[1]:.3f} A at {high:.0f} A")
+        first, sigma, last = (x / (FWHM_PER_SIGMA * power) for x in (low, mid, high))
+        origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {first:.3f} A at "
+                  f"{low:.0f} A, {last:.3f} A at {high:.0f} A")
     elif np.isfinite(fwhm):
         need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
@@ -409,11 +411,10 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Set in options: names of the labels; limits [n_label, 2] of the labels of spectra to use;
-    source, the file's name; range and hull if they were not given."""
-    arm = options.arm
-    if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
-        raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
+    """Set in options: names of the labels; limits [n_label, 2] that --keep gives them; source, the
+    file's name; range and hull if they were not given."""
+    need(re.fullmatch("[a-z0-9_]+", options.arm), USAGE,
+         f"--arm {options.arm}: a name is made of lower-case letters, digits and _")
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
     options.names = [name for name, _ in request.labels]
     options.limits = np.array([keep.get(name, (-np.inf, np.inf)) for name in options.names])
@@ -426,14 +427,9 @@ def rows_text(names, rows):
     """Return file names, or row numbers from 1 as FITS counts, with runs as 3-7."""
     if names:
         return f"file{'s' * (len(rows) != 1)} " + ", ".join(names[i] for i in rows)
-    runs = []
-    for row in rows:
-        if runs and row == runs[-1][1] + 1:
-            runs[-1][1] = row
-        else:
-            runs.append([row, row])
+    runs = np.split(rows + 1, np.flatnonzero(np.diff(rows) > 1) + 1)
     return f"row{'s' * (len(rows) != 1)} " + ", ".join(
-        f"{a + 1}" if a == b else f"{a + 1}-{b + 1}" for a, b in runs)
+        f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def print_spectra(made, names):
@@ -497,14 +493,11 @@ def measure(made, names, part, seed):
     """Print the report on spectra left out of a second library, and store it in the library."""
     try:
         names = [names[i] if names else f"row {i + 1}" for i in made.rows]
-        pair = leave_out(made, names, part, seed)
-        if pair is None:
-            raise Failure(INPUT, "no spectrum is surrounded by others, so none can be left out")
-        without, left = pair
+        without, left = leave_out(made, names, part, seed)
         print(f"measuring it on {len(left.labels)} spectra", flush=True)
         made.library.report, _ = report(
-            without, left, residuals.N_COMPONENT, f"of {len(names)} spectra; measured with a library "
-            "made without them; this one uses all")
+            without, left, residuals.N_COMPONENT, f"of {len(names)} spectra; measured with a "
+            "library made without them; this one uses all")
         print(made.library.report, end="")
     except Failure as failure:  # the library is written without a report
         if failure.status != INPUT:
@@ -513,7 +506,11 @@ def measure(made, names, part, seed):
 
 
 def main(options):
-    left_out = check_options(options)
+    left_out = 0.1 if options.left_out is None else options.left_out
+    need(options.spectra_sn is None or options.model_error is not None, USAGE, "--spectra-sn does "
+         "not apply without --model-error; see starmill library spectra --help")
+    need(options.seed is None or left_out > 0, USAGE, "--seed does not apply with --left-out 0; "
+         "see starmill library spectra --help")
     request, path = request_of(options), options.arguments[0]
     complete(options, request, path)
     paths, is_many = list_files(options.arguments, request)

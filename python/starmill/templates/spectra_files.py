@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads spectra with labels from FITS (docs/use/libraries.md, "What is read").  Source reads one at
-a time, read_all reads all onto one grid; a Failure of INPUT begins with the path of the spectrum's
-file."""
+"""Reads spectra with labels from FITS files (docs/use/libraries.md, "What is read"): a Source one
+by one, read_all all, at the same wavelengths."""
 
 import contextlib
 import hashlib
@@ -51,6 +50,7 @@ def find_one(path, hdus, request):
 
 
 def read_table(path, hdus, i, request):
+    """Return the Spectrum in the columns of a table."""
     columns = []
     for name in request.columns:
         need(has_columns(hdus[i], [name]), INPUT, f"{where(path, hdus, i)}: has no column {name}")
@@ -69,8 +69,8 @@ def read_table(path, hdus, i, request):
 
 
 def read_one(path, request, first=None):
-    """Read the spectrum of a file.  first: a Spectrum read before; its wavelengths are reused with
-    --wave-file and the same number of pixels."""
+    """Return the Spectrum of a file.  first: a Spectrum of another file; with --wave-file, its
+    wavelengths are taken if the number of pixels is the same."""
     with opened(path) as hdus:
         i = find_one(path, hdus, request)
         if request.columns:
@@ -86,13 +86,12 @@ def read_one(path, request, first=None):
                 origin = Origin()
                 one = Spectrum(wavelengths(path, hdus, i, request, n_pix, origin), flux,
                                origin=origin)
-        fwhm = card_of_both(path, hdus, i, "FWHM")
-    one.origin.fwhm_aa = np.nan if fwhm is None else fwhm
+        one.origin.fwhm_aa = card_of_both(path, hdus, i, "FWHM")
     return one
 
 
 def labels_of_table(paths, request):
-    """Return labels [n_file, n_label] from the table's row with each file's name; NaN without."""
+    """Return labels [n_file, n_label] from --table, by the files' names; NaN: not in the table."""
     path = request.table
     with opened(path) as hdus:
         i = next((i for i, h in enumerate(hdus) if has_columns(h, [request.name_column])), None)
@@ -122,7 +121,7 @@ def labels_of_table(paths, request):
 
 
 def find_image(path, hdus):
-    """Return the index of the first image of spectra: with two axes, or more (a cube)."""
+    """Return the index of the first image with two or more axes, the first of them pixels."""
     for i, hdu in enumerate(hdus):
         if hdu.is_image and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1 and all(
                 hdu.shape):
@@ -133,7 +132,7 @@ def find_image(path, hdus):
 
 
 def axis_values(path, hdus, i, k, name, n):
-    """Return a label's values along axis k of a cube: of the image with its name, or of cards."""
+    """Return a label's n values along axis k of a cube, from an image of its name or from cards."""
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
             need(hdu.is_image and hdu.shape == (n,), INPUT, f"{where(path, hdus, j)}: expected an "
@@ -148,13 +147,13 @@ def axis_values(path, hdus, i, k, name, n):
 
 
 def labels_of_cube(path, hdus, i, request):
-    """Return labels [n_spectrum, n_label] of a cube: each axis but the first is a label, named by
-    CTYPE or CNAME."""
+    """Return labels [n_spectrum, n_label] of a cube.  Each axis but the first is a label, which the
+    card CTYPE or CNAME names."""
     shape, header, at = hdus[i].shape[:-1], hdus[i].header, where(path, hdus, i)
     columns = [column.upper() for _, column in request.labels]
     need(len(shape) == len(columns), INPUT, f"{at} has {len(shape)} axes besides the pixels, and "
          f"--labels names {len(columns)}; name them all")
-    grids, keys = [None] * len(columns), {}
+    keys, axes = {}, []  # of each axis: {index of its label: card that names it}; values
     for k, n in zip(range(2, len(shape) + 2), shape[::-1]):
         key = next((key for key in (f"CTYPE{k}", f"CNAME{k}")
                     if text_card(header, key).upper() in columns), f"CTYPE{k}")
@@ -162,26 +161,23 @@ def labels_of_cube(path, hdus, i, request):
         need(name.upper() in columns, INPUT,
              f"{at}: {key} is '{name[:40]}', which --labels NAME={key},... does not name")
         label = columns.index(name.upper())
-        if label in keys:
-            raise Failure(INPUT, f"{at}: {keys[label]} and {key} are both '{name[:40]}'; each axis "
-                                 "needs a label of its own")
+        need(label not in keys, INPUT, f"{at}: {keys.get(label)} and {key} are both '{name[:40]}'; "
+             "each axis needs a label of its own")
         keys[label] = key
-        values = axis_values(path, hdus, i, k, request.labels[label][1], n)
-        along = [1] * len(shape)
-        along[len(shape) + 1 - k] = n
-        grids[label] = np.broadcast_to(values.reshape(along), shape).ravel()
-    return np.column_stack(grids)
+        axes.append(axis_values(path, hdus, i, k, request.labels[label][1], n))
+    grids = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
+    return np.column_stack([grid.ravel() for _, grid in sorted(zip(keys, grids))])
 
 
 def labels_beside_image(path, hdus, n, request):
-    """Return labels [n, n_label] from the first table with their columns and a row per spectrum."""
+    """Return labels [n, n_label] from the first table with n rows and the labels' columns."""
     tables = [i for i, h in enumerate(hdus) if is_table(h) and h.header["NAXIS2"] == n]
     columns = [column for _, column in request.labels]
     for i in tables:
         if has_columns(hdus[i], columns):
             out = [column_numbers(path, hdus, i, column) for column in columns]
-            if any(values.ndim != 1 for values in out):
-                raise Failure(INPUT, f"{where(path, hdus, i)}: a label needs one number per row")
+            need(all(values.ndim == 1 for values in out), INPUT,
+                 f"{where(path, hdus, i)}: a label needs one number per row")
             return np.column_stack(out)
     need(tables, INPUT, f"{path}: has no table with a row for each of the {n} spectra")
     missing = next(c for c in columns if not has_columns(hdus[tables[-1]], [c]))
@@ -190,8 +186,8 @@ def labels_beside_image(path, hdus, n, request):
 
 
 def stamp_of(path):
-    """Return a digest of size, time and middle 4096 bytes (docs/use/formats.md), which shows
-    cheaply whether a file has changed; 0: it cannot be read."""
+    """Return a digest of a file's size, time and middle 4096 bytes (docs/use/formats.md), by which
+    a changed file is noticed; 0: the file cannot be read."""
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
@@ -206,12 +202,13 @@ def stamp_of(path):
 
 
 class Source:
-    """Reads n spectra one by one, from files with one spectrum each or from one file with many.
-    The latter stays open, with all labels in memory: close() it, or use `with`."""
+    """Reads n spectra one by one, from files with one spectrum each or from one file with many,
+    which stays open until close()."""
 
     def __init__(self, paths, is_many, request):
         self.paths, self.is_many, self.request = paths, is_many, request
         self.n, self.first, self._stack = len(paths), None, contextlib.ExitStack()
+        self.close = self._stack.close
         self.names = [name for name, _ in request.labels]
         self._known = labels_of_table(paths, request) if request.table else None
         if is_many:
@@ -221,16 +218,8 @@ class Source:
                 self.close()
                 raise
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
-    def close(self):
-        self._stack.close()
-
     def _open_many(self):
+        """Open the file, and read the labels and the wavelengths of its spectra."""
         path = self.paths[0]
         self._stamp = stamp_of(path)
         hdus = self._hdus = self._stack.enter_context(opened(path))
@@ -258,8 +247,8 @@ class Source:
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 
     def entry(self, i):
-        """Return (name, labels, stamp_of its file, why) of a spectrum without reading its pixels.
-        labels: NaN if unknown.  why: the reason if the spectrum cannot be used, else empty."""
+        """Return (name, labels, stamp of the file, why) of a spectrum without reading its pixels.
+        labels: NaN if unknown.  why: a reason not to use the spectrum, or empty."""
         nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
@@ -267,22 +256,19 @@ class Source:
             path, why, labels = self.paths[i], "", None
             name, stamp = stem(path)[1 - NAME:], stamp_of(path)  # long names differ at their end
             try:
+                pattern = self.request.name_pattern
                 if self.request.table:
                     labels = list(self._known[i])
-                elif self.request.name_pattern:
-                    # match the extension too, and as many folders as the pattern has
-                    pattern = self.request.name_pattern
+                elif pattern:  # of the name with its extension, and of as many folders
                     n_part = 1 + re.sub(r"\{[^{}]*\}", "", pattern).count("/")
                     labels = labels_of_name(pattern, self.names,
                                             "/".join(path.split("/")[-n_part:]))
-                    if labels is None:
-                        why = "its name does not have the pattern " + self.request.name_pattern
+                    why = "" if labels else f"its name does not have the pattern {pattern}"
                 else:  # cards; the pixels are not read
                     with opened(path) as hdus:
                         at = find_one(path, hdus, self.request)
                         labels = [card_of_both(path, hdus, at, column)
                                   for _, column in self.request.labels]
-                        labels = [np.nan if value is None else value for value in labels]
             except Failure as failure:
                 why = self.why(i, failure)
         for (label, column), value in zip(self.request.labels, labels or nothing):
@@ -291,7 +277,7 @@ class Source:
         return name, labels or nothing, stamp, why
 
     def read(self, i):
-        """Read spectrum i.  Wavelengths equal to the first one's share its array."""
+        """Return spectrum i.  Spectra of equal wavelengths share one array of them."""
         if self.is_many:
             with guarded(self.paths[0]):
                 at = np.unravel_index(i, self.shape[:-1])
@@ -320,8 +306,8 @@ def is_good(flux):
 
 
 def interpolated(wave, flux, to):
-    """Return the flux at wavelengths `to` by a natural cubic spline; NaN beyond the ends of wave,
-    and where one of the four nearest samples is bad."""
+    """Return the flux at wavelengths `to`, by a natural cubic spline.  It is NaN beyond the ends of
+    wave and where one of the four nearest samples is bad."""
     good = is_good(flux)
     if not good.any():
         return np.full(len(to), np.nan)
@@ -340,9 +326,9 @@ def on_grid(wave, flux, to):
 
 
 def read_all(paths, is_many, request):
-    """Read all spectra, interpolated to the wavelengths of the first readable one.  Unreadable
-    spectra and labels become NaN, with a warning; no readable spectrum: raise the first Failure."""
-    with Source(paths, is_many, request) as source:
+    """Return LabelledSpectra at the wavelengths of the first readable spectrum.  Unreadable spectra
+    and labels become NaN, with a warning; if no spectrum is readable, raise the first Failure."""
+    with contextlib.closing(Source(paths, is_many, request)) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
         names, failures, first, out = [], [], None, None
         for i in range(source.n):
@@ -357,9 +343,9 @@ def read_all(paths, is_many, request):
                 failures.append(f"{source.path(i)}: {why}")
             if out is None:
                 n, n_pix, first = source.n, len(one.flux), one
-                if n > MAX_SPECTRUM or n * n_pix > MAX_NUMBER:
-                    raise Failure(INPUT, f"{n} spectra of {n_pix} pixels: give at most "
-                                         f"{MAX_SPECTRUM} spectra, {MAX_NUMBER} pixels in all")
+                need(n <= MAX_SPECTRUM and n * n_pix <= MAX_NUMBER, INPUT,
+                     f"{n} spectra of {n_pix} pixels: give at most {MAX_SPECTRUM} spectra, "
+                     f"{MAX_NUMBER} pixels in all")
                 out = np.full((n, n_pix), np.nan, "f4")
             out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:

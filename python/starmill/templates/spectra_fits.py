@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from astropy.io import fits
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, Failure, as_failure, need
 from starmill.templates.spectra_options import number
 from starmill.wavelength import vacuum
 
@@ -65,19 +65,18 @@ os.register_at_fork(after_in_child=_reopen)
 
 
 def open_fits(path, stack):
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # reading a pipe would block
-            raise Failure(INPUT, f"{path}: is not a regular file")
+    """Return the HDUs of a file, plain or gzip; the stack closes it."""
+    with as_failure(INPUT, f"{path}: cannot be opened", OSError):
+        # reading a pipe would block
+        need(stat.S_ISREG(os.stat(path).st_mode), INPUT, f"{path}: is not a regular file")
         file = stack.enter_context(open(path, "rb"))
         _open.add(file)
-    except OSError as error:
-        raise Failure(INPUT, f"{path}: cannot be opened: {error.strerror}") from error
     if file.read(2) == b"\x1f\x8b":
         file.seek(0)
         with gzip.open(file) as packed:
             content = packed.read(GZIP_LIMIT + 1)
-        if len(content) > GZIP_LIMIT:
-            raise Failure(INPUT, f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
+        need(len(content) <= GZIP_LIMIT, INPUT,
+             f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
         file = io.BytesIO(content)
     file.seek(0)
     return fits.open(file, memmap=False, lazy_load_hdus=True)
@@ -90,8 +89,8 @@ def where(path, hdus, i):
 
 def check_whole(path, hdus, i):
     about = hdus[i].fileinfo()
-    if about["datLoc"] + hdus[i].size > about["file"].size:
-        raise Failure(INPUT, f"{where(path, hdus, i)} is truncated: copy the file again")
+    need(about["datLoc"] + hdus[i].size <= about["file"].size, INPUT,
+         f"{where(path, hdus, i)} is truncated: copy the file again")
 
 
 def card(path, hdus, i, key):
@@ -99,25 +98,26 @@ def card(path, hdus, i, key):
     value = hdus[i].header.get(key)
     if value is None or isinstance(value, fits.card.Undefined):
         return None
-    if isinstance(value, bool) or not np.isfinite(number(value)):
-        raise Failure(INPUT, f"{where(path, hdus, i)}: the card {key} is {value}, expected a "
-                             "finite number")
+    need(not isinstance(value, bool) and np.isfinite(number(value)), INPUT,
+         f"{where(path, hdus, i)}: the card {key} is {value}, expected a finite number")
     return float(value)
 
 
 def card_of_both(path, hdus, i, key):
-    """Return a number from the spectrum's header, else from the primary header, else None."""
-    value = card(path, hdus, i, key)
-    return card(path, hdus, 0, key) if value is None else value
+    """Return a number from the spectrum's header, else from the primary header, else NaN."""
+    found = (card(path, hdus, at, key) for at in (i, 0))
+    return next((value for value in found if value is not None), np.nan)
 
 
 def text_card(header, key):
     value = header.get(key, "")
-    return ("F", "T")[value] if isinstance(value, bool) else value if isinstance(value, str) else ""
+    if isinstance(value, bool):
+        return "T" if value else "F"
+    return value if isinstance(value, str) else ""
 
 
 def image_part(hdu, index):
-    """Return part of an image as float64; of an uncompressed image, only this part is read."""
+    """Return part of an image as float64; read no other part of an uncompressed image."""
     data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
     return np.asarray(data, float)
 
@@ -147,13 +147,13 @@ def column_numbers(path, hdus, i, name):
 
 @dataclass
 class Origin:
-    """How wavelengths were found; fwhm_aa: card FWHM, NaN where there is none."""
+    """Where the wavelengths and the resolution of a spectrum come from."""
 
-    wavelengths: str = ""
+    wavelengths: str = ""  # a text
     unit: str = ""  # of the file, where it says one
     is_air: bool = False
     medium_key: str = "--medium"
-    fwhm_aa: float = np.nan
+    fwhm_aa: float = np.nan  # card FWHM; NaN: no card
 
     def __str__(self):
         return (f"wavelengths: {self.wavelengths}, {'air' if self.is_air else 'vacuum'} "
@@ -195,16 +195,15 @@ def to_vacuum(at, header, request, wave, origin):
     origin.is_air = medium == "air"
     bad = ~((wave >= 100) & (wave <= 1e6))
     bad[1:] |= ~(wave[1:] > wave[:-1])
-    if bad.any():
-        p = np.argmax(bad)
-        raise Failure(INPUT, f"{at}: wavelengths ({origin.wavelengths}) must ascend between 100 "
-                             f"and 1e6 Angstrom, but pixel {p} of {len(wave)} has {wave[p]:.6g} "
-                             f"and the last {wave[-1]:.6g}; {HELP_WAVE}")
+    p = np.argmax(bad)
+    need(not bad[p], INPUT, f"{at}: wavelengths ({origin.wavelengths}) must ascend between 100 and "
+         f"1e6 Angstrom, but pixel {p} of {len(wave)} has {wave[p]:.6g} and the last "
+         f"{wave[-1]:.6g}; {HELP_WAVE}")
     return vacuum(wave) if origin.is_air else wave
 
 
 def rule_of_header(path, hdus, i, request, origin):
-    """Return (first, step, is_log10) in A from the header; set unit and text in origin."""
+    """Return (first, step, is_log10) of wavelengths (A) from a header; set unit, text in origin."""
     header, at = hdus[i].header, where(path, hdus, i)
     iraf = re.search(r"units=(\w+)", text_card(header, "WAT1_001"))
     origin.unit = request.unit or text_card(header, "CUNIT1") or (iraf[1] if iraf else "")
@@ -216,7 +215,8 @@ def rule_of_header(path, hdus, i, request, origin):
 
 
 def rule_of_cards(path, hdus, i, at, scale):
-    """Return (first, step, is_log10) in a unit of scale A, and a text on the cards used."""
+    """Return (first, step, is_log10) of an image's wavelengths in a unit of `scale` A, and a text
+    on the cards used."""
     header, kind = hdus[i].header, text_card(hdus[i].header, "CTYPE1")
     c0, c1 = card(path, hdus, i, "COEFF0"), card(path, hdus, i, "COEFF1")
     if c0 is not None and c1 is not None:
@@ -247,15 +247,15 @@ def rule_of_cards(path, hdus, i, at, scale):
 
 
 def wavelengths_of_file(request, n_pix, origin):
+    """Return the wavelengths [n_pix] of --wave-file, vacuum A."""
     path = request.wave_file
     with opened(path) as hdus:
-        found = [i for i, h in enumerate(hdus) if h.is_image and h.shape == (n_pix,)]
-        need(found, INPUT,
+        i = next((i for i, h in enumerate(hdus) if h.is_image and h.shape == (n_pix,)), None)
+        need(i is not None, INPUT,
              f"{path}: has no image of one axis with the {n_pix} pixels of the spectra")
-        wave = image_part(hdus[found[0]], slice(None))
+        wave = image_part(hdus[i], slice(None))
         origin.wavelengths = f"from {wave[0]:.10g} to {wave[-1]:.10g}, of --wave-file"
-        at, header = where(path, hdus, found[0]), hdus[found[0]].header
-        return to_vacuum(at, header, request, wave, origin)
+        return to_vacuum(where(path, hdus, i), hdus[i].header, request, wave, origin)
 
 
 def wavelengths(path, hdus, i, request, n_pix, origin):

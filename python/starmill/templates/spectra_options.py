@@ -16,25 +16,24 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 
 @dataclass
 class Request:
-    """What to read.  labels: [(name, its column, card or axis)].  wave: (first, step, whether both
-    are log10 of A).  columns: WAVE, FLUX, ... of a table with one spectrum.  unit: of WAVE."""
+    """What to read; None: not given."""
 
-    labels: list
+    labels: list  # of (name, its column, card or axis)
     medium: str = None  # "air" or "vacuum"; None: as the header says
-    wave: tuple = None
+    wave: tuple = None  # (first, step, whether both are log10 of A)
     wave_file: str = None
-    columns: list = None
+    columns: list = None  # WAVE, FLUX, ... of a table with one spectrum
     table: str = None
     name_column: str = "FILE"
     name_pattern: str = None
-    unit: str = None
+    unit: str = None  # of the column WAVE
 
 
 def items(option, text):
     """Return the (NAME, VALUE) pairs of NAME=VALUE,..."""
     out = [item.partition("=")[::2] for item in text.split(",")]
-    if not all(name and value and len(name) < 32 for name, value in out):
-        raise Failure(USAGE, f"--{option} {text}: expected NAME=... separated by commas")
+    need(all(name and value and len(name) < 32 for name, value in out), USAGE,
+         f"--{option} {text}: expected NAME=... separated by commas")
     return out
 
 
@@ -62,12 +61,11 @@ def read_ranges(option, text, labels):
     """Return {name: (min, max)} of NAME=MIN:MAX,...; each NAME must be one of labels."""
     out = {}
     for name, value in items(option, text):
-        low, _, high = value.partition(":")
-        if not number(low) < number(high) or not np.isfinite([number(low), number(high)]).all():
-            raise Failure(USAGE, f"--{option} {text}: expected NAME=MIN:MAX, MIN below MAX")
-        if name not in [label for label, _ in labels]:
-            raise Failure(USAGE, f"--{option} {name}: not one of the labels (--labels)")
-        out[name] = (number(low), number(high))
+        low, high = map(number, value.partition(":")[::2])
+        need(-np.inf < low < high < np.inf, USAGE,
+             f"--{option} {text}: expected NAME=MIN:MAX, MIN below MAX")
+        need(name in dict(labels), USAGE, f"--{option} {name}: not one of the labels (--labels)")
+        out[name] = (low, high)
     return out
 
 
@@ -80,8 +78,8 @@ def read_columns(text, n_most):
 
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
-    """Return the Request of a job's options (name_pattern and unit may be absent).  n_column: most
-    names in --columns (3: also continuum; 4: also error, sigma).  most_labels: most in --labels."""
+    """Return the Request of a job's options, which may lack name_pattern and unit.  n_column: most
+    names in --columns (2: WAVE,FLUX; 3: also CONTINUUM; 4: also ERROR,SIGMA)."""
     need(not options.name_column or options.table, USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)
@@ -97,7 +95,7 @@ def request_of(options, n_column=2, most_labels=MAX_AXIS):
 
 
 def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
-    """Return the paths of spectra in a folder and its subfolders, each sorted; follow links."""
+    """Return the paths of spectra in a folder and its subfolders, sorted; follow links."""
     def fail(error):
         raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
 
@@ -137,16 +135,16 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Expand folders, lists and file names to paths, except those of --table and --wave-file.
-    Return the paths, and whether they are one file of many spectra."""
+    """Return the paths of the spectra that the arguments (folders, lists and files) name, without
+    --table and --wave-file, and whether they are one file of many spectra."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]
         paths += [p for name in one for p in (files_below(name) if os.path.isdir(name) else [name])]
     if paths == list(arguments[:1]):
-        if request.table or request.columns or request.name_pattern:
-            raise Failure(USAGE, "--table, --columns and --name-pattern are for folders or lists "
-                                 f"of files with one spectrum; {paths[0]} is neither")
+        need(not (request.table or request.columns or request.name_pattern), USAGE,
+             "--table, --columns and --name-pattern are for folders or lists of files with one "
+             f"spectrum; {paths[0]} is neither")
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]
@@ -162,8 +160,8 @@ def stem(path, known=STEM):
 
 
 def read_pattern(pattern, names):
-    """Compile a --name-pattern: * is anything, {NAME} a number, {NAME/10} ten times the label;
-    signs may be p and m.  Return the expression and {name: divisor}."""
+    """Return a --name-pattern as a regular expression and {name: divisor}.  In the pattern * is
+    anything, {NAME} the label, {NAME/10} ten times the label; signs may be p and m."""
     parts, divisor = [], {}
     for text in re.findall(r"\{[^{}]*\}|\*|[^*{]+|\{", pattern):
         match = re.fullmatch(r"\{([^/]*)(?:/(.*))?\}", text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train: make emulators that are functions of the labels, or make a library from
-networks that the program has trained.  Radial functions, splines or linear interpolation give the
-scores of principal components of ln flux (docs/use/libraries.md)."""
+"""starmill library train: make a library of networks that the program has trained, or of functions
+of the labels (radial functions, splines, linear interpolation) for the scores of principal
+components of ln flux (docs/use/libraries.md)."""
 
 import contextlib
 import os
@@ -29,16 +29,15 @@ MIN_MODEL, MAX_RADIAL = 12, 20000  # models; the time of radial functions grows 
 SPARE = 16  # extra directions of the iteration, so that the last components kept converge too
 N_ITERATION = 3
 BLOCK = 128  # spectra at once
-SAME_NODE = 1e-6  # closer values are one node; fraction of the label's range
+SAME_NODE = 1e-6  # of a label's range: closer values are one node
 MAX_NAMED = 3
 MAX_LENGTH, N_LENGTH = 32, 250  # largest ratio of two length scales; models used to choose them
 
 
 def leading(x, n_component):
-    """Find leading components of spectra x float32 [n][n_pix] by subspace iteration; overwrites x.
-
-    Return weight [n_pix][n_component] and bias [n_pix], both float32, scores [n][n_component] of
-    mean square 1, and the largest rms residual (over pixels) of a spectrum."""
+    """Find the leading principal components of x, float32 [n][n_pix], by subspace iteration;
+    overwrite x.  Return for x = score @ weight.T + bias: weight [n_pix][n_component] and bias
+    [n_pix], float32; score [n][n_component] of mean square 1; the largest rms residual of a row."""
     n, most = len(x), min(x.shape) - 1  # subtracting the mean costs one dimension
     n_component = min(n_component, most)
     bias = x.mean(axis=0, dtype=float).astype("f4")
@@ -52,8 +51,7 @@ def leading(x, n_component):
     score = (x @ direction.astype("f4")).astype(float)
     variance, vector = eigh(score.T @ score / n)
     variance, vector = variance[::-1][:n_component], vector[:, ::-1][:, :n_component]
-    # a component without variance would otherwise divide by 0
-    rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))
+    rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))  # above 0, to be divided by
     weight, score = (direction @ (vector * rms)).astype("f4"), score @ (vector / rms)
     left = 0.0
     for first in range(0, n, BLOCK):
@@ -63,18 +61,18 @@ def leading(x, n_component):
 
 
 def enough(weight, score, left, limit):
-    """Return the least number of components that leave an rms residual of at most limit in every
-    spectrum (else all components), and the largest residual.  left: residual with all of them."""
+    """Return how many components are needed for an rms residual of at most limit in every spectrum,
+    all if it cannot be reached; and the largest residual then.  left: residual with all of them."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
-    rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # without those from k on
+    rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # with the first k components
     rest = np.append(np.sqrt(rest.max(axis=0)), left)
     n = next((k for k in range(1, len(rest)) if rest[k] <= limit), len(rest) - 1)
     return n, rest[n]
 
 
 def choose_length(x, score, degree, smoothing):
-    """Choose length scales [n_label] of mapped labels x [n, n_label] that best predict the scores
-    [n, n_component] of models left out in turn, scaled so that the shortest is 1."""
+    """Return the length scales [n_label], the shortest 1, with which radial functions of mapped
+    labels x [n, n_label] best predict the scores [n, n_component] of models left out in turn."""
     some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
 
     def error(power):
@@ -85,21 +83,22 @@ def choose_length(x, score, degree, smoothing):
     best = np.zeros(x.shape[1])
     least = error(best)
     for step in (1.0, 0.5):
-        moves, i = [s * e for e in np.eye(len(best)) for s in (step, -step)], 0
-        failed = 0
-        while failed < len(moves):
+        moves = [s * e for e in np.eye(len(best)) for s in (step, -step)]
+        i = failed = 0
+        while failed < len(moves):  # repeat a move that is better, else try the next
             power = best + moves[i]
             power -= power.min()
             e = error(power) if power.max() <= np.log2(MAX_LENGTH) else np.inf
-            better = e < least - 1e-3
-            best, least, failed = (power, e, 0) if better else (best, least, failed + 1)
-            i = i if better else (i + 1) % len(moves)
+            if e < least - 1e-3:
+                best, least, failed = power, e, 0
+            else:
+                i, failed = (i + 1) % len(moves), failed + 1
     return 2.0**best
 
 
 class Lattice:
-    """Models on a grid of labels.  node: list of each label's mapped values; model [n_node of label
-    0][n_node of label 1]...: index of the model at each node, -1 at a node without a model."""
+    """Models on a grid of labels.  node: each label's mapped values; at [n_model]: each model's
+    node; model [n_node of label 0][n_node of label 1]...: each node's model, -1 without one."""
 
     def __init__(self, labels, mapped, names):
         self.labels, self.node, at = labels, [], []
@@ -111,9 +110,10 @@ class Lattice:
             self.node.append(node)
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
-        need(np.prod(shape, dtype=float) <= 2 * len(mapped), INPUT, f"{len(mapped)} models, "
-             f"{np.prod(shape, dtype=float):.0f} nodes of a grid: more than half of the nodes lack "
-             "a model; take --emulator radial or network for scattered labels")
+        n_node = np.prod(shape, dtype=float)
+        need(n_node <= 2 * len(mapped), INPUT, f"{len(mapped)} models, {n_node:.0f} nodes of a "
+             "grid: more than half of the nodes lack a model; take --emulator radial or network "
+             "for scattered labels")
         self.at = np.ravel_multi_index(at, shape)  # the node of each model
         order = np.argsort(self.at, kind="stable")
         twice = np.flatnonzero(np.diff(self.at[order]) == 0)
@@ -137,14 +137,14 @@ class Lattice:
                              "no grid")
 
     def line(self, i_node, axis):
-        """Return the indices of the nodes on the line along label `axis` through a node."""
+        """Return the nodes on the line along label `axis` through a node."""
         at = list(np.unravel_index(i_node, self.model.shape))
         at[axis] = np.arange(self.model.shape[axis])
         return np.ravel_multi_index(np.broadcast_arrays(*at), self.model.shape)
 
     def is_inner(self, i_node, left_out):
-        """Return whether both neighbours of a node along every label have models that are not
-        left_out [n_model].  Labels of one or two nodes may lack a neighbour."""
+        """Return whether a node has both neighbours along every label of three or more nodes, and
+        no neighbour is left_out [n_model]."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line = np.pad(self.model.flat[self.line(i_node, axis)], 1, constant_values=-1)
             models = line[[c, c + 2]]  # of the nodes before and after
@@ -153,9 +153,8 @@ class Lattice:
         return True
 
     def fill(self, value, cubic):
-        """Set value [nodes][n_out] at nodes without a model from their neighbours
-        (docs/use/libraries.md).  Interpolate where possible, else extrapolate from two neighbours,
-        else copy one.  A filled node counts as known from the next pass on."""
+        """Set value [n_node][n_out] at nodes without a model, in passes, from known neighbours:
+        interpolate where possible, else extrapolate from two, else copy one."""
         known, way = self.model.ravel() >= 0, 0
         while not known.all():
             filled = []
@@ -170,9 +169,9 @@ class Lattice:
             way = 0 if filled else way + 1
 
     def estimates(self, i_node, known, value, most, way):
-        """Yield estimates of a node's value by polynomials along each label: (number of nodes used,
-        weight in the mean, estimate).  way 0: use up to `most` nodes, on both sides; 1: the next
-        two on one side; 2: the next one."""
+        """Yield (number of nodes used, weight in the mean, estimate) of a node's value, by
+        polynomials along each label.  way 0: through up to `most` nodes on both sides; 1: through
+        the next two on one side; 2: through the next one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line, x, uses = self.line(i_node, axis), self.node[axis], []
             places = np.flatnonzero(known[line])
@@ -188,7 +187,7 @@ class Lattice:
 
 
 def distinct(x):
-    """Return the sorted values of x, values closer than SAME_NODE of the range only once."""
+    """Return the sorted values of x; of values closer than SAME_NODE keep the least."""
     x = np.sort(x)
     same, node = SAME_NODE * (x[-1] - x[0]), [x[0]]
     for value in x:
@@ -210,7 +209,7 @@ class Maker:
         self.smoothing = np.array([smoothing]) if smoothing > 0 else SMOOTHINGS
 
     def make(self, grid, models, library, fill_gaps):
-        """Complete a library whose arms have no emulators yet; return lines of text about it."""
+        """Complete a library by emulators, labels and hulls; return lines of text about them."""
         n = len(models)
         need(1 <= len(grid.label) <= MAX_AXIS, INPUT,
              f"models with {len(grid.label)} labels; this emulator takes 1 to {MAX_AXIS}")
@@ -221,9 +220,13 @@ class Maker:
         library.label, mapped = make_labels(grid.label, values)
         library.hull = make_hulls(library.label, mapped, self.hulls)
         spread(library, values, self.n_guess)
-        lattice = None
         if self.kind != "radial":
-            lattice = self.find_lattice(library, mapped, [grid.name[i] for i in models], fill_gaps)
+            lattice = Lattice(library.label, mapped, [grid.name[i] for i in models])
+            for label, node in zip(library.label, lattice.node):
+                need(len(node) >= (2 if self.kind == "linear" else 4), INPUT, f"label {label.name} "
+                     f"has {len(node)} values; splines need 4, --emulator linear 2 and radial none")
+            if not fill_gaps:
+                lattice.refuse_gaps()
         layers = [self.make_layer(grid, i, models) for i in range(len(library.arm))]
         if self.kind == "radial":
             size = [np.linalg.norm(weight, axis=0) for weight, _, _, _ in layers]
@@ -241,18 +244,8 @@ class Maker:
                          f"{100 * left:.2g} % (rms) of the flux of the worst model")
         return lines
 
-    def find_lattice(self, library, mapped, names, fill_gaps):
-        lattice = Lattice(library.label, mapped, names)
-        for label, node in zip(library.label, lattice.node):
-            if len(node) < (2 if self.kind == "linear" else 4):
-                raise Failure(INPUT, f"label {label.name} has {len(node)} values; splines need 4, "
-                                     "--emulator linear 2 and radial none")
-        if not fill_gaps:
-            lattice.refuse_gaps()
-        return lattice
-
     def make_layer(self, grid, i_arm, models):
-        """Return an arm's (weight, bias, scores of models, largest rms residual of a model)."""
+        """Return weight, bias, scores and residual of leading() for ln flux of an arm."""
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)
@@ -286,9 +279,8 @@ class Maker:
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
 
     def make_radial(self, mapped, scores, size):
-        """Fit radial functions to the scores of all arms at once, since the slow part of the fit
-        depends on the labels alone.  size [n_score]: norm of each score's component over the
-        pixels."""
+        """Return radial functions for the scores of each arm, and lines of text.  One fit makes
+        all, as its slow part depends on the labels alone.  size [n_score]: norms of components."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
@@ -299,8 +291,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return a mask [n] of up to n_wanted models to leave out, none at the least or largest of
-        three or more values of a label.  On a grid all their neighbours along labels are kept."""
+        """Return the mask [n] of up to n_wanted random models to leave out, none at the least or
+        largest of three or more values of a label.  On a grid, keep their neighbours."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
@@ -326,6 +318,7 @@ def main(options):
 
 
 def train_functions(options):
+    """Make a library of functions of the labels of a grid file, and measure it."""
     path, start = options.arguments[0], time.monotonic()
     library_file.writable(options.output, options.overwrite,
                           [("the grid file", path), ("--validation", options.validation or "")])
@@ -367,11 +360,9 @@ def finish_networks(options):
     spread(library, values, int(options.guess_templates or 300))
     name_it(library, "network", path)
     if n_train < len(models):
-        try:
+        with reporting(options):
             measure(options, library, grid, np.sort(models[n_train:]), f"of {len(models)} models; "
                     "the others were learned, and these chose the best epoch", library)
-        except Failure as failure:
-            without_report(options, failure)
     print(f"losses: {options.output}.losses.csv")
     keep(options, library)
     for done in (trained, checkpoint):
@@ -401,10 +392,10 @@ def name_it(library, kind, path):
 
 
 def report_left_out(options, maker, grid, models, library):
-    """Report on models left out of a second library, made like this one from the others."""
+    """Report on models left out of a second library, made from the others like this one."""
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
-    try:
+    with reporting(options):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
         need(out.any(), INPUT, f"none of {n} models is surrounded by others, so none can be left "
              "out: give a larger --left-out or --validation")
@@ -416,8 +407,6 @@ def report_left_out(options, maker, grid, models, library):
         measure(options, without, grid, models[np.flatnonzero(out)],
                 f"of {n} models; measured with a library made without them{filled}; this one uses "
                 "all", library)
-    except Failure as failure:
-        without_report(options, failure)
 
 
 def report_validation(options, grid, models, library):
@@ -444,12 +433,12 @@ def report_validation(options, grid, models, library):
 
 
 def measure(options, library, grid, models, how, to):
-    """Measure a library by models of a grid file.  Store the report in library `to`, with
-    --model-error also the model error."""
+    """Measure a library by models of a grid file.  Store the report, and with --model-error the
+    model error, in library `to`."""
     n = min(len(models), MAX_SPECTRA)
-    if options.model_error and n < residuals.LEAST_SPECTRA:
-        raise Failure(INPUT, f"{n} models are left out, too few for a model error, which needs "
-                             f"{residuals.LEAST_SPECTRA}: leave out more, or measure none")
+    need(not options.model_error or n >= residuals.LEAST_SPECTRA, INPUT,
+         f"{n} models are left out, too few for a model error, which needs "
+         f"{residuals.LEAST_SPECTRA}: leave out more, or measure none")
     models = models[np.arange(n) * len(models) // n]
     arms = range(len(grid.arm))
     print(f"measuring it on {n} models", flush=True)
@@ -467,11 +456,15 @@ def measure(options, library, grid, models, how, to):
     to.report = text
 
 
-def without_report(options, failure):
-    """Print why there is no report; with --model-error, which needs it, raise the failure."""
-    if options.model_error or failure.status != INPUT:
-        raise failure
-    print(f"no report: {failure}")
+@contextlib.contextmanager
+def reporting(options):
+    """Print why the context made no report, but raise the Failure if --model-error needs it."""
+    try:
+        yield
+    except Failure as failure:
+        if options.model_error or failure.status != INPUT:
+            raise
+        print(f"no report: {failure}")
 
 
 def keep(options, library):
