@@ -16,8 +16,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted, and set the STATUS for a star without any.  Of several
- * reasons STATUS gives the one that the user can fix. */
+/* Keep the segments that can be fitted.  STATUS tells why a star has none: first a reason that the
+ * user can fix. */
 static int take_segments(starmill_star *star)
 {
   int no_lsf = 0, outside = 0;

@@ -155,8 +155,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                           "those of the velocities: nothing was corrected");
 }
 
-/* Create the values that later runs change.  They are datasets, since a kill while writing an
- * attribute may damage it. */
+/* Create the values that later runs change.  They are datasets: a run that is killed while it
+ * writes an attribute may damage the attribute. */
 static int create_state(hid_t file, const char *path)
 {
   char now[MILL_TIME_SIZE];

@@ -33,8 +33,8 @@ static int await_room(mill_result_file *file)
   return file->failure.code == MILL_OK ? MILL_OK : mill_error_restore(&file->failure);
 }
 
-/* At the queue's first row or model, start the write interval and wake the I/O thread; wake it also
- * when the queue is full.  The caller holds the mutex. */
+/* Wake the I/O thread if the queue has its first row or model, which starts the write interval, or
+ * is full.  The caller holds the mutex. */
 static void announce(mill_result_file *file, int is_first, int is_full)
 {
   if (is_first)

@@ -18,8 +18,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn that a spectrum lies outside the library; ask about the unit of its wavelengths if they
- * would lie inside as nm, um, m, tenths of A or logarithms. */
+/* Warn that a spectrum lies outside the library.  If its wavelengths would lie inside in another
+ * unit, or as logarithms, ask whether they are. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {

@@ -20,8 +20,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* Have the watchdog end the run as hung if no star is taken or finished within the watchdog's
- * limit.  Posteriors get extra time for all evaluations that the stars under way may need. */
+/* Let the watchdog end the run if no star is taken or finished in time.  Sampling gets extra time
+ * for the evaluations of the stars under way. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -94,7 +94,7 @@ static void note_run(const share *s)
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;
-  /* making a wavelength set counts as start-up, finding it again as work on a star */
+  /* a star's load time excludes making its wavelength set, which counts as start-up */
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 

@@ -31,8 +31,7 @@ typedef struct run {
 
 /* ---- what a training is ---- */
 
-/* Compute a digest of the grid file's settings and labels, of the split of models, and of LOOKED_AT
- * spectra of each arm, since a file of the same name may hold another grid. */
+/* Digest the training's data: settings, labels, some spectra of the grid, and the split of models. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
