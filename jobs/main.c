@@ -117,6 +117,7 @@ static int print_job_help(const job_row *row, int argc, char **argv)
   return n_printed > 0;
 }
 
+/* starmill help [config | man | completion | JOB] */
 static int help(int argc, char **argv)
 {
   static char option[] = "--help";

@@ -201,7 +201,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   double penalty;
   if (star->library != h)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
-  if (h->held == star->number)
+  if (h->held == star->number) /* already loaded */
     return MILL_OK;
   h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)

@@ -97,7 +97,7 @@ typedef struct fit_task {
   mill_fit_result *best; /* [n] */
 } fit_task;
 
-/* Return whether a row beats the best so far. */
+/* Is a row better than the best so far?  Fitted rows first, then least m2ll. */
 static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE)

@@ -60,8 +60,8 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   return MILL_OK;
 }
 
-/* Set *found to what path holds of this run, and summary to the counts of a finished result.  Fail
- * if path holds something else.  retry_failed: accept changed inputs without a fitted row. */
+/* Does path hold a result of this run?  *found: enum mill_found; summary: counts if finished.  Fail
+ * if path holds another file.  retry_failed: accept changed inputs without a fitted row. */
 static int inspect(const char *path, const mill_run_info *info, int retry_failed,
                    const mill_columns *columns, int *found, mill_result_summary *summary)
 {
@@ -217,7 +217,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   }
   MILL_CHECK(mill_h5_check_output(file->path));
   int code = inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(code, &kept);
+  mill_error_save(code, &kept); /* is_void has errors of its own */
   file->was_void = code == MILL_ERR_OUTPUT && is_void(file->path);
   if (file->was_void) { /* another run's result without a fitted row: replace it */
     *found = MILL_FOUND_NOTHING;

@@ -40,6 +40,7 @@ static void describe_arm(const mill_models_info *info, int arm, int own_waves,
   mill_columns_of(MILL_TABLE_ARM, (const int[]){n_pix, own_waves ? n_pix : 0}, columns);
 }
 
+/* Create an arm's group, and write the wavelengths if all rows share them. */
 static int create_arm(hid_t file, const char *path, const mill_models_info *info, int arm)
 {
   char name[2 * NAME_SIZE], group[NAME_SIZE];

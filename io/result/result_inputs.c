@@ -82,6 +82,7 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
 
 /* ---- reading ---- */
 
+/* The texts are copied to out->text one after another, and the members of out->file point there. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
 {
   MILL_AT_END(mill_table_close_at) mill_table *table = NULL;

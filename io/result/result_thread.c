@@ -308,7 +308,7 @@ static void await_own_write(mill_result_file *file)
 }
 
 /* Sleep *us microseconds before the next poll of MPI, and double *us: each poll costs CPU time.
- * A new row or model wakes a rank up early. */
+ * Do not sleep if this rank needs a write that it has not asked for. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -451,6 +451,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   return MILL_OK;
 }
 
+/* If one rank has no thread, the threads of the others end at once. */
 int mill_result_start_thread(mill_result_file *file)
 {
   int err = MILL_ALLOC(n_count(file), &file->count);

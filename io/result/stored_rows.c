@@ -115,10 +115,12 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   MILL_CHECK(mill_table_read(mill_table_range(rows->epochs, begin, end - begin, epochs)));
   for (int64_t i = 0; i < n; i++, row += stride_of(rows)) {
     find_exposures(rows, exposures, i, &first, &n_epoch);
+    const int64_t status = mill_column_integer(&fits->column[fits->i_status], row);
+    const char *epoch = epochs + (size_t)(first - begin) * epoch_size;
     row[fits->row_size] =
-        mill_column_integer(&fits->column[fits->i_status], row) != MILL_STATUS_FITTED ||
-        crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epochs + (size_t)(first - begin) * epoch_size,
-              (uInt)((size_t)n_epoch * epoch_size)) == (uLong)mill_column_integer(crc, row);
+        status != MILL_STATUS_FITTED ||
+        crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epoch, (uInt)((size_t)n_epoch * epoch_size)) ==
+            (uLong)mill_column_integer(crc, row);
   }
   return MILL_OK;
 }

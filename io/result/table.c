@@ -49,11 +49,9 @@ int mill_column_type_of(hid_t type)
   case H5T_FLOAT:
     return n_byte == 8 ? MILL_TYPE_F64 : n_byte == 4 ? MILL_TYPE_F32 : -1;
   case H5T_INTEGER:
-    return n_byte == 8                         ? MILL_TYPE_I64
-           : n_byte == 1                       ? MILL_TYPE_U8
-           : n_byte != 4                       ? -1
-           : H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32
-                                               : MILL_TYPE_I32;
+    if (n_byte == 4)
+      return H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32 : MILL_TYPE_I32;
+    return n_byte == 8 ? MILL_TYPE_I64 : n_byte == 1 ? MILL_TYPE_U8 : -1;
   default:
     return -1;
   }
@@ -264,8 +262,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* Return the end of a piece, rows from i on that are read or written at once: adjacent rows, and
- * rows of one ownership block with gaps up to GAP_BYTES. */
+/* Return the end of the piece that begins at row i.  Its rows are read or written at once: adjacent
+ * rows, or rows of one ownership block with gaps up to GAP_BYTES. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);

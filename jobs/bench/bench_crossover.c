@@ -307,9 +307,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   if (from > 0)
     printf("\n%s: the GPU pays from %lld %s on.\n", kind->name, (long long)from, kind->unit);
   else if (from == 0)
-    printf("\n"
-           "%s: the CPU is faster at the largest size measured on both.\n",
-           kind->name);
+    printf("\n%s: the CPU is faster at the largest size measured on both.\n", kind->name);
   else {
     printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
            "GPU pays.\n",

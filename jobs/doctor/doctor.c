@@ -82,6 +82,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
+/* A new topic, the part of key before its dot, gets a heading. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
@@ -197,6 +198,7 @@ static void report_ranks(doctor_job *job)
 
 /* ---- GPUs ---- */
 
+/* Report the GPUs that the driver knows, also those that CUDA cannot use. */
 static void report_driver(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
@@ -242,6 +244,7 @@ static void report_device(doctor_job *job, int i, const mill_gpu_facts *facts)
                    mill_error_message());
 }
 
+/* Report the GPUs that CUDA can use. */
 static void report_devices(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;

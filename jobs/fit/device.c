@@ -126,17 +126,15 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  const char *choice = NULL;
-  const char *begun = existing->path; /* on rank 0 */
+  const char *choice = NULL, *begun = begun_on(call, existing);
+  const char *path = existing->path[0] ? existing->path : call->options->output;
   if (strcmp(setup->config.backend, "auto") != 0)
     return MILL_OK;
-  begun = begun[0] ? begun : call->options->output;
-  MILL_CHECK(call->options->plan
-                 ? mill_backend_wish(call->mpi, begun, begun_on(call, existing), n_row,
-                                     device->n_thread, &choice)
-                 : mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, begun,
-                                       begun_on(call, existing), n_row, device->n_thread, &choice,
-                                       &device->has_gpu));
+  if (call->options->plan)
+    MILL_CHECK(mill_backend_wish(call->mpi, path, begun, n_row, device->n_thread, &choice));
+  else
+    MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
+                                   device->n_thread, &choice, &device->has_gpu));
   snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
   return agree_backend(call, setup->config.backend, device);
 }

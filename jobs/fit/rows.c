@@ -173,6 +173,7 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
   return MILL_OK;
 }
 
+/* Resolve wave_mask: auto; check the tables of starts, priors and stars against the rows. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {

@@ -278,6 +278,7 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Rank 0 alone checks the outputs; it reads each file before the other ranks do. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;

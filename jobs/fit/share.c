@@ -52,7 +52,7 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* a stop drops the stars of a sample, so it needs no time for them */
+  /* a stop waits for the stars under way, but drops those of a sample */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));

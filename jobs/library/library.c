@@ -128,6 +128,7 @@ static int split_models(job *j)
   MILL_CHECK(MILL_ALLOC(s->n, &s->model));
   MILL_CHECK(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
+  /* at: next place for a model to train on, and for a model left out */
   for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
     s->model[at[left_out[k]]++] = good[k];
   return MILL_OK;

@@ -31,7 +31,7 @@ typedef struct run {
 
 /* ---- what a training is ---- */
 
-/* Digest the training's data: settings, labels, some spectra of the grid, and the split of models. */
+/* Digest the training's data: settings, labels and some spectra of the grid, split of models. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
@@ -194,7 +194,7 @@ static void say(run *r, const mill_train_state *state)
 /* Ask all ranks: does one want to stop (r->stop)?  Is it time to save (*save)? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
-  int flag[2] = {0, 0};
+  int flag[2] = {0, 0}; /* stop, save */
   const double now_s = mill_wall_s();
   if (r->n->mpi->rank == 0 && now_s - r->looked_s >= LOOK_S) {
     r->looked_s = now_s;

@@ -25,7 +25,7 @@ static int complain(int id, char **argv, const mill_option_table *table)
   /* getopt names short options only by their letter */
   if (optopt > 0 && optopt < FIRST_ID)
     return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
-  if (optopt)
+  if (optopt) /* a known long option */
     return MILL_ERROR(MILL_ERR_USAGE, "wrongly used option %s; see %s --help", argv[optind - 1],
                       command);
   mill_near near = {0};
@@ -197,6 +197,7 @@ static void print_row(const mill_option *row, const void *base, int column, FILE
   print_wrapped(says(row, base, text), column, out);
 }
 
+/* All help texts begin at one column, to the right of the longest option. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)
 {
   char head[MOST_LABEL];
