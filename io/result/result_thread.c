@@ -149,7 +149,7 @@ static int mark_unmodelled(mill_result_file *file)
 }
 
 /* Send each row of /fits (k = 0) and /epochs (k = 1) to the rank that owns and writes it.
- * n_message: as in prepare, summed over ranks.  Collective over the I/O threads. */
+ * n_message [2][owners.n]: messages of all ranks to each rank.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);

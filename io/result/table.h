@@ -52,7 +52,7 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
   int64_t start;  /**< if at is NULL: the part has the rows [start, start + n) */
-  /** [n] scattered rows in ascending order: key, row of the table; place, its index in `row` */
+  /** [n] scattered rows, ascending.  key: row of the table; place: its index in `row` */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;

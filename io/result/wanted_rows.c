@@ -59,8 +59,7 @@ static int examine_row(void *context, int64_t i, const char *row)
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-/* Set STATUS of the queued rows to 0, then copy their TARGETID, which fits do not write, from
- * /catalog. */
+/* Set STATUS of the queued rows to 0, then copy TARGETID, which no fit writes, from /catalog. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;

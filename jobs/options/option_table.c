@@ -39,8 +39,8 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse the command line into the structure base; base NULL: only check the values.  Set text, one
- * per row of the table, to each given option's text; NULL: not given. */
+/* Parse the command line into the structure base; base NULL: only check the values.
+ * text [rows of the table]  out  text of each given option; NULL: not given */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {
