@@ -117,6 +117,7 @@ static int print_job_help(const job_row *row, int argc, char **argv)
   return n_printed > 0;
 }
 
+/* starmill help [config | man | completion | JOB] */
 static int help(int argc, char **argv)
 {
   static char option[] = "--help";
@@ -151,10 +152,8 @@ static void begin_again(const char *name, const char *value, char **argv)
     execv(program, argv);
 }
 
-/* Save memory under a limit on address space (ulimit -v).  OpenBLAS starts threads when it is
- * loaded, and each thread retries forever to get 128 MiB; malloc reserves as much for each thread.
- * So use one arena of malloc, and restart the program with one OpenBLAS thread; the program's own
- * threads call BLAS (mill_blas_begin). */
+/* Under a limit on address space (ulimit -v), use one arena of malloc and one thread of OpenBLAS.
+ * Else both reserve 128 MiB for each thread, and OpenBLAS retries forever to get them. */
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
@@ -176,8 +175,8 @@ static int refuse_small_stack(void)
   return 1;
 }
 
-/* Replace the C library's exit: end at once, without the exit handlers of libraries.  OpenMP calls
- * exit if it gets no thread, and the handlers would crash or wait forever for running threads. */
+/* Replace the C library's exit, which OpenMP calls if it gets no thread.  End without the exit
+ * handlers of libraries, which would crash or wait forever for running threads. */
 __attribute__((visibility("default"))) void exit(int status)
 {
   if (status == EXIT_FAILURE) {
@@ -189,8 +188,8 @@ __attribute__((visibility("default"))) void exit(int status)
   _exit(status);
 }
 
-/* Run a job under the watchdog.  The watchdog stays on until the process ends, since exit handlers
- * of libraries may wait forever if memory ran out. */
+/* Run a job under the watchdog, which stays on until the process ends: exit handlers of libraries
+ * may wait forever. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
   /* a fit goes on if its pipe is closed, as by `starmill fit ... 2>&1 | head -1` */
@@ -206,9 +205,8 @@ static int run_watched(const job_row *row, int argc, char **argv)
   return status;
 }
 
-/* Open /dev/null in place of closed standard streams: else the next opened file would get a
- * stream's number and receive its text.  Standard output is opened for reading only, so that
- * writing to it still fails. */
+/* Open /dev/null in place of closed standard streams, whose numbers the next files would get.
+ * Standard output is opened for reading only, so that writing to it still fails. */
 static void fill_closed_streams(void)
 {
   static const int mode[] = {O_RDONLY, O_RDONLY, O_WRONLY};

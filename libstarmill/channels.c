@@ -39,7 +39,7 @@ static int index_once(mill_spectra *spectra)
   return MILL_OK;
 }
 
-/* Open the file with the substitute library c->all, so that no channel is left out or cut. */
+/* Open the file with c->all as library: its arm covers all wavelengths, so no channel is cut. */
 static int set_up(const char *path, const char *config, starmill_channels *c)
 {
   const size_t n_byte = strlen(path) + 1;

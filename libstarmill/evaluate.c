@@ -198,7 +198,7 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
     coefficient[k] = from.used ? from.cont_coef[k] : (double)NAN;
   for (int q = 0; q < n; q++) {
     const double *wave = p->wave_aa;
-    const double x = 2.0 * (wave[q] - wave[0]) / (wave[n - 1] - wave[0]) - 1.0;
+    const double x = 2.0 * (wave[q] - wave[0]) / (wave[n - 1] - wave[0]) - 1.0; /* -1 to 1 */
     double sum = 0.0;
     for (int k = 0; k < nk; k++)
       sum += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x);

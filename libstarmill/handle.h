@@ -68,7 +68,7 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** Lock HDF5 as above, if CFITSIO, by which spectra are read, was built without threads. */
+/** Lock as above around the reading of spectra, if CFITSIO was built without threads. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
@@ -83,7 +83,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 void mill_star_drop(starmill_star *star);
 MILL_CLOSER(starmill_star, mill_star_drop)
 
-/** Describe a star to the pipeline as row `row`; segments and start (its point) are borrowed. */
+/** Describe a star to the pipeline as row `row`; segments and starting point are borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
 /** Load the star into the pipeline, unless it is there already, and compute the model error

@@ -259,6 +259,7 @@ const char *starmill_library_backend(const starmill_library *library)
   return library ? library->backend->name : "";
 }
 
+/* The order is VRAD, VSINI, labels, velocity offsets of the arms after the first. */
 starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 {
   const mill_fit_settings *set = &h->set;
@@ -317,13 +318,13 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
                      const double *sigma)
 {
   mill_config config = h->config; /* the copy borrows the list of selected stars */
-  const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label; /* velocity offsets follow */
+  const int i_offset = MILL_PAR_LABEL0 + h->lib.n_label; /* first velocity offset */
   config.n_fixed = config.n_prior = 0;
   if (!mean != !sigma)
     return MILL_ERROR(MILL_ERR_USAGE, "priors have a mean and a sigma: give both, or NULL twice");
   for (int j = 0; j < mill_n_par(h); j++) {
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
-    if (j >= n_deriv && (is_fixed || is_prior))
+    if (j >= i_offset && (is_fixed || is_prior))
       return MILL_ERROR(MILL_ERR_USAGE,
                         "velocity offsets cannot be fixed, and their prior is the key "
                         "velocity_offset_sigma");

@@ -16,8 +16,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted, and set the STATUS for a star without any.  Of several
- * reasons STATUS gives the one that the user can fix. */
+/* Keep the segments that can be fitted.  STATUS tells why a star has none: first a reason that the
+ * user can fix. */
 static int take_segments(starmill_star *star)
 {
   int no_lsf = 0, outside = 0;
@@ -201,7 +201,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   double penalty;
   if (star->library != h)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
-  if (h->held == star->number)
+  if (h->held == star->number) /* already loaded */
     return MILL_OK;
   h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)

@@ -17,7 +17,6 @@ _Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_T
 
 enum { MAX_COLUMN = 1024, NAME = 96, PATH = NAME + 8, UNIT = 64, TEXT = 256 };
 
-/* A column: its texts and its values. */
 typedef struct table_column {
   char name[NAME], unit[UNIT], description[TEXT];
   int type, n_value;
@@ -98,7 +97,7 @@ typedef struct fit_task {
   mill_fit_result *best; /* [n] */
 } fit_task;
 
-/* Return whether a row beats the best so far. */
+/* Is a row better than the best so far?  Fitted rows first, then least m2ll. */
 static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE)
@@ -201,7 +200,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset and describe it in c and n_row; *is_column 0: its type or shape is no column's. */
+/* Open a dataset, and describe it in c and n_row; *is_column 0: it is no column of a result. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {

@@ -30,8 +30,7 @@ enum scope {
   POST /* in a sample */
 };
 
-/* A negative line.n_value marks a column whose length depends on the run,
- * made_for.length[-n_value].  Length 0: no column. */
+/* Negative line.n_value: the run sets the column's length, made_for.length[-n_value]. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };
@@ -54,8 +53,7 @@ typedef struct line {
 #define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define NO_SN     (-1e9)
 
-/* Each line has scope, name, type, values, source and field, missing value, unit, description.
- * Adjacent lines of one scope repeat as a block: all columns of one label, then of the next. */
+/* Columns of /fits.  Adjacent lines of one scope form a block, repeated for each label or arm. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -377,7 +375,7 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
 /* Facts of the run that set a table's columns. */
 typedef struct made_for {
   int n_label, n_arm, with;
-  int length[1 - MODE_LENGTH]; /* values per row of columns of variable length, at index -n_value */
+  int length[1 - MODE_LENGTH]; /* [-n_value]: values per row; 0: no such column */
 } made_for;
 
 /* Number of columns that a table line of this scope makes; 0: the run has no such columns. */
@@ -414,7 +412,7 @@ typedef struct owner {
   const char *unit, *of;
 } owner;
 
-/* Set *o, which replaces "%s" in names and units of columns, to label or arm k, by scope. */
+/* Set *o to the texts that replace "%s" in the columns of label k or, by scope, arm k. */
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
@@ -446,7 +444,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column for one label or arm.  Its values are element i_value of array field. */
+/* Append a line's column for label or arm i_value, an index into the field's array of values. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
@@ -484,19 +482,19 @@ static int check_name(const mill_columns *columns, const char *where)
 
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
-  const int n_par = lib->n_label + 2;
+  const int n_par = lib->n_label + 2, n_draw = with / MILL_WITH_DRAWS(1);
   const made_for m = {.n_label = lib->n_label,
                       .n_arm = lib->n_arm,
                       .with = with,
                       .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2,
                                  [-PAR_LENGTH] = n_par,
-                                 [-DRAWS_LENGTH] = with / MILL_WITH_DRAWS(1) * n_par,
+                                 [-DRAWS_LENGTH] = n_draw * n_par,
                                  [-GRID_LENGTH] = MILL_N_DENSITY * n_par,
                                  [-MODES_LENGTH] = MILL_MAX_MODE * n_par,
                                  [-MODE_LENGTH] = MILL_MAX_MODE}};
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
-  for (int i = 0, j; i < n_line; i = j) { /* lines i to j form a block of one scope */
+  for (int i = 0, j; i < n_line; i = j) { /* lines [i, j) form a block */
     const enum scope scope = fits_line[i].scope;
     for (j = i; j < n_line && fits_line[j].scope == scope;)
       j++;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Columns of results and models files.  These tables define the datasets, their attributes and the
- *  packing of rows; a test compares docs/use/formats.md with them.
- *
- *  The columns of /fits depend on the library's labels and arms and on the settings. */
+/** Columns of results and models files: the datasets, their attributes and the packing of rows.
+ *  The columns of /fits depend on the library's labels and arms and on the settings.
+ *  A test compares docs/use/formats.md with the columns. */
 #pragma once
 
 #include "io/catalog/catalog_row.h"
@@ -57,8 +56,8 @@ enum {
 };
 
 /** Columns of a table.  A packed row holds the values of all columns in table order, little-endian,
- *  without gaps.  /fits begins with TARGETID and ends with CRC and STATUS.  CRC and CATALOG_CRC
- *  cover the bytes before them. */
+ *  without gaps.  /fits begins with TARGETID and ends with CRC and STATUS.  CRC or CATALOG_CRC
+ *  covers the row's bytes before it. */
 typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
@@ -126,8 +125,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
 /** Index of the column with this name; -1: none. */
 int mill_columns_find(const mill_columns *columns, const char *name);
 
-/** Pack a result into row [row_size], except TARGETID and CRC.  All NaNs get the same bits, so
- *  equal results give equal files. */
+/** Pack a result into row [row_size], except TARGETID and CRC.  All NaNs get the same bits. */
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
 
 /** Pack an epoch into row [row_size]. */

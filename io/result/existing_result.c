@@ -60,10 +60,8 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   return MILL_OK;
 }
 
-/* Is there a result of this run at path?  retry_failed: accept input files that have changed, if
- * none of their rows is fitted.  *found: enum mill_found; a result with damaged rows or changed
- * inputs is unfinished.  summary: counts of a finished result.  MILL_ERR_OUTPUT, with the
- * difference: path holds something else. */
+/* Does path hold a result of this run?  *found: enum mill_found; summary: counts if finished.  Fail
+ * if path holds another file.  retry_failed: accept changed inputs without a fitted row. */
 static int inspect(const char *path, const mill_run_info *info, int retry_failed,
                    const mill_columns *columns, int *found, mill_result_summary *summary)
 {
@@ -81,7 +79,7 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
   if (file < 0)
     return MILL_OK;
   MILL_CHECK(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* not for joined rows: they come from several files, so which was repaired is unknown */
+  /* not for joined rows, whose spectra come from several inputs */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_CHECK(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -156,8 +154,8 @@ void mill_result_find(const char *path, mill_existing *existing)
 
 /* ---- before a run writes ---- */
 
-/* On rank 0: did an earlier start of this requeued Slurm job begin the file?  If so, --overwrite
- * must continue the file: a requeued script would else start over each time. */
+/* On rank 0: did this Slurm job begin the file before it was requeued?  If so, --overwrite must
+ * continue the file, not start over after each requeue. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 {
   char job[96], made_by[96] = "";
@@ -172,7 +170,7 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   return strcmp(job, made_by) == 0;
 }
 
-/* Set out to PATH.new if an earlier --overwrite has begun it (*is_new), else to the path itself. */
+/* Set out to PATH.new if an earlier run with --overwrite began it (*is_new 1), else to path. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   *is_new = 0;
@@ -180,7 +178,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   const size_t n = strlen(out);
   if (n + sizeof MILL_NEW_END > size)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
-  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END); /* as an earlier --overwrite names it */
+  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)
     out[n] = '\0';
@@ -193,8 +191,9 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   int is_begun = 0;
   char begun[MILL_MAX_PATH];
   MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
-  if (!is_begun && access(file->path, F_OK) != 0 &&
-      !(info->models && access(info->models, F_OK) == 0))
+  const int has_old =
+      access(file->path, F_OK) == 0 || (info->models && access(info->models, F_OK) == 0);
+  if (!is_begun && !has_old)
     return MILL_OK;
   MILL_CHECK(mill_refuse_foreign(file->path, "--output", "starmill result"));
   memcpy(file->target, file->path, sizeof file->target);
@@ -202,8 +201,7 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* On rank 0: choose the file to write, and inspect it.  was_void: the file is another run's result
- * without a fitted row, which this run replaces. */
+/* On rank 0: choose the file to write, path or PATH.new, and inspect it. */
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
@@ -219,9 +217,9 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   }
   MILL_CHECK(mill_h5_check_output(file->path));
   int code = inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(code, &kept);
+  mill_error_save(code, &kept); /* is_void has errors of its own */
   file->was_void = code == MILL_ERR_OUTPUT && is_void(file->path);
-  if (file->was_void) {
+  if (file->was_void) { /* another run's result without a fitted row: replace it */
     *found = MILL_FOUND_NOTHING;
     return MILL_OK;
   }
@@ -242,7 +240,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   return MILL_OK;
 }
 
-/* Find what to do with the result at path (create, continue, replace, nothing); take its lock. */
+/* On rank 0: find what path holds, and lock it unless it is a finished result. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found)
 {

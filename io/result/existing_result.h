@@ -29,7 +29,6 @@ typedef struct mill_result_peek {
   char device[256];
 } mill_result_peek;
 
-/** State of an output. */
 typedef struct mill_existing {
   char path[MILL_MAX_PATH];
   int is_new;       /**< 1: path is OUT.h5.new, begun by a start with --overwrite */

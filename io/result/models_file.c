@@ -40,6 +40,7 @@ static void describe_arm(const mill_models_info *info, int arm, int own_waves,
   mill_columns_of(MILL_TABLE_ARM, (const int[]){n_pix, own_waves ? n_pix : 0}, columns);
 }
 
+/* Create an arm's group, and write the wavelengths if all rows share them. */
 static int create_arm(hid_t file, const char *path, const mill_models_info *info, int arm)
 {
   char name[2 * NAME_SIZE], group[NAME_SIZE];
@@ -106,8 +107,8 @@ static int collect_models(const mill_models_info *info, const mill_columns *mode
                           int64_t n, block *b)
 {
   const mill_columns *catalog = &b->catalog->columns;
-  const mill_column *name = &catalog->column[IDENTIFIER], *to = models->column; /* in order: */
-  enum { FITS_ROW, EXPOSURE, MODEL_TARGET, MODEL_IDENTIFIER };
+  const mill_column *name = &catalog->column[IDENTIFIER], *to = models->column;
+  enum { FITS_ROW, EXPOSURE, MODEL_TARGET, MODEL_IDENTIFIER }; /* columns of /models */
   MILL_CHECK(mill_alloc_bytes((size_t)n, catalog->row_size, (void **)&b->row));
   MILL_CHECK(mill_table_read(mill_table_range(b->catalog, start, n, b->row)));
   b->first = n > 0 ? integer_of(b, 0, FIRST_EXPOSURE) : 0;
@@ -141,7 +142,7 @@ static int open_arms(mill_models_file *models, const char *path, const mill_mode
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
   MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
-  mill_h5_forget(models->file); /* a crash shall not name this file, open while the job runs */
+  mill_h5_forget(models->file); /* open during the whole job, so not to blame for a crash */
   for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;

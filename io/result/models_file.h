@@ -41,8 +41,8 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
 /** Table of an arm's models; NULL: no file has the arm, or models is NULL. */
 const mill_table *mill_models_arm(const mill_models_file *models, int arm);
 
-/** Fail unless this job still holds the lock (mill_lock_keep) and the path still names the open
- *  file (mill_output_still_there).  Slow: call it once before a write.  NULL is allowed. */
+/** Fail unless this job still holds the lock and the path still names the open file.  Slow: call it
+ *  once before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
 /** Wait until all writes of this rank are on disk. */

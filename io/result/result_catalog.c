@@ -9,7 +9,6 @@
 
 enum { BLOCK_ROWS = 65536 };
 
-/* Tables to be filled. */
 typedef struct tables {
   mill_table *catalog, *exposures, *targets; /* targets: only the column /fits/TARGETID */
   const int64_t *first_exposure;             /* [n_file] see mill_result_catalog_write */
@@ -45,8 +44,7 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of a group of files from `first` on: one file, or as many as have at most
- * BLOCK_ROWS rows (or exposures) together. */
+/* Return the end of a group of files: file `first`, and more up to BLOCK_ROWS rows or exposures. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -81,7 +79,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of file i_file; only the index of joined rows lists a file per exposure. */
+/* Pack exposure k of file i_file.  A column without an array in the index is i_file itself. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {
@@ -93,7 +91,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Index the group of files from `first` on; read again the files whose rows were not kept. */
+/* Index the group of files from `first` on.  Read files again whose index has no rows. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

@@ -27,7 +27,7 @@ static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-/* Number the exposures of all files.  first [n_file] out: number of each file's first exposure.
+/* Set first [n_file] to the number of each file's first exposure, counted over all files.
  * Fail unless each file belongs to one rank and the files' rows are contiguous.  Collective. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
@@ -38,7 +38,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
   MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(info->n_file, &n_owner)));
   for (int i = info->file_start; i < info->file_end && code == MILL_OK; i++) {
     const mill_file_index *index = &info->index[i - info->file_start];
-    first[i] = index->n_exposure;
+    first[i] = index->n_exposure; /* a count, until the running sum below */
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
       code =
@@ -86,7 +86,7 @@ static int open_tables(mill_result_file *file, const char *path)
   MILL_CHECK(mill_output_hold(path, &file->fd));
   MILL_CHECK(
       mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
-  mill_h5_forget(file->file); /* a crash shall not name this file, open while the job runs */
+  mill_h5_forget(file->file); /* open during the whole job, so not to blame for a crash */
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
@@ -236,7 +236,7 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info, int 
   if (code == MILL_OK && file->mpi.rank == 0)
     code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
                                    &not_finished);
-  /* before any fit: from now on, rows are fitted from the present inputs, so record these */
+  /* record the present inputs before rows are fitted from them */
   if (code == MILL_OK && file->mpi.rank == 0 && retry_failed)
     code = mill_result_inputs_note(file->file, file->path, info);
   MILL_CHECK(mill_mpi_agree(&file->mpi, code));
@@ -384,7 +384,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   const uint8_t finished = 1;
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
-  /* each rank counts its own blocks: network file systems may show those of others late */
+  /* each rank counts the blocks it wrote: network file systems may show other blocks late */
   const int64_t step = owners->n * owners->n_block;
   int code = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
@@ -402,7 +402,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     code = write_end(file);
-  /* finished only if both the file and the count of written rows say so */
+  /* finished: all rows are done by STATUS in the file, and by the count of written rows */
   if (file->mpi.rank == 0 && code == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
     code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
@@ -410,7 +410,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   return mill_mpi_agree(&file->mpi, code);
 }
 
-/* On rank 0, once all is on disk: let finished new files replace the old ones, but remove new files
+/* On rank 0, once all is on disk: replace the old files by finished new files, but remove new files
  * without a fitted row.  *old: enum mill_old_result. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
@@ -449,14 +449,13 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   }
   mill_cond_end(&file->work, &file->mutex, &file->is_closing);
   pthread_join(file->io_thread, NULL);
-  /* the I/O thread has ended */
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, file->failure.code);
   if (has_failed) /* report the I/O thread's failure */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
-  mill_result_set_busy(file, 1); /* each step may take long, so each restarts the watchdog's time */
+  mill_result_set_busy(file, 1); /* each long step restarts the watchdog's time */
   /* the models are on disk, so the result may be marked finished */
   MILL_STEP(finish(file, &counts));
   mill_result_set_busy(file, 1);

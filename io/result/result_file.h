@@ -53,8 +53,8 @@ typedef struct mill_run_info {
   /** this rank's share of /catalog: files [file_start, file_end) */
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
-  /** Read the rows of file i_file into *index, if its index holds only counts (row NULL).  The
-   *  caller clears *index.  load NULL: every index has its rows.  MILL_ERR_INPUT. */
+  /** Read the rows of a file whose index holds only counts (row NULL) into *index, which the caller
+   *  clears.  load NULL: every index has its rows.  MILL_ERR_INPUT. */
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;
@@ -63,20 +63,21 @@ typedef struct mill_run_info {
 
 enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED };
 
-/** Create the result, or continue an unfinished one of the same identity, or find a finished one
- *  and leave it as it is.  Collective.  Takes the lock file and starts this rank's I/O thread.
+/** Open a result, take its lock file and start this rank's I/O thread.  Collective.
  *
- *  Without overwrite, a result of another identity or another file at path is refused.  With
- *  overwrite, the run writes PATH.new (and MODELS.new), which replace the old files once the new
- *  result is finished and has a fitted row.  A later call with overwrite continues PATH.new if its
- *  identity is the same.  A requeued Slurm job continues the file of its earlier start.
+ *  no file, or another run's result without a fitted row: create the result
+ *  an unfinished result of the same identity: continue it
+ *  a finished result of the same identity: leave it as it is; no lock and no thread
+ *  any other file: MILL_ERR_OUTPUT, the same on every rank
  *
- *  MILL_ERR_OUTPUT, the same on every rank. */
+ *  With overwrite, the run writes or continues PATH.new and MODELS.new.  They replace the old files
+ *  once the new result is finished and has a fitted row.  A requeued Slurm job continues the file
+ *  of its earlier start. */
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** Set out [size] to the path that mill_result_open with overwrite would continue: PATH.new if it
- *  exists (*is_new 1), else path with links resolved.  Not collective. */
+/** Set out [size] to the file that overwrite would continue: PATH.new if it exists (*is_new 1),
+ *  else path, with links resolved.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
 /** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */
@@ -85,8 +86,8 @@ void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 /** Queue a finished row for the I/O thread; any thread.  Returns an earlier write's failure. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Queue rows epoch [n] of a star for /epochs, from row `first` on, before mill_result_put of the
- *  star.  *crc: EPOCH_CRC to put into the star's row.  The result must have epochs. */
+/** Queue a star's epochs as rows [first, first + n) of /epochs, before mill_result_put of the star.
+ *  *crc: EPOCH_CRC for the star's row.  The result must have epochs. */
 int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
                            int64_t n, uint32_t *crc);
 

@@ -15,14 +15,12 @@
 #include "src/ranks/deliver.h"
 #include "src/ranks/mpi_context.h"
 
+/* A rank writes its queue every write_interval, or earlier from these sizes on: */
 enum {
-  /* From this many bytes of queued rows on, a rank asks for a write before write_interval is over;
-   * in the usual interval a GPU queues less.  From twice as many on, mill_result_put waits. */
-  MILL_WRITE_BYTES = 64 << 20,
-  MILL_WRITE_PIX = 8 << 20,  /* from this many queued pixels of models on (32 MiB), a rank writes
-                              * its models without waiting for other ranks */
-  MILL_QUEUE_PIX = 32 << 20, /* from this many pixels on (128 MiB), mill_result_put_model waits */
-  MILL_OWN_ROWS = 1 << 17    /* rows per ownership block: 1 MiB of a float64 column */
+  MILL_WRITE_BYTES = 64 << 20, /* bytes of rows: ask for a write; at twice as many, put waits */
+  MILL_WRITE_PIX = 8 << 20,    /* pixels of models: write models without the other ranks */
+  MILL_QUEUE_PIX = 32 << 20,   /* pixels of models: put waits for room */
+  MILL_OWN_ROWS = 1 << 17      /* rows per ownership block: 1 MiB of a float64 column */
 };
 
 /* Rows and models queued since the last write; the I/O thread swaps two queues. */
@@ -87,8 +85,7 @@ struct mill_result_file {
 
 /* ---- existing_result.c ---- */
 
-/** On rank 0: inspect the file at path, and take the lock unless the file is a finished result.
- *  *found: enum mill_found. */
+/** Find what path holds (*found: enum mill_found); lock it unless it is finished.  Rank 0 alone. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found);
 
@@ -97,8 +94,8 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Set the bits `wanted` of the rows to fit; each rank examines its share of the open file's rows.
- *  was_finished 1: a row that is not done is damaged.  Collective. */
+/** Set the bits `wanted` of the rows to fit.  Collective.  was_finished 1: the result was finished,
+ *  so a row that is not done is damaged. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /* ---- result_queue.c ---- */

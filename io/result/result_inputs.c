@@ -82,6 +82,7 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
 
 /* ---- reading ---- */
 
+/* The texts are copied to out->text one after another, and the members of out->file point there. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
 {
   MILL_AT_END(mill_table_close_at) mill_table *table = NULL;
@@ -214,8 +215,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* Fail unless the recorded path `then` (from folder) and the path `now` name the same file.  what:
- * text between `input` and the two paths in the message; NULL: the paths are the input's own. */
+/* Fail unless the recorded path `then` and the path `now` name the same file.  what: NULL for an
+ * input's own path, else a text that relates the paths to the input. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -267,8 +268,8 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 
 /* ---- repaired files ---- */
 
-/* Fail unless a changed input still has n_row rows and none of these rows is fitted.  They are rows
- * [start, start + n_row) of the n_all rows of the result. */
+/* Fail if a changed input no longer has n_row rows, or if one of them is fitted.  In the result,
+ * with n_all rows, they are rows [start, start + n_row). */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
@@ -295,7 +296,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 {
   int same;
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_OWNED mill_input_file *table = NULL; /* this run's inputs, size and time as recorded */
+  MILL_OWNED mill_input_file *table = NULL; /* becomes *recorded */
   int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;
@@ -324,6 +325,6 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  /* texts are cut to the width that ERROR got first; the log has them in full */
+  /* the log has the errors in full: the file's column ERROR keeps its width */
   return write_columns(file, path, info, ERROR, MTIME + 1);
 }

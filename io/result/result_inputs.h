@@ -56,14 +56,12 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 
 /** For --retry-failed: find the input files that were changed since an earlier run of this result.
  *
- *  recorded    [n_file]  out  this run's inputs, with size and time as recorded in the result; if
- *                             number or names of the inputs differ, a plain copy.  Texts are
- *                             borrowed from info; free it with mill_free
- *  n_repaired            out  number of files whose size or time differs
+ *  recorded [n_file]  out  this run's inputs, but with size and time of each file as in the result.
+ *                          Free it by mill_free; its texts are borrowed from info
+ *  n_repaired         out  number of changed files; 0 if number or names of the inputs differ
  *
  *  Does not check that the rows of a changed file are the same stars.  Not for joined rows.
- *  MILL_ERR_OUTPUT, with advice: a changed file has fitted rows or another number of rows.
- *  MILL_ERR_MEMORY. */
+ *  MILL_ERR_OUTPUT: a changed file has fitted rows or another number of rows.  MILL_ERR_MEMORY. */
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,
                                 mill_input_file **recorded, int *n_repaired);
 

@@ -155,8 +155,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                           "those of the velocities: nothing was corrected");
 }
 
-/* Create the values that later runs change.  They are datasets, since a kill while writing an
- * attribute may damage it. */
+/* Create the values that later runs change.  They are datasets: a run that is killed while it
+ * writes an attribute may damage the attribute. */
 static int create_state(hid_t file, const char *path)
 {
   char now[MILL_TIME_SIZE];
@@ -218,13 +218,6 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   return create_state(file, path);
 }
 
-static int put_format(hid_t file, const char *path)
-{
-  const int64_t version = MILL_RESULT_FORMAT;
-  MILL_CHECK(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
-  return mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
-}
-
 int mill_result_layout_check(hid_t file, const char *path, int code)
 {
   char format[64] = "";
@@ -259,9 +252,11 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
                               const mill_columns *columns, int64_t n_exposure, int n_rank)
 {
   int err = MILL_OK;
+  const int64_t version = MILL_RESULT_FORMAT;
   hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_output_create(path, estimate_size(info, columns, n_exposure), &file));
-  MILL_TRY(put_format(file, path));
+  MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
+  MILL_TRY(mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
   MILL_TRY(create_fits(file, path, info, columns));
   MILL_TRY(create_catalog(file, path, info, n_exposure));
   if (info->epochs)

@@ -33,8 +33,8 @@ static int await_room(mill_result_file *file)
   return file->failure.code == MILL_OK ? MILL_OK : mill_error_restore(&file->failure);
 }
 
-/* At the queue's first row or model, start the write interval and wake the I/O thread; wake it also
- * when the queue is full.  The caller holds the mutex. */
+/* Wake the I/O thread at the queue's first row or model, and when the queue is full.  The caller
+ * holds the mutex. */
 static void announce(mill_result_file *file, int is_first, int is_full)
 {
   if (is_first)
@@ -62,7 +62,8 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   MILL_CHECK(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
   mill_result_set_bit(file->wanted, result->row, 0);
-  announce(file, q->fits.n == 1 && q->n_pix == 0, mill_result_n_queued(file) >= MILL_WRITE_BYTES);
+  const int is_first = q->fits.n == 1 && q->n_pix == 0;
+  announce(file, is_first, mill_result_n_queued(file) >= MILL_WRITE_BYTES);
   return MILL_OK;
 }
 

@@ -21,7 +21,7 @@ enum {
   TAG_ROWS /* rows of /fits; TAG_ROWS + 1: of /epochs */
 };
 
-/* Seconds beyond the watchdog's bound that a rank waits for others that write for it. */
+/* Extra time before the watchdog ends a rank that waits for the writes of other ranks, s. */
 static const double LONG_S = 3600.0;
 
 void mill_result_set_busy(mill_result_file *file, int busy)
@@ -62,29 +62,29 @@ static int write_models(mill_result_file *file, mill_result_queue *q)
  * holds the mutex, which is released while writing. */
 static void write_many_models(mill_result_file *file)
 {
-  mill_result_queue *full = file->writing, *q = file->filling;
+  mill_result_queue *spare = file->writing, *q = file->filling;
   if (q->n_pix < MILL_WRITE_PIX || file->failure.code != MILL_OK)
     return;
   for (int a = 0; a < MILL_MAX_ARM; a++) {
-    const mill_waiting empty = full->model[a];
-    full->model[a] = q->model[a];
+    const mill_waiting empty = spare->model[a];
+    spare->model[a] = q->model[a];
     q->model[a] = empty;
   }
-  full->n_pix = q->n_pix;
+  spare->n_pix = q->n_pix;
   q->n_pix = 0;
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
   mill_result_set_busy(file, 1);
-  const int err = file->own.code == MILL_OK ? write_models(file, full) : MILL_OK;
+  const int err = file->own.code == MILL_OK ? write_models(file, spare) : MILL_OK;
   if (err != MILL_OK)
     mill_error_save(err, &file->own);
   mill_result_set_busy(file, 0);
-  clear(full);
+  clear(spare);
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Write the models of a queue, and pack its rows for the ranks that own and write them.
- * n_message [2][owners.n]: messages of /fits and /epochs to each owner. */
+/* Write the models of a queue, and pack its rows into messages to the ranks that write them.
+ * n_message [2][owners.n] gets the numbers of messages, of /fits and of /epochs, to each rank. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -118,8 +118,8 @@ static int take_row(void *context, int64_t at, const char *packed)
   return MILL_OK;
 }
 
-/* Write the rows that this rank owns.  TARGETID is read from the file, since CRC covers it.  STATUS
- * is the last column, so that a row counts as done only once all of it is written. */
+/* Write the rows that this rank owns, STATUS last: a row with a STATUS is complete.  TARGETID is
+ * read from the file, since CRC covers it. */
 static int write_taken(mill_result_file *file)
 {
   const mill_columns *columns = &file->columns;
@@ -139,7 +139,7 @@ static int write_taken(mill_result_file *file)
   return mill_table_write(&fits);
 }
 
-/* On rank 0, before the first rows of a run without models: record in the file that it has none. */
+/* On rank 0, before a run without models writes its first rows: note this in the file. */
 static int mark_unmodelled(mill_result_file *file)
 {
   if (file->models || file->has_marked || file->io.rank != 0)
@@ -148,8 +148,8 @@ static int mark_unmodelled(mill_result_file *file)
   return mill_result_layout_mark_unmodelled(file->file, file->path);
 }
 
-/* Send rows of /fits (k = 0), then of /epochs, to their owner ranks, which write them.  n_message:
- * as in prepare, summed over ranks.  Collective over the I/O threads. */
+/* Send each row of /fits (k = 0) and /epochs (k = 1) to the rank that owns and writes it.
+ * n_message [2][owners.n]: messages of all ranks to each rank.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
@@ -165,8 +165,8 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Agree with the other ranks on the worst code.  Waits longer than usual, since another rank may
- * have much to write; that rank's own watchdog guards its write. */
+/* Agree with the other ranks on the worst code.  Another rank may write for long, under its own
+ * watchdog, so this rank's watchdog waits LONG_S more. */
 static int agree(mill_result_file *file, int code)
 {
   mill_result_set_busy(file, 0);
@@ -200,8 +200,8 @@ static int n_count(const mill_result_file *file)
   return N_COUNT + 2 * file->owners.n;
 }
 
-/* Swap the queues.  Count this rank's rows and messages in file->count.  Unless an earlier write
- * failed, prepare the filled queue (*out) for the write; returns the code of prepare. */
+/* Swap the queues, and set file->count to this rank's counts.  Prepare the filled queue (*out) for
+ * the write, unless an earlier write failed.  Returns the code of prepare. */
 static int begin_write(mill_result_file *file, mill_result_queue **out)
 {
   int64_t *mine = file->count;
@@ -232,8 +232,7 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Do one write.  *ends 1: all ranks are closing, so this write was the last.  A write costs two
- * collective calls and the messages to the owners of rows. */
+/* Do one write with all ranks.  *ends 1: all ranks are closing, so this write was the last. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -288,8 +287,8 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until a write is due, at the latest write_interval after the queue's first
- * row or after the last meeting. */
+/* With one rank: wait until wants_write.  Wake up write_interval after the queue's first row or the
+ * last meeting, whichever was first. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);
@@ -308,8 +307,8 @@ static void await_own_write(mill_result_file *file)
   }
 }
 
-/* Sleep *us microseconds before the next poll of MPI, as a poll costs tens of microseconds, and
- * double *us.  A rank that has not asked for a write wakes up when it needs one. */
+/* Sleep *us microseconds before the next poll of MPI, and double *us: each poll costs CPU time.
+ * Do not sleep if this rank needs a write that it has not asked for. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
@@ -319,7 +318,7 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
   *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
-/* On rank 0: does another rank ask for this write?  Requests carry the write's number, so late
+/* On rank 0: does another rank ask for this write?  A request carries the number of its write: late
  * requests for an earlier write are ignored. */
 static int hear_wishes(mill_result_file *file, int *wants)
 {
@@ -335,7 +334,7 @@ static int hear_wishes(mill_result_file *file, int *wants)
   }
 }
 
-/* Has rank 0 begun the write?  Empty messages spread the news along a binary tree of ranks. */
+/* Has rank 0 begun the write?  Each rank tells two others by an empty message, from rank 0 on. */
 static int hear_go(mill_result_file *file, int *begins)
 {
   const mill_mpi *io = &file->io;
@@ -384,7 +383,7 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* returns soon: MPI buffers 8 bytes, or rank 0 receives them in its next wait or at the end */
+  /* a short wait: rank 0 receives the request in its next wait or in settle_wishes */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
@@ -441,7 +440,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
                      void *context)
 {
   pthread_mutex_lock(&file->mutex);
-  file->meet = meet; /* the I/O threads of all ranks call it together, every write_interval */
+  file->meet = meet;
   file->meet_context = context;
   pthread_mutex_unlock(&file->mutex);
   /* rank 0 must not start a meeting before all ranks have set meet */
@@ -452,6 +451,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   return MILL_OK;
 }
 
+/* If one rank has no thread, the threads of the others end at once. */
 int mill_result_start_thread(mill_result_file *file)
 {
   int err = MILL_ALLOC(n_count(file), &file->count);

@@ -93,7 +93,7 @@ static int find_exposures(const mill_stored_rows *rows, const char *exposures, i
   return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
 }
 
-/* Append a byte to the n packed rows from start on: 1 if not fitted, or if EPOCH_CRC agrees. */
+/* Set the last byte of each of n packed rows: 1 if EPOCH_CRC agrees or the row is not fitted. */
 static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
 {
   const mill_columns *fits = &rows->table->columns;
@@ -115,10 +115,12 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   MILL_CHECK(mill_table_read(mill_table_range(rows->epochs, begin, end - begin, epochs)));
   for (int64_t i = 0; i < n; i++, row += stride_of(rows)) {
     find_exposures(rows, exposures, i, &first, &n_epoch);
+    const int64_t status = mill_column_integer(&fits->column[fits->i_status], row);
+    const char *epoch = epochs + (size_t)(first - begin) * epoch_size;
     row[fits->row_size] =
-        mill_column_integer(&fits->column[fits->i_status], row) != MILL_STATUS_FITTED ||
-        crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epochs + (size_t)(first - begin) * epoch_size,
-              (uInt)((size_t)n_epoch * epoch_size)) == (uLong)mill_column_integer(crc, row);
+        status != MILL_STATUS_FITTED ||
+        crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epoch, (uInt)((size_t)n_epoch * epoch_size)) ==
+            (uLong)mill_column_integer(crc, row);
   }
   return MILL_OK;
 }
@@ -169,10 +171,9 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
   return out;
 }
 
-/* A check of all rows.  is_known: bit 0: CATALOG_CRC agrees; bit 1: the row of /fits is damaged. */
 typedef struct check {
   const mill_stored_rows *rows;
-  unsigned char *is_known; /* [n_row] */
+  unsigned char *is_known; /* [n_row] bit 0: CATALOG_CRC agrees; bit 1: row of /fits is damaged */
 } check;
 
 static int take_catalog(void *context, int64_t i, const char *row)
@@ -231,7 +232,7 @@ static int count_row(void *context, int64_t i, const char *row)
 {
   const tally *t = context;
   mill_result_summary *summary = t->summary;
-  int64_t value[4] = {0};
+  int64_t value[4] = {0}; /* STATUS, RVS_WARN, FIT_INFO, POST_FLAG */
   (void)i;
   for (int k = 0; k < t->columns->n_column; k++)
     value[k] = mill_column_integer(&t->columns->column[k], row);

@@ -8,8 +8,8 @@
 
 enum { MILL_SHOWN_ROWS = 8, MILL_ROWS_TEXT = 256 };
 
-/** Rows of /fits or /catalog.  If there are epochs, a packed row of /fits has one more byte at its
- *  end: 1 if its EPOCH_CRC agrees with /epochs. */
+/** Open rows of /fits or /catalog.  With epochs, a byte follows each packed row of /fits: 0 if its
+ *  EPOCH_CRC disagrees with /epochs, else 1. */
 typedef struct mill_stored_rows {
   mill_table *table;
   mill_table *epochs;    /**< NULL: the result has no /epochs */
@@ -40,9 +40,7 @@ typedef struct mill_damaged_rows {
   int64_t n_catalog;            /**< number of them whose CATALOG_CRC disagrees */
 } mill_damaged_rows;
 
-/** Add a row. */
 void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
-
 /** Describe them, e.g. "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 

@@ -19,8 +19,7 @@ enum {
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
-  GAP_BYTES = 1 << 14    /* rows closer than this in a column are written in one piece with the gap
-                          * between them, which is cheaper than two writes */
+  GAP_BYTES = 1 << 14    /* rows with a gap up to this are written at once, with the gap */
 };
 
 hid_t mill_column_hdf5_type(int type)
@@ -50,11 +49,9 @@ int mill_column_type_of(hid_t type)
   case H5T_FLOAT:
     return n_byte == 8 ? MILL_TYPE_F64 : n_byte == 4 ? MILL_TYPE_F32 : -1;
   case H5T_INTEGER:
-    return n_byte == 8                         ? MILL_TYPE_I64
-           : n_byte == 1                       ? MILL_TYPE_U8
-           : n_byte != 4                       ? -1
-           : H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32
-                                               : MILL_TYPE_I32;
+    if (n_byte == 4)
+      return H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32 : MILL_TYPE_I32;
+    return n_byte == 8 ? MILL_TYPE_I64 : n_byte == 1 ? MILL_TYPE_U8 : -1;
   default:
     return -1;
   }
@@ -145,8 +142,8 @@ static int open_column(mill_table *t, const char *name)
   return MILL_OK;
 }
 
-/* Open the columns `names`, of any type, then the columns of `expected` (NULL: none), which
- * must have the expected types and shapes in the file. */
+/* Open the columns `names` of any type, then the columns `expected` (NULL: none), whose types and
+ * shapes must be those in the file. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -265,8 +262,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* Return the end of the rows, from i on, that are read or written in one piece: adjacent rows, and
- * rows of one ownership block with gaps of up to GAP_BYTES. */
+/* Return the end of the piece that begins at row i.  Its rows are read or written at once: adjacent
+ * rows, or rows of one ownership block with gaps up to GAP_BYTES. */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);
@@ -274,9 +271,8 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   int64_t end = i + 1;
   for (int64_t last = first; end < p->n; end++) {
     const int64_t row = row_of(p, end), n_between = row - last - 1;
-    if (row - first >= n_most ||
-        (n_between > 0 &&
-         (p->n_own == 0 || row / p->n_own != first / p->n_own || n_between * n_byte > GAP_BYTES)))
+    const int in_block = p->n_own > 0 && row / p->n_own == first / p->n_own;
+    if (row - first >= n_most || (n_between > 0 && (!in_block || n_between * n_byte > GAP_BYTES)))
       break;
     last = row;
   }

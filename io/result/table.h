@@ -9,7 +9,6 @@
 #include "kernels/base/memory.h"
 #include "src/system/order.h"
 
-/** An open table. */
 typedef struct mill_table {
   const char *path; /**< of the file, for messages; borrowed */
   hid_t file;       /**< borrowed */
@@ -22,7 +21,7 @@ typedef struct mill_table {
 } mill_table;
 
 /** Create the group and its datasets with all their space, without values.  Call on one rank.
- *  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
+ *  MILL_ERR_OUTPUT; MILL_ERR_STOPPED: the job shall stop. */
 int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
                       const mill_columns *columns);
 
@@ -52,14 +51,13 @@ typedef struct mill_table_part {
   const mill_table *table;
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
-  int64_t start;  /**< first row, if at is NULL */
-  /** [n] scattered rows; key: row of the table, ascending; place: index of its packed row in `row`.
-   *  NULL: rows [start, start + n) */
+  int64_t start;  /**< if at is NULL: the part has the rows [start, start + n) */
+  /** [n] scattered rows, ascending.  key: row of the table; place: its index in `row` */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
-  /** Rows per ownership block.  Only this rank writes to the blocks of its rows, so it may read the
-   *  gaps between its rows and write them back.  0: leave the gaps untouched. */
+  /** Rows per ownership block.  Only this rank writes to the blocks of its rows, so a write may
+   *  rewrite the gaps between the rows.  0: leave the gaps untouched. */
   int64_t n_own;
 } mill_table_part;
 
@@ -73,8 +71,8 @@ int mill_table_write(const mill_table_part *part);
 /** Number and bytes of this process's writes to tables so far; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write missing values to a range of rows of a new table.  Columns whose missing value is 0 are
- *  skipped, since a new file reads as zeros.  Codes: of mill_table_write and mill_table_go_on. */
+/** Write missing values to a range of rows of a new table, which reads as zeros.  Codes of
+ *  mill_table_write and mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
 /** Read rows of the table into part.row.  Scattered rows (part.at) are read by the table's
@@ -89,7 +87,8 @@ typedef struct mill_waiting {
   int64_t at_room, row_room;
 } mill_waiting;
 
-/** Add a zeroed packed row for table row `at`; *row is valid until the next.  MILL_ERR_MEMORY. */
+/** Add a zeroed packed row for row `at` of the table.  *row is valid until the next call.
+ *  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
 /** Sort the rows by `at`, and return them as a part with all columns. */

@@ -41,7 +41,7 @@ static void end_examination(examination *e)
 }
 
 /* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
- * wanted row for reset of STATUS to 0, so that readers do not take the row for done. */
+ * wanted row for reset of STATUS to 0, so that readers take it as not done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;
@@ -52,18 +52,18 @@ static int examine_row(void *context, int64_t i, const char *row)
   mill_result_set_bit(e->file->wanted, i, !done);
   if (!is_whole && (e->was_finished || status != MILL_STATUS_NOT_DONE))
     mill_damaged_rows_add(&e->damaged, i);
-  /* also reset a row whose TARGETID, its first value, is damaged */
-  if (done || (status == MILL_STATUS_NOT_DONE &&
-               memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0))
+  /* a row begins with TARGETID */
+  const int has_target = memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0;
+  if (done || (status == MILL_STATUS_NOT_DONE && has_target))
     return MILL_OK;
   return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
-/* Of the queued rows set STATUS to 0, then repair TARGETID, which no fit writes, from /catalog. */
+/* Set STATUS of the queued rows to 0, then copy TARGETID, which no fit writes, from /catalog. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
-  part.n_own = INT64_MAX; /* the rows between those to reset are in this rank's share too */
+  part.n_own = INT64_MAX; /* this rank's share of rows is one ownership block */
   from.table = e->catalog;
   from.end = 1;
   MILL_CHECK(mill_table_read(from));

@@ -215,8 +215,8 @@ typedef struct progress {
   const char *over; /* why the device is no longer measured; NULL: it is */
 } progress;
 
-/* Set *best_s (s) to the shortest of n_repeat times for *n stars, models or particles on a device.
- * If the device is not measured, *best_s is -1 and p->over gives the reason. */
+/* Set *best_s to the shortest of n_repeat times (s) for *n stars, models or particles on a device;
+ * to -1 if the device is not measured, with the reason in p->over. */
 static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
                       progress *p, double *best_s)
 {
@@ -256,7 +256,7 @@ static void print_point(const work_kind *kind, const mill_crossover_point *p, co
 }
 
 /* Measure a kind of work at growing sizes.  *from: size from which the GPU is faster; 0: the CPU is
- * faster at the largest size; TOO_FEW: the inputs ended before the GPU was faster. */
+ * faster at the largest size; TOO_FEW: the inputs have too few stars to tell. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;
@@ -307,9 +307,7 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   if (from > 0)
     printf("\n%s: the GPU pays from %lld %s on.\n", kind->name, (long long)from, kind->unit);
   else if (from == 0)
-    printf("\n"
-           "%s: the CPU is faster at the largest size measured on both.\n",
-           kind->name);
+    printf("\n%s: the CPU is faster at the largest size measured on both.\n", kind->name);
   else {
     printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
            "GPU pays.\n",

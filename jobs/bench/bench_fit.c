@@ -135,10 +135,8 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
          (long long)run->n_star, n / run->star_s, n / c->wall_s, 1e3 * star_s(run),
          1e3 * star_s(&all[0]), 1e3 * star_s(&all[n_run - 1]), (double)run->n_eval / n,
          (double)run->n_jac / n);
-  printf("\n"
-         "Stars per core-second exclude work done once per run; stars/s are of wall time and "
-         "include it.\n"
-         "\n");
+  printf("\nStars per core-second exclude work done once per run; stars/s are of wall time and "
+         "include it.\n\n");
   printf("| once a run | library | inputs | new file | emulator and guess table | wavelength sets "
          "| closing the file | together |\n|---|---|---|---|---|---|---|---|\n"
          "| CPU ms | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",

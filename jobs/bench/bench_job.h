@@ -55,7 +55,7 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
  *
  *  fit        cost of a fit on this machine, by stage
  *  crossover  times of fits, trainings and particles of growing size, on the CPU and on the GPU,
- *             and the size from which the GPU is faster.  Without a GPU, that column says SKIPPED
+ *             and the size from which the GPU is faster.  Without a GPU, its times are SKIPPED
  *  write      speed of writing a result file, by all ranks; collective */
 int mill_bench_task_fit(mill_bench *job);
 int mill_bench_task_crossover(mill_bench *job);
@@ -66,7 +66,6 @@ enum { MILL_BENCH_FOLDER = 1024 };
 /** Make a temporary folder in base (NULL: $TMPDIR, else /tmp).  MILL_ERR_USAGE, MILL_ERR_OUTPUT. */
 int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER]);
 
-/** Remove the folder and its files. */
 void mill_bench_remove_folder(const char *folder);
 
 /** Stages of a star's time, in the order of the table. */
@@ -85,7 +84,6 @@ void mill_bench_remove_folder(const char *folder);
 enum mill_bench_stage { MILL_BENCH_STAGE_LIST(MILL_BENCH_STAGE_ENUM) MILL_BENCH_N_STAGE };
 #undef MILL_BENCH_STAGE_ENUM
 
-/** One run of a fit. */
 typedef struct mill_bench_run {
   mill_fit_meters meters;
   int64_t n_star;        /**< stars that the pipeline has finished */
@@ -95,8 +93,8 @@ typedef struct mill_bench_run {
   double stage_s[MILL_BENCH_N_STAGE]; /**< star_s by stage */
 } mill_bench_run;
 
-/** Fit the first n_star rows of the inputs (0: all) into a temporary file, and keep only the
- *  costs in run.  Unreadable rows set job->exit_status to 3.  Returns the codes of mill_fit_run,
- *  MILL_ERR_STOPPED after a signal, or MILL_ERR_USAGE if no star was fitted. */
+/** Fit the first n_star rows of the inputs (0: all) into a temporary file; run gets the costs.
+ *  Unreadable rows set job->exit_status to 3.  Codes of mill_fit_run; MILL_ERR_STOPPED: a signal;
+ *  MILL_ERR_USAGE: no star was fitted. */
 int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run);

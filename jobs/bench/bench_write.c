@@ -18,7 +18,7 @@
 enum {
   USUAL_ROWS = 100000,
   FILE_ROWS = 5000,
-  CHUNK_ROWS = 650,     /* rows a core fits in 5 s; ranks take turns in chunks of this size */
+  CHUNK_ROWS = 650,     /* rows that a rank writes in turn: what a core fits in 5 s */
   PIECE_BYTES = 4 << 20 /* bytes per write to the plain file */
 };
 

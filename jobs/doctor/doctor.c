@@ -82,6 +82,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
+/* A new topic, the part of key before its dot, gets a heading. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
@@ -197,6 +198,7 @@ static void report_ranks(doctor_job *job)
 
 /* ---- GPUs ---- */
 
+/* Report the GPUs that the driver knows, also those that CUDA cannot use. */
 static void report_driver(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
@@ -224,7 +226,7 @@ static void report_driver(doctor_job *job)
   }
 }
 
-/* Report GPU i, or its failure, which is serious only if the GPU was asked for. */
+/* Report GPU i.  A broken GPU is a failure if --backend asks for GPUs, else a warning. */
 static void report_device(doctor_job *job, int i, const mill_gpu_facts *facts)
 {
   mill_doctor_report *r = &job->report;
@@ -242,6 +244,7 @@ static void report_device(doctor_job *job, int i, const mill_gpu_facts *facts)
                    mill_error_message());
 }
 
+/* Report the GPUs that CUDA can use. */
 static void report_devices(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
@@ -452,7 +455,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* Without MPI_THREAD_MULTIPLE the other checks still work; without communicators they do not. */
+  /* the checks need communicators, but not MPI_THREAD_MULTIPLE */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

@@ -18,8 +18,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn that a spectrum lies outside the library; ask about the unit of its wavelengths if they
- * would lie inside as nm, um, m, tenths of A or logarithms. */
+/* Warn that a spectrum lies outside the library.  If its wavelengths would lie inside in another
+ * unit, or as logarithms, ask whether they are. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {
@@ -35,9 +35,9 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
     first = fmin(first, exp(arm->ln_wave0));
     last = fmax(last, exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)));
   }
-  for (size_t i = 0; i < sizeof units / sizeof units[0] && !hint[0]; i++)
-    if (left->first_aa * units[i].factor < last && left->last_aa * units[i].factor > first &&
-        (left->last_aa < first || left->first_aa > last)) {
+  const int is_outside = left->last_aa < first || left->first_aa > last;
+  for (size_t i = 0; i < sizeof units / sizeof units[0] && is_outside && !hint[0]; i++)
+    if (left->first_aa * units[i].factor < last && left->last_aa * units[i].factor > first) {
       snprintf(question, sizeof question, "; are these %s?", units[i].name);
       hint = question;
     }

@@ -29,7 +29,7 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
 /* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by mill_free.
- * mine: this rank's name; code: this rank's failure so far, which fails all ranks. */
+ * code: this rank's failure so far, which makes all ranks fail. */
 static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **all)
 {
   char name[NAME] = "";
@@ -41,9 +41,8 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Give all ranks the CPU backend whose name sorts first: that of the oldest instruction set of any
- * rank.  (mill_backend_place has checked that GPUs are of one kind.)  code: returned by the search
- * for this rank's backend. */
+/* Give all CPU ranks the backend of the oldest instruction set among them, whose name sorts first.
+ * GPU ranks already have one backend.  code: this rank's failure so far. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
   static const char prefix[] = "cpu ";
@@ -67,7 +66,7 @@ static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **back
   return mill_mpi_agree(mpi, code);
 }
 
-/* Choose the backends of cuda+cpu, for ranks with and without a GPU.  All ranks agree on the CPU
+/* Choose the two backends of cuda+cpu.  Ranks with a GPU also take part in the choice of the CPU
  * backend, so that it does not depend on which ranks have GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
@@ -127,17 +126,15 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  const char *choice = NULL;
-  const char *begun = existing->path; /* on rank 0 */
+  const char *choice = NULL, *begun = begun_on(call, existing);
+  const char *path = existing->path[0] ? existing->path : call->options->output;
   if (strcmp(setup->config.backend, "auto") != 0)
     return MILL_OK;
-  begun = begun[0] ? begun : call->options->output;
-  MILL_CHECK(call->options->plan
-                 ? mill_backend_wish(call->mpi, begun, begun_on(call, existing), n_row,
-                                     device->n_thread, &choice)
-                 : mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, begun,
-                                       begun_on(call, existing), n_row, device->n_thread, &choice,
-                                       &device->has_gpu));
+  if (call->options->plan)
+    MILL_CHECK(mill_backend_wish(call->mpi, path, begun, n_row, device->n_thread, &choice));
+  else
+    MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
+                                   device->n_thread, &choice, &device->has_gpu));
   snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
   return agree_backend(call, setup->config.backend, device);
 }
@@ -162,7 +159,7 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
   const int n_busy = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_busy);
-  /* the emulator batches the stars of one library: give each library as many slots */
+  /* a CPU evaluates stars of one library together: give each library as many slots */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));
@@ -176,7 +173,7 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
     MILL_CHECK(mill_backend_place(call->mpi, 1));
   if (strcmp(choice, MILL_BACKEND_MIXED) == 0 && !call->options->plan)
     MILL_CHECK(mill_backend_place_some(call->mpi, &device->has_gpu));
-  if (strcmp(choice, "auto") != 0) /* mill_fit_settle_device chooses auto, by the number of rows */
+  if (strcmp(choice, "auto") != 0) /* auto: mill_fit_settle_device chooses by the number of rows */
     MILL_CHECK(agree_backend(call, choice, device));
   device->n_thread = setup->config.n_thread;
   MILL_CHECK(mill_mpi_agree(call->mpi, mill_thread_check_number(device->n_thread)));

@@ -42,7 +42,7 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   return is_void || has_unreadable || has_other ? EXIT_INCOMPLETE : 0;
 }
 
-/* Rank 0: find the result to continue: OUT.h5, or with --overwrite the OUT.h5.new begun earlier. */
+/* Rank 0: find the result to continue: OUT.h5, or with --overwrite an earlier run's OUT.h5.new. */
 static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;

@@ -62,8 +62,8 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   MILL_CHECK(mill_same_on_ranks(mpi, "libraries", lib->hash));
   FILE *out = open_memstream(&text, &n_byte);
   const int code = mill_config_identity(config, &identity);
+  /* backend, threads and gzip_limit: not in the identity, but collective calls depend on them */
   if (out && code == MILL_OK)
-    /* these settings are not part of the identity, but collective calls depend on them */
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
   const int failed = close_text(out);

@@ -8,11 +8,9 @@
 
 /* ---- widths of line-spread functions ---- */
 
-/* Limit of segments that a rank examines, since measuring a line-spread function's width takes as
- * long as loading a segment. */
+/* Segments that a rank examines at most: each costs as much time as loading a segment. */
 enum { MOST_SEEN = 1000 };
 
-/* Add up the widths of narrow segments by arm, for the means in mill_narrow_hint's warning. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment)
 {
@@ -82,10 +80,8 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /* Shift of all velocities if air wavelengths are taken for vacuum or the reverse: (n - 1) c,
  * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
 static const double AIR_KM_S = 83.0;
-/* Warn only if the median velocity has an error below MOST_ERROR_KM_S and differs from AIR_KM_S or
- * -AIR_KM_S by less than NEAR_KM_S plus the error.  NEAR_KM_S allows for the Sun's motion, which
- * shifts the median of nearby stars by some 10 km/s.  If velocities scatter much, the error is
- * small enough after some hundred rows. */
+/* Warn only if the median velocity has an error up to MOST_ERROR_KM_S and is within NEAR_KM_S plus
+ * the error of +-AIR_KM_S.  NEAR_KM_S: the Sun's motion shifts the median by some 10 km/s. */
 static const double MOST_ERROR_KM_S = 10.0, NEAR_KM_S = 10.0;
 static const int64_t LEAST_ROWS = 10;
 static const double FIRST_KM_S = -200.0; /* lower edge of the histogram */

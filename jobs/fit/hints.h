@@ -46,10 +46,8 @@ typedef struct mill_velocity_counts {
 /** Count a row if its velocity is good. */
 void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *result);
 
-/** Is the median velocity near the shift of a mistaken medium, +-83 km/s, and its error small
- *  enough to decide?  -1: air was taken for vacuum; 1: vacuum was taken for air; 0: neither.
- *
- *  n  out  number of velocities */
+/** Does the median velocity show a mistaken medium, which shifts velocities by +-83 km/s?  Returns
+ *  -1: air was taken for vacuum; 1: vacuum for air; 0: no.  *n: number of velocities. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n);
 
 /** Collective: warn on rank 0 if mill_medium_shift of all ranks' rows is not 0. */

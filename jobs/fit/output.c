@@ -75,8 +75,8 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-/* Open the status file, which mill_board_meet then replaces whenever the ranks write rows together.
- * Rows done by earlier runs count as done. */
+/* Open the status file, and have mill_board_meet renew it at each meeting of the I/O threads.  Rows
+ * done by earlier runs count as done. */
 static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, const mill_fit_device *device,
                       mill_fit_output *out)
@@ -108,8 +108,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
-/* Return the expected stars/s of this rank; the rate sets the sizes of its chunks of rows.  If
- * options->fit names a result, its stars are sampled, not fitted. */
+/* Return the expected stars/s of this rank, by which its chunks of rows are sized. */
 static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
                             const mill_fit_device *device)
 {
@@ -215,8 +214,8 @@ int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
   return MILL_ALLOC(output->n_pix, &output->wave);
 }
 
-/* Write a row of the models' file: the models of segments i to *end - 1, which have one arm and
- * exposure, one after another; the rest of the row is NaN. */
+/* Write a row of the models' file: the models of segments [i, *end), all of one arm and exposure.
+ * The rest of the row is NaN. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

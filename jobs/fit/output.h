@@ -30,7 +30,7 @@ int mill_star_output_put(mill_star_output *output, mill_star *star);
 void mill_star_output_clear(mill_star_output *output);
 
 typedef struct mill_fit_output {
-  /** on rank 0: the existing result; zeroed when a result is opened that does not continue it */
+  /** on rank 0: the existing result; zeroed if the run does not continue it */
   mill_existing existing;
   int outcome; /**< outcome of mill_result_open */
   mill_result_file *result;

@@ -46,12 +46,10 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Indices into n [N_COUNT], numbers of rows: by outcome of the search in the start table (enum
- * mill_start_found), then rows with priors. */
+/* Numbers of rows n [N_COUNT]: by enum mill_start_found, then rows with priors. */
 enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* Add the rows of file f, one of this rank's, to the counts n [N_COUNT] of rows in the tables of
- * starts and priors.  Mark in found the listed stars that have a row (mill_star_list_has). */
+/* Add the rows of file f to the counts n, and mark in found the listed stars that have a row. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
@@ -81,8 +79,8 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   return MILL_OK;
 }
 
-/* Count the rows, and warn of listed stars without a row.  Do not warn if finished inputs are
- * skipped, or if rows are joined: a joined row keeps the names of only one of its rows. */
+/* Count the rows, and warn of listed stars without a row.  No warning if inputs are skipped or rows
+ * are joined, since the rows then lack names of stars. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
@@ -153,8 +151,8 @@ static int compare_names(const void *a, const void *b)
   return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
 }
 
-/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER.  IDENTIFIERs are made
- * from file names (except for SDSS and LAMOST), so two stars would share one entry. */
+/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER: stars of both files would
+ * share one entry.  IDENTIFIERs of SDSS and LAMOST are not made from file names. */
 static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int n = 0;
@@ -175,6 +173,7 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
   return MILL_OK;
 }
 
+/* Resolve wave_mask: auto; check the tables of starts, priors and stars against the rows. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {

@@ -221,8 +221,7 @@ static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Refuse a file with two roles.  Inputs named by a catalog are compared later, when each rank
- * has looked at its share of them (mill_inputs_index); until then the job writes only the log. */
+/* Refuse a file with two roles.  mill_inputs_index later compares inputs named by a catalog. */
 static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;
@@ -267,7 +266,7 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(check_roles(call, setup));
   MILL_CHECK(mill_board_check_path(setup->status_path));
   MILL_CHECK(mill_check_output(options->output, "output"));
-  MILL_CHECK(mill_refuse_new(options->output, "output")); /* OLD.new, temporary file of OLD */
+  MILL_CHECK(mill_refuse_new(options->output, "output")); /* OLD.new is for --overwrite of OLD */
   if (options->models) {
     MILL_CHECK(mill_check_output(options->models, "models"));
     MILL_CHECK(mill_refuse_new(options->models, "models"));
@@ -279,6 +278,7 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Rank 0 alone checks the outputs; it reads each file before the other ranks do. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;

@@ -20,8 +20,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* Have the watchdog end the run as hung if no star is taken or finished within the watchdog's
- * limit.  Posteriors get extra time for all evaluations that the stars under way may need. */
+/* Let the watchdog end the run if no star is taken or finished in time.  Sampling gets extra time
+ * for the evaluations of the stars under way. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -52,7 +52,7 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* a stop drops the stars of a sample, so it needs no time for them */
+  /* a stop waits for the stars under way, but drops those of a sample */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
@@ -94,7 +94,7 @@ static void note_run(const share *s)
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;
-  /* making a wavelength set counts as start-up, finding it again as work on a star */
+  /* a star's load time excludes making its wavelength set, which counts as start-up */
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 

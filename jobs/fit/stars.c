@@ -70,19 +70,19 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* M2LL shows a changed spectrum only if model and priors are those of the fit */
+    /* the fit's M2LL identifies the spectrum if the sample has the same model and priors */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(stars, star, &left));
   mill_complain(&stars->complaints, &left);
   *is_ready = star->n_segment > 0;
+  /* STATUS: first the reason that a user can fix */
+  if (!*is_ready && left.arms[MILL_NO_LSF])
+    return put_unfitted(task, star->row, MILL_STATUS_NO_RESOLUTION);
+  if (!*is_ready && (left.arms[MILL_OUTSIDE] || left.arms[MILL_BEYOND]))
+    return put_unfitted(task, star->row, MILL_STATUS_OUTSIDE_LIBRARY);
   if (!*is_ready)
-    return put_unfitted(task, star->row,
-                        /* the reason that a user can fix comes first */
-                        left.arms[MILL_NO_LSF] ? MILL_STATUS_NO_RESOLUTION
-                        : left.arms[MILL_OUTSIDE] || left.arms[MILL_BEYOND]
-                            ? MILL_STATUS_OUTSIDE_LIBRARY
-                            : MILL_STATUS_NO_ARM);
+    return put_unfitted(task, star->row, MILL_STATUS_NO_ARM);
   if (stars->fit.epochs)
     MILL_CHECK(mill_star_number_epochs(star, stars->fit.epochs == MILL_EPOCHS_NIGHT));
   star->taken_s = mill_wall_s();
@@ -129,7 +129,7 @@ void mill_stars_note_memory(const mill_stars *stars)
                     mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
-/* Take the reader's next batch; release the last batch but one, whose pixels are uploaded. */
+/* Take the reader's next batch.  Release the last batch but one: the pipeline has its pixels. */
 static int next_batch(mill_stars *stars)
 {
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));

@@ -30,5 +30,4 @@ int mill_stars_next(mill_stars *stars, mill_star **star);
 /** Report the memory of pipeline and reader to the status board. */
 void mill_stars_note_memory(const mill_stars *stars);
 
-/** Stop the reader. */
 void mill_stars_end(mill_stars *stars);

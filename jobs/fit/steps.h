@@ -13,7 +13,7 @@
 typedef struct mill_fit_tally {
   int64_t n_put; /**< rows finished */
   mill_reader_cost read;
-  double fit_s; /**< from the start of fitting, common to all ranks, to this rank's last star */
+  double fit_s;       /**< from the common start of fitting to this rank's last star */
   double read_wait_s; /**< waiting for the reader */
   double put_wait_s;  /**< handing over rows and models, which waits for the I/O thread */
   mill_velocity_counts velocities;
@@ -50,9 +50,9 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
  *  Collective.  MILL_ERR_CONFIG names the ranks and the setting; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Write the identity of a run: the text of mill_config_identity, for `starmill sample` followed by
- *  its options.  The caller frees *identity by free(), also after a failure.  Returns
- *  MILL_ERR_MEMORY and the codes of mill_config_identity. */
+/** Write the identity of a run: the text of mill_config_identity and, for `starmill sample`, its
+ *  options.  The caller frees *identity by free(), also after a failure.  Codes of
+ *  mill_config_identity; MILL_ERR_MEMORY. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
 /** Read the configuration and apply the options. */
@@ -91,7 +91,7 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
- *  step: when this is, for the message, such as "at the start". */
+ *  step: the time, for the message, such as "at the start". */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);
 

@@ -32,8 +32,8 @@ int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *set
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Has another rank asked to stop?  Wait for a request 20 ms per lower rank, at most one second: if
- * all ranks fail alike, the lowest rank reports its failure, and the others receive its request. */
+/* Has another rank asked to stop?  Rank r waits r * 20 ms, at most 1 s, for the request: of ranks
+ * that fail alike, only the lowest reports its failure. */
 static int hear_lower_rank(mill_mpi *mpi)
 {
   const struct timespec ms = {.tv_nsec = 1000000};
@@ -56,7 +56,7 @@ void mill_fit_tell_failure(const mill_fit_call *call, int err)
       mill_log_debug("this rank fails too (%s): %s", kept.place, kept.message);
     else
       mill_log_error("this rank fails (%s), all others stop: %s", kept.place, kept.message);
-    (void)mill_mpi_stop_others(call->mpi); /* a failure of MPI is reported at the end */
+    (void)mill_mpi_stop_others(call->mpi);
   }
   mill_error_restore(&kept);
 }

@@ -8,12 +8,12 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* Balance of work, in wall seconds: the least and largest fit_s of a rank, then the means over the
- * ranks of the times in mill_fit_tally. */
+/* Wall seconds: least and largest fit_s of the ranks, then means of the times in mill_fit_tally. */
 typedef struct mill_balance {
   double least_s, most_s, fit_s, read_wait_s, put_wait_s;
 } mill_balance;
 
+/* Log this rank's times; set *all on rank 0 to the balance of all ranks. */
 static int gather_balance(const mill_fit_task *task, mill_balance *all)
 {
   const mill_fit_tally *t = task->tally;

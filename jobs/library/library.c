@@ -128,12 +128,14 @@ static int split_models(job *j)
   MILL_CHECK(MILL_ALLOC(s->n, &s->model));
   MILL_CHECK(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
+  /* at: next place for a model to train on, and for a model left out */
   for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
     s->model[at[left_out[k]]++] = good[k];
   return MILL_OK;
 }
 
-/* Name the library's labels and arms, and set j->mapped: the mapped labels of the good models. */
+/* Name the library's labels and arms, and set j->mapped: the good models' labels as emulators take
+ * them. */
 static int make_frame(job *j)
 {
   mill_library *lib = j->lib;
@@ -282,7 +284,7 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  /* without memory only this rank may have failed, and the others wait for it: abort the job */
+  /* abort the job if this rank has no memory, since the others may wait for it */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 
@@ -290,8 +292,8 @@ done:
 
 const mill_option_help mill_library_train_help = {&mill_library_train_table, NULL};
 
-/* Replace this process by Python, with the arguments NAME=VALUE for each given option (NAME= for a
- * flag), NAME for each other option, then -- and the grid file. */
+/* Replace this process by Python.  Its arguments: NAME=VALUE for each given option, NAME for each
+ * other option, then -- and the grid file. */
 static int end_in_python(int argc, char **argv)
 {
   int err = MILL_OK, status = 0, first = 0, n = 2;

@@ -31,8 +31,7 @@ typedef struct run {
 
 /* ---- what a training is ---- */
 
-/* Compute a digest of the grid file's settings and labels, of the split of models, and of LOOKED_AT
- * spectra of each arm, since a file of the same name may hold another grid. */
+/* Digest the training's data: settings, labels and some spectra of the grid, split of models. */
 static int digest_models(const mill_train_networks *n, char hex[65])
 {
   int err = MILL_OK;
@@ -195,7 +194,7 @@ static void say(run *r, const mill_train_state *state)
 /* Ask all ranks: does one want to stop (r->stop)?  Is it time to save (*save)? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
-  int flag[2] = {0, 0};
+  int flag[2] = {0, 0}; /* stop, save */
   const double now_s = mill_wall_s();
   if (r->n->mpi->rank == 0 && now_s - r->looked_s >= LOOK_S) {
     r->looked_s = now_s;

@@ -203,14 +203,6 @@ static int check_needs(const mill_train_options *o, const unsigned char *given)
                                  (int)(sizeof need / sizeof *need), need);
 }
 
-/* Copy common options into the settings of networks. */
-static void share_out(mill_train_options *o)
-{
-  o->arm.log_flux = !o->is_linear;
-  o->arm.n_component = o->n_component;
-  o->arm.net.seed = o->seed;
-}
-
 int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
 {
   int first = 0;
@@ -234,6 +226,8 @@ int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
   if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
     return MILL_ERROR(MILL_ERR_USAGE, "--products %s needs --backend cuda",
                       product_words[o->arm.net.precision]);
-  share_out(o);
+  o->arm.log_flux = !o->is_linear;
+  o->arm.n_component = o->n_component;
+  o->arm.net.seed = o->seed;
   return mill_train_arm_settings_check(&o->arm);
 }

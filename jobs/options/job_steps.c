@@ -60,8 +60,8 @@ static int become(int argc, char **argv)
   char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
     python = (char *)"python3";
-  /* -B: write no .pyc files next to the package; -E: ignore PYTHON... variables, as they may be
-   * meant for another Python (the package reads PYTHONPATH itself); -s: PYTHONNOUSERSITE is set */
+  /* -B: write no .pyc files; -E: ignore PYTHON... variables, which may be meant for another Python;
+   * -s: PYTHONNOUSERSITE, which -E ignores, is set */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
   MILL_CHECK(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));

@@ -11,7 +11,6 @@ int mill_job_end(const char *name, int err);
 /** Did an MPI launcher start this process as a rank other than 0? */
 int mill_python_is_other_rank(void);
 
-/** Run a job written in Python: replace the program by Python with the package python/starmill,
- *  which reads the job's options; argv[0] is the job's name.  Returns only after a failure (its
- *  exit status), or 0 at once on ranks other than 0 of an MPI run, which have nothing to do. */
+/** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
+ *  the exit status of a failure; on ranks other than 0 of an MPI run, 0 at once. */
 int mill_python_job(int argc, char **argv);

@@ -6,7 +6,7 @@
 
 #include "src/config/text.h"
 
-/* getopt's number of a long option: FIRST_ID (above all letters) plus the index of its row. */
+/* getopt returns FIRST_ID plus the row's index for a long option, the letter for a short option. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64, MOST_SAYS = 1024 };
 
 static int takes_value(const mill_option *row)
@@ -25,7 +25,7 @@ static int complain(int id, char **argv, const mill_option_table *table)
   /* getopt names short options only by their letter */
   if (optopt > 0 && optopt < FIRST_ID)
     return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
-  if (optopt)
+  if (optopt) /* a known long option */
     return MILL_ERROR(MILL_ERR_USAGE, "wrongly used option %s; see %s --help", argv[optind - 1],
                       command);
   mill_near near = {0};
@@ -39,8 +39,8 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse the command line into the structure base, or only check the values if base is NULL.  Set
- * text [rows of the table] to the text of each given option, to NULL if an option is not given. */
+/* Parse the command line into the structure base; base NULL: only check the values.
+ * text [rows of the table]  out  text of each given option; NULL: not given */
 static int parse(const mill_option_table *table, int argc, char **argv, void *base,
                  const char **text, int *first)
 {
@@ -129,7 +129,7 @@ static void print_wrapped(const char *text, int column, FILE *out)
   fputc('\n', out);
 }
 
-/* Return the row with an option's type and range: that of its configuration key, if it sets one. */
+/* Return the row with an option's type and range: its own row or that of its configuration key. */
 static const mill_option *type_of(const mill_option *row)
 {
   return row->key ? mill_config_key_of(row->key) : row;
@@ -197,6 +197,7 @@ static void print_row(const mill_option *row, const void *base, int column, FILE
   print_wrapped(says(row, base, text), column, out);
 }
 
+/* All help texts begin at one column, to the right of the longest option. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)
 {
   char head[MOST_LABEL];
@@ -220,7 +221,7 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
-/* The line is "--NAME VALUE" for an option that was given, else "no --NAME". */
+/* Print "--NAME VALUE" for an option that was given, else "no --NAME". */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

@@ -70,12 +70,12 @@ typedef struct mill_fit_options {
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** Callback `take` (src/config/option.h) of --library, an option that may be repeated: append the
- *  path text to the list of libraries in the mill_fit_options at row->offset in base. */
+/** Callback `take` (src/config/option.h) of --library, which may be repeated: append the path text
+ *  to the libraries of the mill_fit_options at base + row->offset. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** Callback `take` of an option that may be repeated: append text to the list at row->offset in
- *  base, whose length is at row->offset2. */
+/** Callback `take` of an option that may be repeated: append text to the list at base + row->offset
+ *  with its length at base + row->offset2. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base);
 
 /** Kind, and offsets of list and length, of an option that mill_fit_take_text reads. */

@@ -19,9 +19,10 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* Limits of a round.  ROUND_BYTES: about the memory of rank 0 for the results of all ranks;
- * MOST_IN_ROUND: number of problems of a rank. */
-enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
+enum {
+  ROUND_BYTES = 128 << 20, /* about the memory of rank 0 for the results of a round */
+  MOST_IN_ROUND = 4096     /* problems of a rank in a round */
+};
 
 typedef struct particle_options {
   int help, overwrite, quiet, n_thread, backend;

@@ -227,9 +227,10 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Let this star's likelihood, in all later calls, include the model errors: that of the library's
- *  templates and those of the keys lsf_width_error and sky_components, computed at theta [n_par].
- *  theta NULL: leave them out (the default).  A fit includes them at its solution. */
+/** Include the model errors in this star's likelihood, in all later calls.  They are the error of
+ *  the library's templates and the errors of the keys lsf_width_error and sky_components, all
+ *  computed at theta [n_par].  theta NULL: leave them out (the default).  A fit includes the model
+ *  errors at its solution. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
