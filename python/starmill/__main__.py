@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a job written in Python, as python3 -m starmill JOB ARGUMENT... or by the path of this file.
-
-The C program runs this file, with the program's path in the environment variable STARMILL_PROGRAM.
-"""
+"""Runs a job written in Python: python3 -m starmill JOB ARGUMENT...  The C program runs this file
+by its path, and sets the environment variable STARMILL_PROGRAM to its own path."""
 
 import atexit
 import contextlib
@@ -19,7 +17,7 @@ if _interrupt is signal.default_int_handler:  # otherwise SIGINT is ignored, as 
 if not __package__:  # started as a file: add our folder, site-packages last
     _folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[:1] = [] if _folder in map(os.path.realpath, sys.path[1:]) else [_folder]
-# Python ran with -E: PYTHONPATH goes before site-packages, but after Python's modules and ours
+# python3 -E ignored PYTHONPATH: put it before site-packages, but after Python's modules and ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
 sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 

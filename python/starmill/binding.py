@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 from cffi import FFI
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,14 +19,10 @@ NAME = "libstarmill.so.0"
 def _find() -> str:
     """Return the path of libstarmill: next to the running program, in the package's tree, next to
     the program in PATH, else from pkg-config or the loader."""
-    places = [HERE, os.path.join(HERE, "../../../..")]
-    for first, program in ((True, os.environ.get("STARMILL_PROGRAM")),
-                           (False, shutil.which("starmill"))):
-        if program:
-            beside = os.path.dirname(os.path.realpath(program))
-            at = 0 if first else len(places)
-            places[at:at] = [beside, os.path.dirname(beside)]
-    for place in places:
+    programs = os.environ.get("STARMILL_PROGRAM"), shutil.which("starmill")
+    running, in_path = ([os.path.join(os.path.dirname(os.path.realpath(program)), up)
+                         for up in ("", "..")] if program else [] for program in programs)
+    for place in (*running, HERE, os.path.join(HERE, "../../../.."), *in_path):
         for part in ("lib*", "lib/*"):
             found = glob.glob(os.path.join(glob.escape(place), part, NAME))
             if found:
@@ -72,3 +69,8 @@ def call(function, *arguments) -> None:
 
 def text(chars) -> str:
     return ffi.string(chars).decode("utf-8", "replace")
+
+
+def copied(pointer, n: int, kind) -> np.ndarray:
+    """Return a copy of n values of a NumPy type at a C pointer."""
+    return np.frombuffer(ffi.buffer(pointer, n * np.dtype(kind).itemsize), kind).copy()

@@ -37,11 +37,11 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
 
 
 def in_unit(values, unit, power=1):
-    """Return values in unit ** power; values that are no quantity or column stay as they are."""
+    """Convert a quantity or a column to unit ** power; return values without a unit unchanged."""
     own = getattr(values, "unit", None)
     if own is None:
         return values
-    unit = unit if power == 1 else unit ** power
+    unit = unit if power == 1 else unit ** power  # a text has no power
     if hasattr(values, "to_value"):
         return values.to_value(unit)
     return values.astype(np.float64) * own.to(unit)  # a column
@@ -96,15 +96,14 @@ class Columns:
         return name in self.names
 
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
-        """Make an astropy table, by default of all columns: a row per star, with units,
-        descriptions and, from a Result, UCDs in ``meta``.  A column's description names its unit if
-        FITS does not know the unit."""
+        """Make an astropy table of these columns (default: all), with units and descriptions.  A
+        unit unknown to FITS stands in the description, the UCD of a Result in ``meta``."""
         from astropy.table import Column, Table
         made = Table()
         for name in self.names if names is None else names:
             values, own = self[name], self._columns[name]  # [name] suggests another for an unknown
-            unit, meaning = known_unit(own.unit, own.words)
-            made[name] = Column(values, unit=unit or None, description=meaning,
+            unit, words = known_unit(own.unit, own.words)
+            made[name] = Column(values, unit=unit or None, description=words,
                                 meta={"ucd": own.ucd} if own.ucd else None)
         return made
 
@@ -145,27 +144,25 @@ class FromOthers:
 
         Args:
             spectrum (specutils.Spectrum): Flux [n_pix] over wavelength, frequency or energy, in any
-                order, with its uncertainty of any kind, and its mask if there is one.
-            **more: Other arguments of `Spectrum`: ``sigma`` or ``resolution``; ``air=True`` if
-                wavelengths are in air; ``ivar`` or ``error`` where the spectrum has no uncertainty.
+                order.  Its uncertainty, of any kind, and its mask are used.
+            **more: Other arguments of `Spectrum`, such as ``sigma``, or ``air=True`` for
+                wavelengths in air; ``ivar`` or ``error`` without an uncertainty.
 
         Raises:
             TypeError: The object is no spectrum of specutils.
             ValueError: It has several spectra, or no uncertainty.
         """
-        try:
-            axis, flux, uncertainty = spectrum.spectral_axis, spectrum.flux, spectrum.uncertainty
-        except AttributeError:
-            raise TypeError(f"from_specutils takes a specutils.Spectrum, not "
-                            f"{type(spectrum).__name__}") from None
-        if flux.ndim != 1:
-            raise ValueError(f"the flux has shape {flux.shape}: give one spectrum, spectrum[i]")
+        need(all(hasattr(spectrum, name) for name in ("spectral_axis", "flux", "uncertainty")),
+             TypeError, f"from_specutils takes a specutils.Spectrum, not {type(spectrum).__name__}")
+        axis, flux, uncertainty = spectrum.spectral_axis, spectrum.flux, spectrum.uncertainty
+        need(flux.ndim == 1, ValueError,
+             f"the flux has shape {flux.shape}: give one spectrum, spectrum[i]")
         from astropy import units
         from astropy.nddata import InverseVariance
         wave = units.Quantity(axis).to("Angstrom", equivalencies=units.spectral())
         if not {"ivar", "error"} & more.keys():
-            if uncertainty is None:
-                raise ValueError("the spectrum has no uncertainty: give ivar or error")
+            need(uncertainty is not None, ValueError,
+                 "the spectrum has no uncertainty: give ivar or error")
             more["ivar"] = uncertainty.represent_as(InverseVariance).quantity
         if spectrum.mask is not None:
             more.setdefault("mask", np.asarray(spectrum.mask))

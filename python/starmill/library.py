@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Un
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .binding import StarmillError, call as _call, ffi as _ffi, lib as _lib, text as _text
+from .binding import StarmillError, call as _call, copied, ffi as _ffi, lib as _lib, text as _text
 from .cli import shipped_file
 from .cli.basics import need
 from .interchange import Columns, FromOthers, in_unit, symmetric
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 Floats = NDArray[np.float64]
-_TYPES = {
-    _lib.STARMILL_F64: np.float64, _lib.STARMILL_I64: np.int64, _lib.STARMILL_I32: np.int32,
-    _lib.STARMILL_U32: np.uint32, _lib.STARMILL_U8: np.uint8,
-}
+_TYPES = {_lib.STARMILL_F64: np.float64, _lib.STARMILL_I64: np.int64,
+          _lib.STARMILL_I32: np.int32, _lib.STARMILL_U32: np.uint32, _lib.STARMILL_U8: np.uint8}
 
 
 def version() -> str:
@@ -76,13 +74,12 @@ class Spectrum(FromOthers):
     air: bool = False
 
     def __post_init__(self) -> None:
-        if (self.ivar is None) == (self.error is None):
-            raise ValueError("a Spectrum needs ivar or error, and not both")
+        need((self.ivar is None) != (self.error is None), ValueError,
+             "a Spectrum needs ivar or error, and not both")
         unit = getattr(self.flux, "unit", None)
-        for name, power in (("ivar", -2), ("error", 1), ("systematic", 1)):
-            value = getattr(self, name)
-            if unit is not None:
-                setattr(self, name, in_unit(value, unit, power))
+        powers = {"ivar": -2, "error": 1, "systematic": 1}
+        for name, power in powers.items() if unit is not None else ():
+            setattr(self, name, in_unit(getattr(self, name), unit, power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
         self.flux = self._pixels(self.flux, np.float32, "flux", n_pix)
@@ -124,7 +121,7 @@ class Spectrum(FromOthers):
         return array
 
     def _fill(self, to) -> list:
-        """Fill a starmill_spectrum.  The caller must keep the returned list while it is used."""
+        """Fill a starmill_spectrum; the caller keeps the returned list as long as the struct."""
         name = None if self.name is None else _ffi.new("char[]", self.name.encode())
         to.name = _ffi.NULL if name is None else name
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
@@ -198,10 +195,10 @@ class Library:
         """Make a star from one or more spectra, which are copied."""
         listed = []
         for spectrum in [spectra] if isinstance(spectra, Spectrum) else spectra:
-            if not isinstance(spectrum, Spectrum):  # some objects iterate without end
-                raise TypeError(f"a star is made of a starmill.Spectrum or several, not of "
-                                f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or "
-                                "see Spectrum.from_specutils and from_table")
+            need(isinstance(spectrum, Spectrum), TypeError,  # some objects iterate without end
+                 "a star is made of a starmill.Spectrum or several, not of "
+                 f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or see "
+                 "Spectrum.from_specutils and from_table")
             listed.append(spectrum)
         array = _ffi.new("starmill_spectrum[]", len(listed))
         keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(listed)]
@@ -231,8 +228,7 @@ class Library:
                   priors: Optional[Mapping[str, tuple[float, float]]] = None) -> None:
         """Fix parameters and set Gaussian priors (mean, sigma) for all later calls."""
         names = [parameter.name for parameter in self.parameters]
-        held, mean = np.full(len(names), np.nan), np.zeros(len(names))
-        sigma = np.zeros(len(names))
+        held, mean, sigma = (np.full(len(names), value) for value in (np.nan, 0.0, 0.0))
         for name, value in (fixed or {}).items():
             held[self._index(names, name)] = value
         for name, (centre, width) in (priors or {}).items():
@@ -293,8 +289,7 @@ class SpectraFile:
         return _lib.starmill_file_n_row(self._handle)
 
     def __getitem__(self, row: int) -> Star:
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
+        need(0 <= row < len(self), IndexError, f"row {row} of {len(self)}")
         handle = _ffi.new("starmill_star **")
         _call(_lib.starmill_file_star, self._handle, row, handle)
         return Star(self.library, handle[0])
@@ -311,8 +306,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a spectrum in one arm: flux = template x continuum, plus the model error if included
-    (`fix_model_error`); continuum = sum of coefficient x function.  data, ivar: of the spectrum."""
+    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error
+    after `fix_model_error`.  data, ivar: flux and inverse variance of the spectrum."""
 
     spectrum: int
     arm: str
@@ -354,8 +349,8 @@ class Model:
 def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
     n_par = _lib.starmill_library_n_par(library._handle)
     points = np.ascontiguousarray(theta, dtype=np.float64)
-    if points.ndim not in (1, 2) or points.shape[-1] != n_par:
-        raise ValueError(f"theta has shape {points.shape}; ({n_par},) or (n, {n_par}) is needed")
+    need(points.ndim in (1, 2) and points.shape[-1] == n_par, ValueError,
+         f"theta has shape {points.shape}; ({n_par},) or (n, {n_par}) is needed")
     return points.reshape(-1, n_par), points.ndim == 1
 
 
@@ -367,7 +362,6 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
         derivatives (bool): Also return gradient [.., n_par] and curvature [.., n_par, n_par],
             without penalty: m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
     """
-    handle = star.library._handle
     points, single = _points(star.library, theta)
     n, n_par = points.shape
     value, more = np.empty(n), np.empty(n)
@@ -375,7 +369,7 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
     curvature = np.empty((n, n_par, n_par)) if derivatives else None
     to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
           for a in (points, value, more, gradient, curvature)]
-    _call(_lib.starmill_minus2loglike, handle, star._handle, n, *to)
+    _call(_lib.starmill_minus2loglike, star.library._handle, star._handle, n, *to)
     if penalty:
         value += more
     if single:
@@ -384,14 +378,14 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
 
 
 def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
-    """Compute ln L for samplers at theta [n_par] or [n, n_par]; -inf if velocity or v sin i is out
-    of limits.  penalty: include priors and the penalty outside the library's hulls."""
+    """Compute ln L at theta [n_par] or [n, n_par]; -inf beyond limits of velocity or v sin i.
+    penalty: include priors and the penalty outside the library's hulls."""
     return -0.5 * minus2loglike(star, theta, penalty=penalty)
 
 
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
-    """Include the library's model error, if it has one, evaluated at theta [n_par], in later calls
-    for the star, as a fit does at its solution.  theta None: leave the model error out."""
+    """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
+    does at its solution.  theta None: leave them out."""
     points = None if theta is None else _points(star.library, theta)[0]
     _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
           _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
@@ -422,14 +416,10 @@ def model(star: Star, theta: ArrayLike) -> Model:
 
 
 def _piece(names: list[str], piece) -> Piece:
-    def copied(pointer, n, dtype):
-        return np.frombuffer(_ffi.buffer(pointer, n * np.dtype(dtype).itemsize), dtype).copy()
-
-    wave = copied(piece.wave, piece.n_pix, np.float64)
-    flux = copied(piece.flux, piece.n_pix, np.float32)
-    return Piece(piece.i_spectrum, names[piece.i_arm], piece.exposure, piece.first, wave, flux,
+    return Piece(piece.i_spectrum, names[piece.i_arm], piece.exposure, piece.first,
+                 copied(piece.wave, piece.n_pix, np.float64),
                  *(copied(values, piece.n_pix, np.float32)
-                   for values in (piece.data, piece.ivar, piece.template_flux)),
+                   for values in (piece.flux, piece.data, piece.ivar, piece.template_flux)),
                  copied(piece.continuum, piece.n_pix, np.float64),
                  copied(piece.coefficient, piece.n_continuum, np.float64))
 
@@ -460,7 +450,7 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Find where a fit would start: return theta [at most n, n_par] of the best templates over all
+    """Find where a fit would start: return theta [at most n, n_par] of the best templates and
     velocities, the best first, and their chi-squares up to a constant."""
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
@@ -497,8 +487,7 @@ class Table(Columns):
             raise (KeyError(str(error)) if error.code == _lib.STARMILL_USAGE else error) from None
         dtype = np.dtype(_TYPES.get(one.type, f"S{one.n_value}"))
         n_value = 1 if one.type == _lib.STARMILL_TEXT else one.n_value
-        values = np.frombuffer(
-            _ffi.buffer(one.data, len(self) * n_value * dtype.itemsize), dtype).copy()
+        values = copied(one.data, len(self) * n_value, dtype)
         self._read[name] = values if n_value == 1 else values.reshape(len(self), n_value)
         return self._read[name]
 
@@ -525,8 +514,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     Args:
         start (array [n_star, n_start, 2 + n_label], optional): Points to start from; the best
             solution is kept (default: the initial guess).
-        fixed (mapping of str to float, optional): Values of parameters to hold; to fit the velocity
-            alone, fix all others.
+        fixed (mapping of str to float, optional): Values of parameters to hold.
         priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors
             replace the library's for this fit only.
     """
@@ -540,9 +528,8 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     if start is not None:
         start = np.ascontiguousarray(start, dtype=np.float64)
         n_start = start.shape[1] if start.ndim == 3 else 1
-        if start.shape != (len(stars), n_start, 2 + library.n_label):
-            raise ValueError(f"start has shape {start.shape}; ({len(stars)}, n_start, "
-                             f"{2 + library.n_label}) is needed")
+        need(start.shape == (len(stars), n_start, 2 + library.n_label), ValueError, f"start has "
+             f"shape {start.shape}; ({len(stars)}, n_start, {2 + library.n_label}) is needed")
         pointer = _ffi.from_buffer("double[]", start)
     with library._lock:
         before = library._constraints

@@ -15,7 +15,7 @@ from astropy.table import Table
 from numpy.typing import NDArray
 
 from starmill.cli import program
-from starmill.cli.basics import Failure, did_you_mean
+from starmill.cli.basics import Failure, did_you_mean, need
 from starmill.interchange import Columns, errors, symmetric
 from starmill.products import result as files
 from starmill.products import table
@@ -35,7 +35,7 @@ class Result(Columns):
     Args:
         path (str or path-like): OUT.h5; a fit may be writing it.
         calibrated (bool): Scale errors by the calibration of ``starmill merge --calibrate``.
-        check (bool): Read all rows once and leave out rows with a wrong checksum, with a warning.
+        check (bool): Leave out rows with a wrong checksum, with a warning; this reads all rows.
 
     Raises:
         OSError: The file is no result, or cannot be read.
@@ -110,7 +110,7 @@ class Result(Columns):
         return self._read[name]
 
     def star(self, name: Union[str, int]) -> "Result":
-        """Return the rows of a star by TARGETID, else IDENTIFIER, else OBJECT; KeyError without."""
+        """Return the rows of a star, named as in `starmill show`; KeyError without a row."""
         try:
             found = self._file.find([str(name)])
         except Failure as failure:
@@ -118,12 +118,12 @@ class Result(Columns):
         return self[np.isin(self.rows, found)]
 
     def select(self, expression: str) -> "Result":
-        """Return the rows for which an expression of ``starmill select`` is true, such as ``"SN_R >
-        10 and FEH < -2"``; ValueError if it is no expression or names no column."""
+        """Return the rows for which an expression of ``starmill select`` is true, for example
+        ``"SN_R > 10 and FEH < -2"``; ValueError if the expression has an error."""
         from starmill.products.selection import Expression
         with errors():
-            test, n, step = Expression(expression, self._file), self._file.n_row, self._file.block
-            found = [test.rows(at, min(at + step, n)) for at in range(0, n, step)]
+            test = Expression(expression, self._file)
+            found = [test.rows(start, stop) for start, stop in self._file.spans()]
         return self[np.concatenate([np.empty(0, bool), *found])[self.rows]]
 
     def covariance(self, row: int) -> NDArray[np.float64]:
@@ -138,17 +138,16 @@ class Result(Columns):
         Args:
             star (str or int, optional): A star with one row; none for a Result of one row.
             limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
-            models (str, optional): Models file (default: the fit's; without one, the star is fitted
-                again).
-            library (str, optional): Library to fit it with again (default: the fit's).
+            models (str, optional): Models file (default: the fit's, else the star is fitted again).
+            library (str, optional): Library of this second fit (default: the fit's).
 
         Raises:
             KeyError, ValueError, OSError: No such star, or several rows; unreadable spectra.
         """
         if star is not None:
             return self.star(star).plot(limits=limits, models=models, library=library)
-        if len(self) != 1:
-            raise ValueError(f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
+        need(len(self) == 1, ValueError,
+             f"there are {len(self)} rows: plot one, result.star(name)[i].plot()")
         from starmill.products import plot
         options = types.SimpleNamespace(models=models, library=library, program=program())
         return plot.draw_row(self._file, int(self.rows[0]), options, limits)

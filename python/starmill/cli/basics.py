@@ -16,7 +16,7 @@ STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
 BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_threads.c
 
-# HDF5's locks fail on file systems without locks; without them, reading during a run is harmless
+# HDF5's locks fail on some file systems, and reading a result during its run needs none
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 # pip's package of a module with another name
@@ -35,24 +35,24 @@ class Failure(Exception):
 
 
 def need(good, kind, message):
-    """Raise an error unless good.  kind: exit status of a Failure, or the class of an exception."""
+    """Raise an error unless `good`.  kind: exit status of the Failure, or class of the error."""
     if not good:
         raise kind(message) if isinstance(kind, type) else Failure(kind, message)
 
 
 @contextlib.contextmanager
-def as_failure(status, what, *errors):
-    """Turn an error of these types into a Failure whose message is `what` and the reason."""
+def as_failure(status, what, *errors, advice=""):
+    """Turn an error of these types into a Failure: `what`, the reason and the advice."""
     try:
         yield
     except errors as error:
-        reason = getattr(error, "strerror", None) or error
-        raise Failure(status, f"{what}: {reason}" if what else str(reason)) from error
+        reason = getattr(error, "strerror", None) or error  # HDF5's own errors have no strerror
+        raise Failure(status, f"{what}: {reason}{advice}" if what else str(reason)) from error
 
 
 def check_packages(*modules):
-    """Import the modules.  If one is missing, rerun the job with /usr/bin/python3.  If that Python
-    lacks it too, raise a Failure that names the missing modules and the Python in use."""
+    """Import the modules.  If one is missing, rerun the job with /usr/bin/python3, once; if that
+    Python lacks it too, raise a Failure."""
     specs = {module: importlib.util.find_spec(module) for module in modules}
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
@@ -87,8 +87,8 @@ def memory_limit():
 
 
 def take_blas_room():
-    """Make each loaded OpenBLAS allocate its buffer now; raise MemoryError if it has no room.  An
-    OpenBLAS that ran out of memory later would retry for ever and ignore signals."""
+    """Make each loaded OpenBLAS allocate its buffer now, or raise MemoryError: if memory ran out
+    later, OpenBLAS would retry for ever and ignore signals."""
     import numpy
     square = numpy.ones((128, 128))
     products = [numpy.dot]
@@ -121,8 +121,8 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output if one of its files, path + an item of `ends`, is an input of the job, or
-    would become one.  reads: [(description of an input, its path or None)]."""
+    """Refuse an output if its path, with one of `ends` after it, is an input of the job.
+    reads: [(description of an input, its path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
     there = [os.stat(one) for one in written if os.path.exists(one)]
@@ -143,25 +143,28 @@ def check_output(path, overwrite, reads):
         raise Failure(OUTPUT, f"{path} exists and is no regular file: give another name")
 
 
+def beginning(path):
+    """Return the first bytes of a regular file, none of anything else."""
+    if not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read(4096)
+
+
 def check_text(path, overwrite, reads):
-    """Check an output, a text or a picture, which replaces no FITS, gzip or HDF5 file."""
+    """Check the output of a text or a picture: it must not replace a FITS, gzip or HDF5 file."""
     check_output(path, overwrite, reads)
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):
-                raise Failure(USAGE, f"--output {path} is a file of data, which --overwrite does not "
-                                     "replace: give another name, or remove it yourself")
+    need(not beginning(path).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")), USAGE,
+         f"--output {path} is a file of data, which --overwrite does not replace: give another "
+         "name, or remove it yourself")
 
 
 def refuse_foreign(path, made, option="--output"):
-    """Refuse to --overwrite a file unless its first bytes name a starmill format."""
-    if not os.path.isfile(path) or os.path.getsize(path) == 0:
-        return
-    with open(path, "rb") as file:
-        first = file.read(4096)
-    if not first.startswith(b"\x89HDF") or made.encode() not in first:
-        raise Failure(USAGE, f"{option} {path} exists and is not a {made} file, so --overwrite does "
-                             "not replace it: give another name, or remove it yourself")
+    """Refuse to --overwrite a file unless it is empty or an HDF5 file of the format `made`."""
+    first = beginning(path)
+    need(not first or first.startswith(b"\x89HDF") and made.encode() in first, USAGE,
+         f"{option} {path} exists and is not a {made} file, so --overwrite does not replace it: "
+         "give another name, or remove it yourself")
 
 
 def version(program):
@@ -173,36 +176,25 @@ def version(program):
     return f"{name} ({revision.split()[-1]})"
 
 
-@contextlib.contextmanager
 def writing(path, *more):
-    """A context in which the caller writes path: an OSError, or an error of the types `more`,
-    becomes a Failure with exit status OUTPUT."""
-    try:
-        yield
-    except (OSError, *more) as error:
-        reason = getattr(error, "strerror", None) or error  # HDF5 has none of its own failures
-        raise Failure(OUTPUT, f"{path} cannot be written: {reason}: make room or choose another "
-                              "output") from error
+    """Turn an OSError, or an error of the types `more`, into a Failure: path cannot be written."""
+    return as_failure(OUTPUT, f"{path} cannot be written", OSError, *more,
+                      advice=": make room or choose another output")
 
 
 def make_folder(folder):
-    """Make the folder --output, or one inside it, unless it exists.  Raise a Failure if the folder
-    cannot be made, read and written."""
-    try:
+    """Make the folder --output, or a folder in it, unless it exists; check that it can be used."""
+    with as_failure(OUTPUT, f"--output {folder} cannot be made", OSError,
+                    advice="; create its parent first"), contextlib.suppress(FileExistsError):
         os.mkdir(folder)
-    except FileExistsError as error:
-        if not os.path.isdir(folder):
-            raise Failure(OUTPUT, f"--output {folder} exists and is not a folder: choose another "
-                                  "name") from error
-    except OSError as error:
-        raise Failure(OUTPUT, f"--output {folder} cannot be made: {error.strerror}; create its "
-                              "parent first") from error
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
+    need(os.path.isdir(folder), OUTPUT,
+         f"--output {folder} exists and is not a folder: choose another name")
+    need(os.access(folder, os.R_OK | os.W_OK | os.X_OK), OUTPUT,
+         f"--output {folder}: cannot read or write in the folder")
 
 
 def process(pid):
-    """Return (state, start time) of a local process from /proc, or None if there is none."""
+    """Return (state, start time) of a process of this host from /proc, None without one."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             words = file.read().rpartition(")")[2].split()
@@ -212,8 +204,7 @@ def process(pid):
 
 
 def temporary_name(path):
-    """Return a name next to path with this process's id and start time, by which lock.py finds the
-    files of a killed process."""
+    """Return a name next to path, by which OutputLock knows a half-made file of this process."""
     return f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
 
 
@@ -226,8 +217,7 @@ def begin_file(path):
 
 
 def put_in_place(temporary, path, overwrite):
-    """Rename a finished file to path.  Without overwrite, raise a Failure if path exists by now.
-    The temporary name may remain, for the caller to remove."""
+    """Rename or link a finished file to path.  Without overwrite, refuse if path exists by now."""
     try:
         if not overwrite:
             os.link(temporary, path)
@@ -242,8 +232,8 @@ def put_in_place(temporary, path, overwrite):
 
 @contextlib.contextmanager
 def replacing(path, overwrite=True):
-    """Yield the name of a temporary file, which is renamed to path at the end, or removed after an
-    error, so that path is always complete.  overwrite: true if the caller holds path's lock."""
+    """Yield the name of a temporary file; at the end rename it to path, after an error remove it.
+    overwrite: replace a path that exists by then."""
     temporary = begin_file(path)
     try:
         yield temporary
@@ -262,7 +252,7 @@ def write_whole(path, pieces, overwrite):
 
 
 def did_you_mean(word, known, near=()):
-    """Return "; did you mean WORD?": the first of near, else the closest known word; "" if none."""
+    """Return "; did you mean WORD?" with near[0], else the most similar known word, else ""."""
     import difflib  # slow; needed only after a mistake
     near = near or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -9,8 +9,7 @@ UNREADABLE = "Exit status: 0: done; 2: usage, or Python or a package is missing;
     "cannot be read"
 STARS = 2, math.inf, "a result and one or more stars"
 NEEDS = "numpy scipy h5py astropy cffi"
-MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM = 8, 1024, 16, 24  # limits of a library
-MAX_SKY = 12
+MAX_ARM, MAX_WIDTH, MAX_ERROR, MAX_CONTINUUM, MAX_SKY = 8, 1024, 16, 24, 12  # of a library
 
 
 def simulate():
@@ -35,8 +34,7 @@ Exit status: 0: done; 2: usage or library; 4: output or disk; 70: internal error
             "them (default: the shipped library)")
     job.choice("model-error", ("false", "true", "correlated"), "true",
                "add a draw of the library's model error to each star, as a fit assumes it; "
-               "correlated: the part outside the components is correlated, as measured (default "
-               "true)")
+               "correlated: the part outside the components is correlated (default true)")
     job.pair("sn", "MIN,MAX", "median signal-to-noise of a pixel of arm r (default 5,100)",
              (5.0, 100.0), 0.1, 1e5)
     job.number("vel-sigma", 0, 900, "standard deviation of the velocities, km/s", 200.0, float)
@@ -47,8 +45,7 @@ Exit status: 0: done; 2: usage or library; 4: output or disk; 70: internal error
     job.flag("noiseless", "no noise, cosmics and calibration error")
     job.number("pathological", 0, 1000, "rows per 1000 with a defect", 0)
     job.heading("running")
-    job.number("threads", 0, 4096,
-               "processes that share the rows; 0: as many as cores are available", 0)
+    job.number("threads", 0, 4096, "processes that share the rows; 0: one per core", 0)
     job.flag("quiet", "no progress and no summary")
     return job
 
@@ -77,9 +74,9 @@ time and continues when run again; any first N models of the plan are spread ove
     return job
 
 
-def add_output(job):
-    job.add("output", "the library to write", "LIB.h5", needed=True)
-    job.flag("overwrite", "replace LIB.h5 if it exists")
+def add_output(job, name="LIB.h5", what="the library"):
+    job.add("output", f"{what} to write", name, needed=True)
+    job.flag("overwrite", f"replace {name} if it exists")
 
 
 def add_positive(job, name, says, metavar="X"):
@@ -93,8 +90,7 @@ def add_noise(job):
 
 def add_table(job):
     job.add("table", "table with the labels of files with one spectrum (default: their cards)")
-    job.add("name-column", "column of the table with the files' names, with or without .fits "
-            "(default FILE)", "NAME")
+    job.add("name-column", "column of the table with the files' names (default FILE)", "NAME")
 
 
 def add_waves(job):
@@ -118,8 +114,7 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
     job.add("output", "the grid file to write, or to continue", "GRID.h5", needed=True)
     job.flag("overwrite", "start over in GRID.h5.new, which replaces GRID.h5 when it is complete; "
              "the same command continues it")
-    job.flag("retry-bad", "read the bad models of GRID.h5 again, e.g. after their files were "
-             "repaired")
+    job.flag("retry-bad", "read the bad models of GRID.h5 again, e.g. after a repair")
     job.add("setup", "wavelengths, pixels and resolution of the arms (config/templates has those "
             "of surveys)", "FILE.yaml", needed=True)
     job.add("labels", "labels, and the cards, columns, or axes of a cube (CTYPE or CNAME) that "
@@ -138,11 +133,9 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
                "0: negligible (default: card FWHM)", kind=float, metavar="A")
     add_positive(job, "native-resolving-power", "the same, as wavelength over FWHM", "R")
     job.choice("normalise", ("none", "median", "smooth-median"), "smooth-median",
-               "divide each arm of a model by its median, its smooth median or nothing (default "
-               "smooth-median)")
+               "divide each arm of a model by its median or smooth median (default smooth-median)")
     job.add("stop-file", "stop in good order, with exit status 75, when this file appears")
-    job.number("workers", 1, 4096, "processes that share the models (default: one for each core "
-               "available)")
+    job.number("workers", 1, 4096, "processes that share the models (default: one per core)")
     job.exclusive += [("overwrite", "retry-bad"), ("native-sigma", "native-resolving-power"),
                       ("table", "name-pattern")]
     return job
@@ -210,8 +203,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
             degree, default=8)
     job.number("components", 1, MAX_WIDTH, "principal components", 40)
     job.number("degree", 1, 3, "degree of the polynomial added to the radial functions", 2)
-    add_positive(job, "smoothing", "smoothing of all components (default: of each by "
-                 "leave-one-out)")
+    add_positive(job, "smoothing", "smoothing of components (default: of each by leave-one-out)")
     job.flag("keep-outliers", "keep spectra unlike those with similar labels, at full weight")
     job.flag("align", "measure the velocities of the spectra and remove them")
     job.choice("hull", ("all", "dense"), None, "hulls of the labels: around all spectra, or "
@@ -223,8 +215,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.number("model-error", 0, MAX_ERROR, "measure the model error on the spectra left out, with "
                "N components, for use by fits (default: no)")
     add_noise(job)
-    job.number("threads", 1, 4096, "threads; their number changes the last digits (default: all "
-               "cores available to this process)")
+    job.number("threads", 1, 4096, "threads, on which the last digits depend (default: all cores)")
     return job
 
 
@@ -240,9 +231,8 @@ def add_labelled(job):
     job.number("continuum", 4, MAX_CONTINUUM,
                "continuum functions per spectrum in an arm, as in the fits", 10)
     add_noise(job)
-    job.number("spectra-sigma", 0, math.inf, "resolution of the spectra, Gaussian sigma in "
-               "Angstrom (default: their card FWHM, else that of the templates)", kind=float,
-               metavar="A")
+    job.number("spectra-sigma", 0, math.inf, "resolution of the spectra, Gaussian sigma in A "
+               "(default: card FWHM, else that of the templates)", kind=float, metavar="A")
 
 
 def model_error():
@@ -265,8 +255,7 @@ correct learns the errors of a library's templates from rest-frame spectra with 
 smooth functions of the labels, removes them, and measures the remaining model error.""",
               NEEDS, "", (1, 1, "one library"))
     add_labelled(job)
-    job.add("assumed", "labels of the spectra that are assumed, not measured: the correction does "
-            "not depend on them", "alpha,...")
+    job.add("assumed", "labels that are not measured: the correction ignores them", "alpha,...")
     job.add("error-columns", "columns of the labels' errors, in the library's order, NaN but for "
             "benchmark stars: all labels are brought to their scale", "TEFF_ERR,LOGG_ERR,...")
     job.pair("range", "MIN,MAX", "wavelengths to correct, A in vacuum (default: of the spectra)",
@@ -286,8 +275,7 @@ def sky():
 sky makes the file of the key sky_components: the residuals of sky subtraction, as principal
 components of the sky fibres (OBJTYPE SKY) of DESI's coadd or spectra files.""", NEEDS, "",
               (1, math.inf, "files with sky fibres, of the kind to be fitted"))
-    job.add("output", "the file to write", "SKY.h5", needed=True)
-    job.flag("overwrite", "replace SKY.h5 if it exists")
+    add_output(job, "SKY.h5", "the file")
     job.number("components", 1, MAX_SKY, "most principal components per arm", 3)
     return job
 
@@ -307,8 +295,7 @@ or a FITS table (docs/use/input.md).  Folders are read with their subfolders."""
 Exit status: 0: done; 2: usage; 3: some or all files were unreadable; 4: the output cannot be
 written; 75: stopped, nothing was written.""",
               (1, math.inf, "files or folders of spectra"))
-    job.add("output", "the table to write", "OUT.fits", needed=True)
-    job.flag("overwrite", "replace OUT.fits if it exists")
+    add_output(job, "OUT.fits", "the table")
     job.add("columns", "columns by name, or of a text or an array by number from 1 (default: known "
             "names, else in this order); an ERROR named IVAR or VARIANCE is taken as such",
             "WAVE,FLUX[,ERROR[,SIGMA]]")
@@ -348,8 +335,8 @@ A comparison with a missing value (NaN) is false, and its negation true; != is t
     job.add("output", "write the list there instead of to standard output", "LIST.txt")
     job.flag("overwrite", "replace an existing file")
     job.choice("print", ("star", "identifier", "row"), "star",
-               "contents of a line: TARGETID, without it OBJECT, without both IDENTIFIER (default); "
-               "IDENTIFIER, which names this spectrum alone; or the row, counted from 0")
+               "contents of a line: TARGETID, else OBJECT, else IDENTIFIER (default); IDENTIFIER, "
+               "which names this spectrum alone; or the row, counted from 0")
     return job
 
 
@@ -405,19 +392,14 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
               (1, 1, "one result"), ", parquet and hats also pyarrow, hats also hats-import")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet", "hats"),
                "rvtab", "what to write (default rvtab)", "KIND")
-    job.add("output", "folder of rvtab and rvmod files, made if needed; else the file or the folder "
-            "of the catalogue", needed=True)
+    job.add("output", "folder of rvtab or rvmod files, made if needed; else the catalogue",
+            needed=True)
     job.add("models", "models file of the result, for rvmod")
-    job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-; rvspecfit uses rvtab_ "
-            "and rvmod_)", "TEXT")
-    job.flag("subdirs", "keep the last two folders of each input's path below the output folder, "
-             "as rvspecfit does")
-    job.flag("no-fibermap", "write rvtab and rvmod without the inputs' tables; the inputs may then "
-             "be gone")
-    job.flag("calibrated", "errors of values by the factors and floors of starmill merge "
-             "--calibrate")
-    job.number("workers", 1, 1024, "processes that share the inputs (default: the cores that it "
-               "may run on)")
+    job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-)", "TEXT")
+    job.flag("subdirs", "keep the last two folders of each input's path, as rvspecfit does")
+    job.flag("no-fibermap", "leave out the inputs' tables; the inputs may then be gone")
+    job.flag("calibrated", "scale errors by the calibration of starmill merge --calibrate")
+    job.number("workers", 1, 1024, "processes that share the inputs (default: one per core)")
     job.flag("overwrite", "replace exports that exist")
     job.flag("quiet", "print no summary")
     return job
@@ -468,6 +450,5 @@ read.""", (1, 1, "one result"))
     job.packages = ()  # if a result is read
     job.add("status", "status file (default: OUT.h5.status.json)")
     job.flag("ranks", "print a line per rank even if there are many")
-    job.flag("json", "JSON instead of text: state, counts, and under \"run\" the contents of the "
-             "status file (docs/use/formats.md)")
+    job.flag("json", "JSON: state, counts, and the status file as \"run\" (docs/use/formats.md)")
     return job

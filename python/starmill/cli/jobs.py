@@ -3,6 +3,7 @@
 
 import importlib
 import os
+import pathlib
 import re
 import subprocess
 import types
@@ -20,10 +21,6 @@ Make and inspect template libraries; starmill library build --help shows the opt
 SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
 
 
-def refuse(what, word, known, more):
-    raise Failure(USAGE, f"{what}{word}{did_you_mean(word, known)}{more}")
-
-
 def find_job(words):
     """Return the Job that a command line names, and the words after its name."""
     name, *rest = words or [""]
@@ -34,18 +31,20 @@ def find_job(words):
     if name == "library":
         sub, *rest = rest or [""]
         if sub not in LIBRARY:
-            refuse("unknown sub-command " if sub else "library needs a sub-command", sub, LIBRARY,
-                   f"; library has {', '.join(LIBRARY[:-1])} and {LIBRARY[-1]}")
+            what = f"unknown sub-command {sub}" if sub else "library needs a sub-command"
+            raise Failure(USAGE, f"{what}{did_you_mean(sub, LIBRARY)}; library has "
+                                 f"{', '.join(LIBRARY[:-1])} and {LIBRARY[-1]}")
         name = {"import": "import_"}.get(sub, sub.replace("-", "_"))
     elif name not in JOBS:
-        refuse("no job in Python: " if name else "name a job", name, JOBS,
-               f"; there are library, {', '.join(JOBS)}")
+        what = f"no job in Python: {name}" if name else "name a job"
+        raise Failure(USAGE, f"{what}{did_you_mean(name, JOBS)}; there are library, "
+                             f"{', '.join(JOBS)}")
     return getattr(command_lines, name)(), rest
 
 
 def options_of_train(words):
-    """Return the options of train, which the C program has checked and passes on in words:
-    NAME=VALUE, NAME= for a given flag, NAME for an option not given, then -- and the grid file."""
+    """Return the options of train, which the C program has checked.  It passes NAME=VALUE, NAME=
+    for a flag that is given, NAME for an option that is not; then -- and the grid file."""
     end = words.index("--")
     options = types.SimpleNamespace(arguments=words[end + 1:])
     for word in words[:end]:
@@ -85,9 +84,7 @@ def page_of_job(name, summary):
 def print_page(words):
     """Print a man page (roff) of the program or a job from its --help, or bash's completion."""
     if words[0] == "completion":
-        path = os.path.join(os.path.dirname(__file__), "completion.bash")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = pathlib.Path(__file__).with_name("completion.bash").read_text(encoding="utf-8")
     else:
         said = said_by("--help")
         jobs = dict(re.findall(r"(?m)^  ([a-z]+) +(.*)", said))

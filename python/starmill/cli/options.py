@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command lines of the jobs in Python: argparse, with messages and layout as in the program's
-jobs/options/option_table.c."""
+"""Command lines of the Python jobs: argparse with messages and layout of option_table.c."""
 
 import argparse
 import math
@@ -27,8 +26,7 @@ def either(words, last="or"):
 
 def number_of(text):
     """Return the text; ValueError for forms that only Python takes as numbers (1_000, blanks)."""
-    if not re.fullmatch(r"[-+.\w]+", text, re.ASCII) or "_" in text:
-        raise ValueError
+    need(re.fullmatch(r"[-+.a-zA-Z0-9]+", text), ValueError, text)
     return text
 
 
@@ -36,8 +34,8 @@ class Once(argparse.Action):
     """An option that may be given only once."""
 
     def __call__(self, parser, options, value, name=None):
-        if getattr(options, self.dest) is not None:
-            raise Failure(USAGE, f"{name} is given twice; see {parser.prog} --help")
+        need(getattr(options, self.dest) is None, USAGE,
+             f"{name} is given twice; see {parser.prog} --help")
         setattr(options, self.dest, value)
 
 
@@ -59,8 +57,8 @@ class Job(argparse.ArgumentParser):
     def __init__(self, name, module, usage, about, needs, end, takes, more=""):
         self.packages = needs.split()
         pip = either([PACKAGES.get(name, name) for name in self.packages], "and")
-        end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "
-               f"needs\n{pip}{more}.\n{end}")
+        end = ("Runs python3, or the Python that the environment variable STARMILL_PYTHON names; "
+               f"it needs\n{pip}{more}.\n{end}")
         super().__init__(f"starmill {name}", f"starmill {name} {usage}", about, end, add_help=False,
                          formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
                              prog, max_help_position=40, width=90))
@@ -71,8 +69,7 @@ class Job(argparse.ArgumentParser):
         self.group = self.add_argument_group(title)
 
     def add(self, name, says, metavar="FILE", check=lambda text: text, needed=False, **how):
-        """Add an option.  check(text) returns its value or raises ValueError(what the option
-        takes)."""
+        """Add an option.  check(text) returns its value or raises ValueError("a number", say)."""
         self.needed += [(name, metavar)] * needed
 
         def value(text):
@@ -110,8 +107,8 @@ class Job(argparse.ArgumentParser):
                 value = kind(number_of(text))
             except ValueError:
                 value = math.nan
-            if not (least < value if above else least <= value <= most) or value == math.inf:
-                raise ValueError(what + bounds)
+            need((least < value if above else least <= value <= most) and value < math.inf,
+                 ValueError, what + bounds)
             return value
         self.add(name, with_facts(says, "" if default is None else f"default {shown(default)}",
                                   f"{low} to {high}" if most <= 1e6 else ""),
@@ -125,9 +122,9 @@ class Job(argparse.ArgumentParser):
                 first, second = (float(number_of(part)) for part in text.split(","))
             except ValueError:
                 first = second = math.nan
-            if not (math.isfinite(first) and math.isfinite(second) and least <= first <= most
-                    and least <= second <= most and (first <= second or not bounded)):
-                raise ValueError(f"{metavar}, two numbers{bounded}")
+            need(all(math.isfinite(x) and least <= x <= most for x in (first, second))
+                 and (first <= second or not bounded), ValueError,
+                 f"{metavar}, two numbers{bounded}")
             return first, second
         self.add(name, says, metavar, check, default=default)
 
@@ -172,10 +169,9 @@ class Job(argparse.ArgumentParser):
              f"give {what}, not {n} argument{'s' * (n != 1)}; see {self.prog} --help")
         for names in self.exclusive:
             values = [getattr(options, name.replace("-", "_")) for name in names]
-            if sum(value is not None and value is not False for value in values) > 1:
-                given = either([f"--{name}" for name in names], "and")
-                raise Failure(USAGE, f"{given} exclude each other: give only one of them; see "
-                                     f"{self.prog} --help")
+            need(sum(value is not None and value is not False for value in values) <= 1, USAGE,
+                 f"{either([f'--{name}' for name in names], 'and')} exclude each other: give only "
+                 f"one of them; see {self.prog} --help")
         missing = [f"--{name} {metavar}" for name, metavar in self.needed
                    if getattr(options, name) is None]
         need(not missing, USAGE, f"give {' and '.join(missing)}; see {self.prog} --help")

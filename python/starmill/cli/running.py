@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Code shared by long jobs: checks of file roles, stopping in good order, worker processes;
-progress on standard error, on a terminal a bar redrawn every REDRAW_S, in a log a line every LOG_S;
-the lock file of an output, OUTPUT.lock, which names its holder (as io/files/lock_file.h)."""
+"""Code shared by long jobs: checks of the output's path, stopping in good order, worker processes,
+progress on standard error, and OUTPUT.lock, the lock file of an output (io/files/lock_file.h)."""
 
 import contextlib
 import fcntl
@@ -17,13 +16,13 @@ import threading
 import time
 from collections import deque
 
-from starmill.cli.basics import (INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure, need,
-                                 printable, process, refuse_input)
+from starmill.cli.basics import (INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure,
+                                 as_failure, need, printable, process, refuse_input, writing)
 
-REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20
+REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20  # progress: a bar of this width, or lines in a log
 SMOOTH_S = 20  # the rate averages over about this time
-# s: between renewals, age of a suspect lock, age of a stale empty lock; renewals to watch for
-BEAT_S, DEAD_S, EMPTY_S, WATCH_BEATS = 10, 1800, 2, 3
+BEAT_S, WATCH_BEATS = 10, 3  # a holder renews its lock this often; renewals to wait for
+DEAD_S, EMPTY_S = 1800, 2  # an older lock, or empty lock, may be of a job that is gone
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
 
@@ -32,7 +31,7 @@ def tell(message):
 
 
 def check_roles(output, reads):
-    """Check the output before any file is opened or made.  reads: as for refuse_input."""
+    """Refuse an output that is an input or a temporary file.  reads: as for refuse_input."""
     need(not output.endswith(".new") or not os.path.exists(output[:-4]), USAGE,
          f"--output {output} is the temporary file of --overwrite for {output[:-4]}: give another "
          "name; a run begun with --overwrite is continued by its own command")
@@ -40,12 +39,12 @@ def check_roles(output, reads):
 
 
 class Stop:
-    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A further signal ends the
-    process at once unless it comes within a second, since launchers often send one signal twice."""
+    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal ends the
+    process at once, but not within a second of the first: launchers often send a signal twice."""
 
     def __init__(self, file=None):
-        if file and os.path.exists(file):
-            raise Failure(STOPPED, f"not started: the stop file {file} is there; remove it")
+        need(not file or not os.path.exists(file), STOPPED,
+             f"not started: the stop file {file} is there; remove it")
         self._file, self._since = file, None
         for number in STOP_SIGNALS:
             signal.signal(number, self._note)
@@ -59,7 +58,7 @@ class Stop:
         return self._since is not None or bool(self._file and os.path.exists(self._file))
 
 
-_function = None  # inherited by the worker processes when they start
+_function = None  # forks inherit it: it need not be pickled
 
 
 def n_workers(given):
@@ -68,8 +67,7 @@ def n_workers(given):
 
 
 def each(function, items, n_worker):
-    """Yield function(item) for each item, in order, computed by n_worker forks of this process.
-    Forks share this process's memory, so function may be any callable."""
+    """Yield function(item) for each item, in order, computed by n_worker forks of this process."""
     global _function
     if n_worker == 1:
         yield from map(function, items)
@@ -147,7 +145,7 @@ class Progress:
                  f"{rate:.{2 if rate < 10 else 0}f}/s  "
                  f"{left((self.total - done) / rate if rate else math.inf)} left")
         if not self._is_bar:
-            print(words, file=sys.stderr, flush=True)
+            tell(words)
             return
         print(f"\r[{'=' * int(part * WIDTH):{WIDTH}}] {words}\033[K", end="", file=sys.stderr,
               flush=True)
@@ -160,14 +158,13 @@ class Progress:
 
 def is_alive(pid):
     """Return whether a local process runs; a zombie does not."""
+    if pid <= 0:
+        return False
     try:
-        if pid <= 0:
-            return False
-        os.kill(pid, 0)
+        with contextlib.suppress(PermissionError):
+            os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        pass
     found = process(pid)
     return found is None or found[0] not in "ZX"
 
@@ -186,8 +183,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return whether a lock's holder is "gone" or "lives".  "watch": only the lock's age_s or a
-    restart of its job suggests that the holder is gone, but clocks differ, and it may still run."""
+    """Return "gone", "lives" or "watch" of a lock's holder.  "watch": the lock is old (age_s) or
+    its Slurm job has restarted, but the holder may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):
@@ -200,8 +197,7 @@ def judge(who, age_s):
 
 def is_touched(path, before):
     """Return whether a lock is touched or replaced within WATCH_BEATS renewals."""
-    print(printable(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs"),
-          file=sys.stderr, flush=True)
+    tell(printable(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs"))
     end = time.monotonic() + WATCH_BEATS * BEAT_S
     while time.monotonic() < end:
         time.sleep(0.1 * BEAT_S)
@@ -216,8 +212,8 @@ def is_touched(path, before):
 
 
 class Holder:
-    """The process that holds an output's lock.  is_held: whether the lock exists.  host, pid: of
-    the process, "" and 0 if unknown.  is_gone: whether it ran on this host and has ended."""
+    """The process that holds an output's lock.  is_held: the lock exists.  host, pid: of the
+    process, "" and 0 if unknown.  is_gone: the process ran on this host and has ended."""
 
     def __init__(self, output):
         path = f"{os.path.realpath(output)}.lock"
@@ -241,22 +237,21 @@ class OutputLock:
 
     def __enter__(self):
         for _ in range(20):  # others may take and release it between tries
+            with as_failure(OUTPUT, f"{self.path} cannot be created", OSError, advice=": create "
+                            "the folder or make it writable, or choose another output"):
+                try:
+                    fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                                 0o644)
+                except FileExistsError:
+                    self._remove_stale()
+                    continue
             try:
-                fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            except FileExistsError:
-                self._remove_stale()
-                continue
-            except OSError as error:
-                raise Failure(OUTPUT, f"{self.path} cannot be created: {error.strerror}: create "
-                                      "the folder or make it writable, or choose another output"
-                              ) from error
-            try:
-                os.write(fd, self.text.encode())
-                os.fsync(fd)
-            except OSError as error:
+                with writing(self.path):
+                    os.write(fd, self.text.encode())
+                    os.fsync(fd)
+            except Failure:
                 os.unlink(self.path)
-                raise Failure(OUTPUT, f"{self.path} cannot be written: {error.strerror}: make room "
-                                      "or choose another output") from error
+                raise
             finally:
                 os.close(fd)
             self._touched = time.monotonic()
@@ -281,24 +276,20 @@ class OutputLock:
         """Renew the lock; call it before each write, and at least every DEAD_S seconds."""
         if time.monotonic() - self._touched < BEAT_S:
             return
-        if not self._is_ours():
-            raise Failure(OUTPUT, f"{self.path} was taken over by another job, since this job had "
-                                  "not touched the lock for long (was the job suspended?): this job "
-                                  "stops writing")
+        need(self._is_ours(), OUTPUT, f"{self.path} was taken over by another job, since this job "
+             "had not touched the lock for long (was the job suspended?): this job stops writing")
         with contextlib.suppress(OSError):
             os.utime(self.path)
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock.  If several processes try, only one removes the lock, and none
-        removes a newer lock than the one it has read."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise Failure(OUTPUT, f"{self.path}: the lock file of the output cannot be read: "
-                                  f"{error.strerror}") from error
+        """Remove a stale lock, and no newer lock that another process has made meanwhile."""
+        what = f"{self.path}: the lock file of the output cannot be read"
+        with as_failure(OUTPUT, what, OSError):
+            try:
+                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except FileNotFoundError:
+                return
         with open(fd, encoding="utf-8", errors="replace") as file:
             opened, text = os.fstat(fd), file.read(1024)
             age_s, who = time.time() - opened.st_mtime, FORM.match(text)
@@ -319,7 +310,7 @@ class OutputLock:
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
                     folder = glob.escape(os.path.dirname(self.path) or ".")
-                    # remove the holder's half-made files, see basics.temporary_name
+                    # the holder's half-made files: see basics.temporary_name
                     for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}") if who else ():
                         with contextlib.suppress(FileNotFoundError):
                             (shutil.rmtree if os.path.isdir(path) else os.unlink)(path)

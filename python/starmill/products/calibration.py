@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibrates errors by repeats: each parameter gets a factor by S/N and a floor that make the
-errors match the differences of repeated rows of a star."""
+"""Calibrates errors by repeated rows of stars: finds for each parameter a factor, as a function of
+S/N, and a floor, so that the errors match the differences of such rows."""
 
 import collections
 
@@ -17,10 +17,10 @@ TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little
 WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
 # n: number of pairs.  factor [n_knot]: on the errors, at knots in S/N.  floor: added in quadrature.
-# before, after: robust width of difference / error, for stated and calibrated errors; for `after`,
-# each half of the pairs is calibrated by the other.  thirds: `after` in thirds of the pairs by S/N
+# before, after: robust width of difference / error, for stated and for calibrated errors; `after`
+# calibrates each half of the pairs by the other half.  thirds: `after` in thirds by S/N.
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
-# delta [n]: difference of a pair; error, ln_sn [2][n]: of its two rows
+# delta [n]: difference of a pair's two rows.  error, ln_sn [2][n]: of these rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
 
 
@@ -31,7 +31,7 @@ def scaled(pairs, knots, factor, floor):
 
 
 def fitted(pairs, knots):
-    """Fit (factor, floor) to all pairs; NaN with too few."""
+    """Return the most likely (factor, floor) of all pairs; NaN with too few."""
     n = len(pairs.delta)
     if n < LEAST or not half_width(pairs.delta) > 0:  # equal values would give error 0
         return np.full(len(knots), np.nan), np.nan
@@ -90,12 +90,11 @@ def write(fits, sn, calibrations):
     """Write the calibrations as attributes of the group /fits."""
     fits.attrs["CAL_PARAMETERS"] = np.array([c.name for c in calibrations], "S")
     fits.attrs["CAL_SN"] = sn
-    for key, values in (("CAL_FACTOR", [np.resize(c.factor, len(sn)) for c in calibrations]),
-                        ("CAL_FLOOR", [c.floor for c in calibrations]),
-                        ("CAL_PAIRS", [c.n for c in calibrations]),
-                        ("CAL_CHI_STATED", [c.before for c in calibrations]),
-                        ("CAL_CHI", [c.after for c in calibrations])):
-        fits.attrs[key] = np.array(values)
+    fits.attrs["CAL_FACTOR"] = np.array([np.resize(c.factor, len(sn)) for c in calibrations])
+    fits.attrs["CAL_FLOOR"] = np.array([c.floor for c in calibrations])
+    fits.attrs["CAL_PAIRS"] = np.array([c.n for c in calibrations])
+    fits.attrs["CAL_CHI_STATED"] = np.array([c.before for c in calibrations])
+    fits.attrs["CAL_CHI"] = np.array([c.after for c in calibrations])
 
 
 def table(sn, calibrations):
@@ -104,6 +103,6 @@ def table(sn, calibrations):
     for c in calibrations:
         chi = " ".join(f"{x:5.2f}" for x in (c.after, *c.thirds))
         factors = " ".join(f"{x:.3f}" for x in c.factor)
-        lines.append(f"{c.name + '_ERR':12} {c.n:6}  {c.before:10.2f}  {chi:>25}   {c.floor:<9.4g}  "
-                     f"{factors}")
+        lines.append(f"{c.name + '_ERR':12} {c.n:6}  {c.before:10.2f}  {chi:>25}   "
+                     f"{c.floor:<9.4g}  {factors}")
     return "\n".join(lines)

@@ -24,7 +24,7 @@ FAINT = 300  # a density map shows densities above peak / FAINT
 N_CELL = 240  # cells along the longer axis of a map
 LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
 REACH = 4  # the kernel ends at so many widths
-WIDE_DEG = 60  # stars farther than this from the survey's centre: draw the whole sky
+WIDE_DEG = 60  # draw the whole sky if a star is farther than this from the survey's centre
 
 
 def spread(values, low=0.5, high=99.5):
@@ -36,7 +36,7 @@ def spread(values, low=0.5, high=99.5):
 
 
 def n_bin(values, most):
-    """Return a number of bins that grows with the square root of the number of values."""
+    """Return a number of bins, about twice the root of the number of values."""
     return int(np.clip(2 * np.sqrt(len(values)), 12, most))
 
 
@@ -58,20 +58,19 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """Draw histograms of S/N and reduced chi-square of fitted rows, by arm.  Each chart is returned
-    as a PNG, or as None if it has no row to draw."""
-    result, s = survey.result, survey.sample
-    done = survey.fitted
-    if not done.any():
+    """Draw histograms of S/N and reduced chi-square of fitted rows, by arm.  Like all charts,
+    return a PNG, or None without a row to draw."""
+    arms, s = survey.result.arms, survey.sample
+    if not survey.fitted.any():
         return None
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.9))
-    sn = {a: s["SN_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
-    chi = {a: s["RCHISQ_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
-    for axes, values, label in ((left, sn, "S/N per pixel"), (right, chi, "reduced chi-square")):
+    for axes, name, label in ((left, "SN_", "S/N per pixel"),
+                              (right, "RCHISQ_", "reduced chi-square")):
+        values = {a: s[name + a][survey.fitted & (s["NPIX_" + a] > 0)] for a in arms}
         known = np.concatenate([v[np.isfinite(v) & (v > 0)] for v in values.values()])
         low, high = np.percentile(known, [0.2, 99.5]) * (0.9, 1.1) if len(known) else (0.5, 2.0)
         edges = np.geomspace(low, high, n_bin(known, 60) + 1)
-        for arm, colour in zip(result.arms, COLOURS):
+        for arm, colour in zip(arms, COLOURS):
             histogram(axes, values[arm], edges, colour, f"arm {arm.lower()}")
         axes.set(xscale="log", xlabel=label, xlim=(low, high))
         logarithmic(axes.xaxis, low, high)
@@ -113,11 +112,9 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw dots; above MANY, cells of their median colour, or of their number without colour."""
+    """Draw points; over MANY, as cells of their median colour, or without colour their number."""
     if len(x) > MANY:
-        if colour is None:
-            return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
-                               norm=LogNorm(1), extent=limits)
+        how = dict(mincnt=1, cmap="viridis", norm=LogNorm(1)) if colour is None else how
         return axes.hexbin(x, y, C=colour, reduce_C_function=np.median, gridsize=60, linewidths=0,
                            extent=limits, **how)
     return axes.scatter(x, y, c=RESIDUAL if colour is None else colour, s=12, linewidths=0, **how)
@@ -133,13 +130,12 @@ def shade(axes, values, label, pad=PAD, **how):
 
 
 def scott(values):
-    """Return the kernel's width along one of two axes; outliers do not widen it."""
-    spread = min(np.std(values, ddof=1), half_width(values) if len(values) > 4 else np.inf)
-    return spread * len(values) ** (-1 / 6)
+    """Return the kernel's width along one of two axes, by Scott's rule; ignore outliers."""
+    return np.fmin(np.std(values, ddof=1), half_width(values)) * len(values) ** (-1 / 6)
 
 
 def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
-    """Return stars per unit of x and y at the centres of n_cell cells of each range: [y][x]."""
+    """Return stars per unit of x and y, [y][x], in n_cell cells of each range."""
     cells, sigma, n_rim = [], [], []
     for values, (low, high) in ((y, y_range), (x, x_range)):
         step = (high - low) / n_cell
@@ -155,15 +151,15 @@ def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
 
 
 def sky_frame(ra, dec, n_cell=N_CELL):
-    """Return WCS and shape (cells) of an equal-area map of the stars, north up, east left: zenithal
-    (ZEA) around the stars, or Mollweide (MOL) of the whole sky if they are far apart, cut in the
-    widest gap of right ascension."""
+    """Return WCS and shape (cells) of an equal-area map of the stars, north up, east left.  The map
+    is zenithal (ZEA) around the stars.  Stars far apart get a Mollweide map (MOL) of the whole sky,
+    cut in the widest gap of right ascension."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
     centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
-    away = np.degrees(np.arccos(np.clip(unit_vectors(ra, dec) @ mean, -1, 1)).max())
+    widest_deg = np.degrees(np.arccos(np.clip(unit_vectors(ra, dec) @ mean, -1, 1)).max())
     wcs = WCS(naxis=2)
-    if away > WIDE_DEG:
+    if widest_deg > WIDE_DEG:
         half = np.degrees(np.array([2 * np.sqrt(2), np.sqrt(2)]))  # of Mollweide's ellipse
         by_ra = np.sort(ra % 360)
         gap = np.diff(by_ra, append=by_ra[0] + 360)
@@ -183,8 +179,8 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 
 
 def sky_density(ra, dec, wcs, shape):
-    """Return stars per square degree, [row][column] of the map, NaN off the sky.  Near the sky's
-    edge the density is divided by the fraction of the kernel that is on the sky."""
+    """Return stars per square degree, [row][column] of the map, NaN off the sky.  Near the map's
+    edge the kernel is normalised to its part on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
     edges = [np.arange(n + 1) - 0.5 for n in shape]
@@ -215,7 +211,6 @@ def kiel_density(axes, survey, s):
 
 
 def kiel_metals(axes, _, s):
-    """Draw the Kiel diagram coloured by [Fe/H]."""
     x, y = spread(s["TEFF"]), spread(s["LOGG"])
     how = dict(zip(("vmin", "vmax"), spread(s["FEH"], 2, 98)), cmap="viridis")
     drawn = points(axes, s["TEFF"], s["LOGG"], s["FEH"], (*x, *y), **how)
@@ -224,7 +219,6 @@ def kiel_metals(axes, _, s):
 
 
 def abundances(axes, _, s):
-    """Draw [alpha/Fe] against [Fe/H]."""
     x, y = spread(s["FEH"]), spread(s["ALPHAFE"])
     drawn = points(axes, s["FEH"], s["ALPHAFE"], None, (*x, *y))
     axes.set(xlim=x, ylim=y, xlabel="[Fe/H] (dex)", ylabel=symbol("ALPHAFE") + " (dex)")
@@ -233,7 +227,8 @@ def abundances(axes, _, s):
 
 
 def velocities(axes, _, s):
-    histogram(axes, s["VRAD"], np.linspace(*spread(s["VRAD"]), n_bin(s["VRAD"], 60)), RESIDUAL, None)
+    edges = np.linspace(*spread(s["VRAD"]), n_bin(s["VRAD"], 60))
+    histogram(axes, s["VRAD"], edges, RESIDUAL, None)
     axes.set(xlabel="velocity (km/s)", ylabel="rows")
 
 
@@ -259,17 +254,16 @@ def maps(survey):
 
 
 def sky_axes(figure, place, wcs, shape, whole):
-    """Make the axes of an equal-area map with a coordinate grid; whole: of the whole sky."""
+    """Make the axes of a map of sky_frame, with a coordinate grid.  whole: of the whole sky."""
     axes = figure.add_subplot(place, projection=wcs,
                               frame_class=EllipticalFrame if whole else RectangularFrame)
     axes.set(xlim=(-0.5, shape[1] - 0.5), ylim=(-0.5, shape[0] - 0.5), aspect="equal")
     axes.coords.grid(color="0.85", lw=0.5)
-    for coordinate, name in zip(axes.coords, ("right ascension", "declination")):
+    for coordinate, name, at in zip(axes.coords, ("right ascension", "declination"), "hv"):
         coordinate.set_axislabel("" if whole else name)
         coordinate.set_major_formatter("d" if whole else "d.d")
         coordinate.set_ticklabel(size=8)
-    if whole:
-        for coordinate, at in zip(axes.coords, "hv"):  # on the map: the colour bar is outside
+        if whole:  # on the map: the colour bar is outside
             coordinate.set_ticklabel_position(at)
             coordinate.set_ticklabel(size=7, color=INK, exclude_overlapping=True)
     return axes
@@ -358,7 +352,7 @@ def pairs(survey):
 
 
 def curves(result, rows, names):
-    """Draw the velocities of each row's epochs against time, or epoch number without times."""
+    """Draw a panel per row: velocities of its epochs against time, or against their number."""
     figure, grid = panels(len(rows), 2.2)
     for axes, row, name in zip(grid, rows, names):
         exposure, _ = result.exposures_of(np.array([row]))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill compare`: compare two results of the same stars, star by star.  Both fit the same
-pixels, so noise causes no difference.  Differences are in units of the larger stated error."""
+"""`starmill compare`: compare two results of the same stars, star by star."""
 
 import numpy as np
 from astropy.io import fits as pyfits
@@ -49,7 +48,7 @@ def read_one(path):
 
 
 def read(paths):
-    """Return the rows of all files with the columns common to all; paths: joined by commas."""
+    """Return the rows of all files (paths: joined by commas) with their common columns."""
     parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
     need(parts, OUTPUT, f"{paths}: has no row")
     table = vstack(parts, join_type="inner")
@@ -62,8 +61,8 @@ def read(paths):
 
 
 def match(a, b):
-    """Match the stars of two tables; print how many rows are left out.  Return {column: values} of
-    the matched stars in a and in b, and a table of both with columns NAME_A and NAME_B."""
+    """Match the stars of two tables; print how many rows are left out.  Return two dictionaries
+    {column: values} of the matched stars, and a table of both with columns NAME_A and NAME_B."""
     def known(name, none):
         return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 
@@ -87,14 +86,18 @@ def match(a, b):
     return a, b, both[[n for n in both.colnames if n in by or n.endswith(("_A", "_B"))]]
 
 
-def larger_error(a, b, name):
-    """Return the larger of the two stated errors of a column; None if a file has none."""
-    name += "_ERR"
-    return np.fmax(a[name], b[name]).astype(float) if name in a and name in b else None
+def in_errors(a, b, name):
+    """Return the differences B - A of a column over the larger of the two stated errors; NaN
+    without errors.  Both results fit the same pixels: noise causes no difference."""
+    error = name + "_ERR"
+    if error not in a or error not in b:
+        return np.full(len(a["VRAD"]), np.nan)
+    larger = np.fmax(a[error], b[error]).astype(float)
+    return (b[name].astype(float) - a[name]) / np.where(larger > 0, larger, np.nan)
 
 
 def print_quantities(a, b, keep):
-    """Print for each column the differences B - A, in its unit and divided by their errors."""
+    """Print median and scatter of B - A of each column, in its unit and in stated errors."""
     print(f"\n| B - A | stars | median | scatter | in errors: median | scatter | "
           f"beyond {FAR:g} |\n|---|---|---|---|---|---|---|")
     for name, unit, digits in QUANTITIES:
@@ -106,8 +109,8 @@ def print_quantities(a, b, keep):
         d = b[name][good].astype(float) - a[name][good]
         line = f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | " \
                f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | "
-        error = larger_error(a, b, name)
-        pull = d[:0] if error is None else d[error[good] > 0] / error[good][error[good] > 0]
+        pull = in_errors(a, b, name)[good]
+        pull = pull[np.isfinite(pull)]
         print(line + (f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
                       f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
 
@@ -123,7 +126,7 @@ def print_warnings(a, b):
 
 
 def print_chisq(a, b, keep):
-    """Print in how many stars each fit has the lower chi-square, of stars with equal NPIX_TOT."""
+    """Print how often each fit has the lower chi-square, for stars with equal NPIX_TOT."""
     if any("CHISQ_TOT" not in t or "NPIX_TOT" not in t for t in (a, b)):
         return
     same = keep & (a["NPIX_TOT"] == b["NPIX_TOT"])
@@ -138,11 +141,7 @@ def print_worst(a, b, keep, n_worst):
     far = np.zeros(len(a["VRAD"]))
     of = np.full(len(far), "", dtype="U16")
     for name in PANELS:
-        error = larger_error(a, b, name)
-        if error is None:
-            continue
-        with np.errstate(all="ignore"):
-            pull = np.abs(b[name].astype(float) - a[name]) / error
+        pull = np.abs(in_errors(a, b, name))
         pull[~np.isfinite(pull) | ~keep] = 0
         of[pull > far] = name
         far = np.maximum(far, pull)
@@ -162,7 +161,6 @@ def draw(a, b, keep, names, path):
               and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
     figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
                                 width_ratios=(3, 1), constrained_layout=True)
-    dots = None
     for (name, unit), (left, right) in zip(panels, axes):
         good = keep & np.isfinite(a[name]) & np.isfinite(b[name])
         x, d = a[name][good].astype(float), (b[name].astype(float) - a[name])[good]
@@ -176,15 +174,11 @@ def draw(a, b, keep, names, path):
         left.set_ylim(middle - 1.05 * most, middle + 1.05 * most)
         left.set_xlabel(f"{name} of A{f' [{unit}]' if unit else ''}")
         left.set_ylabel(f"B $-$ A{f' [{unit}]' if unit else ''}")
-        error = larger_error(a, b, name)
+        pull = in_errors(a, b, name)[good]
+        right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
+        right.axvline(0, color="black", linewidth=0.8)
         right.set_xlabel("B $-$ A in errors")
         right.set_yticks([])
-        if error is not None:
-            e = error[good]
-            with np.errstate(all="ignore"):
-                pull = d / e
-            right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
-            right.axvline(0, color="black", linewidth=0.8)
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)
     with writing(path):

@@ -12,15 +12,8 @@ from starmill.cli.basics import printable
 N_COLOUR = 256  # colours of the palette; it keeps files small
 INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
 MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito, distinct for the colour-blind
-STYLE = {
-    "font.size": 10,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.direction": "out",
-    "ytick.direction": "out",
-}
+STYLE = {"font.size": 10, "axes.linewidth": 0.7, "axes.titlesize": 10, "axes.spines.top": False,
+         "axes.spines.right": False, "xtick.direction": "out", "ytick.direction": "out"}
 MAX_RESIDUAL = 5.0  # errors; larger residuals are drawn here
 
 
@@ -52,8 +45,8 @@ def binned(wave, flux, ivar, model, n):
 
 
 def draw_panel(upper, lower, arms, limits, n):
-    """Draw a wavelength range of a star: data and model in `upper`, residuals in `lower`.  A point
-    is the mean of n pixels.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
+    """Draw a wavelength range of a star, means of n pixels: data and model in the axes `upper`,
+    residuals in `lower`.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
     bottom, top = [], []
     for arm in arms:
         wave, flux, ivar, model = binned(*arm, n) if n > 1 else arm

@@ -26,8 +26,8 @@ TABLES = (*FITS, *table.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
-# The outcome of one output file.  what: "written", "existing", "unreadable", "left out" or
-# "refused"; says: the message of a failure; n_damaged: rows left out because they are damaged.
+# The outcome for one input.  what: "written", "existing", "unreadable", "left out" or "refused".
+# says: message of a failure.  n_damaged: damaged rows, which are left out.
 Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 
 
@@ -57,20 +57,18 @@ def name_of(path, subdirs, prefix):
 
 
 def names_of(result, subdirs, prefix):
-    names, seen = [name_of(path, subdirs, prefix) for path in result.files], set()
-    for name in names:
-        if name in seen:
-            what = "fit them into different results" if subdirs else \
-                "give --subdirs, which keeps the last two folders of inputs"
-            raise Failure(USAGE, f"two inputs would have the product {name}: {what}")
-        seen.add(name)
+    names = [name_of(path, subdirs, prefix) for path in result.files]
+    advice = "fit them into different results" if subdirs else \
+        "give --subdirs, which keeps the last two folders of inputs"
+    for name, n in collections.Counter(names).items():
+        need(n == 1, USAGE, f"two inputs would have the product {name}: {advice}")
     return names
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
-    """Return the primary header: versions, library, configuration and command under rvspecfit's
-    names, and `kind`, which is_done checks.  i: input of the product; None: all inputs.  file: DESI
-    file of that input, whose keywords (GROUPING) are copied; None: copy none."""
+    """Return the primary header: what made the result, in rvspecfit's keywords, and `kind` for
+    is_done.  i: input of the product; None: all inputs.  file: the input's opened DESI file, of
+    which the keywords GROUPING are copied, or None."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
     header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"
@@ -98,7 +96,7 @@ def primary(result, kind, n_left_out, i=None, file=None):
 
 
 class Export:
-    """The products of a result; each process has its own Export."""
+    """Writes the products of a result; each process has its own Export."""
 
     def __init__(self, options):
         self.options, self.n_without = options, 0  # rows that the format cannot hold (HATS)
@@ -190,22 +188,20 @@ class Export:
         return columns, self.result, whole, facts
 
     def found(self, path):
-        """Return is_done of a FITS output; for another format raise a Failure if the output
-        exists."""
+        """Return is_done of a FITS output.  Refuse an existing output of another format."""
         if self.options.to in FITS:
             return is_done(path, self.kind, self.result, self.options.overwrite)
-        if self.options.to == "hats" and os.path.lexists(path):
-            raise Failure(OUTPUT, f"{path} exists: give another name, or remove it yourself")
+        need(self.options.to != "hats" or not os.path.lexists(path), OUTPUT,
+             f"{path} exists: give another name, or remove it yourself")
         check_text(path, self.options.overwrite, ())
         return None
 
 
-_export = None  # each worker process has its own
+_export = None
 
 
 def product(options, i):
-    """Make a product in a worker, from the worker's own open result: processes share no open
-    file."""
+    """Make the product of input i in a worker, which opens its own files."""
     global _export
     _export = _export or Export(options)
     return _export.product(i)
@@ -219,8 +215,8 @@ def main(options):
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
     result, n, refused, n_damaged = export.result, collections.Counter(), [], 0
-    if not result.finished:
-        raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
+    need(result.finished, USAGE,
+         f"{result.path} is not finished: give the command of the fit again")
     n_file, products = len(export.names), ()
     if options.to in TABLES:
         is_written, n_damaged = export.table()

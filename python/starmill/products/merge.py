@@ -18,7 +18,7 @@ from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE
 from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
-# columns that index rows, exposures or files: merge adds how many of these earlier parts have
+# {column of indices: what they count}: merge adds to them the number of these in earlier parts
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PRIMARY = "catalog/PRIMARY"
@@ -28,17 +28,16 @@ FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
 
 
 class Column:
-    """A column of a part.  unit: kind of its rows (ROWS, EXPOSURES, FILES); shape: of one row;
-    type: its HDF5 type."""
+    """A column of a part.  unit: ROWS, EXPOSURES or FILES; shape: of a row; type: HDF5 type."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
         self.type, self.dtype, self.n = dataset.id.get_type().copy(), dataset.dtype, len(dataset)
-        if dataset.chunks or dataset.external:
-            raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
+        need(not dataset.chunks and not dataset.external, OUTPUT,
+             f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """Check the same column of another part; columns of file names widen to the longest."""
+        """Check the same column of another part; widen texts about input files to its type."""
         need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
              f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
@@ -49,8 +48,8 @@ class Column:
 
 
 class Part:
-    """A finished result.  n {ROWS, EXPOSURES, FILES}: how many it has.  columns: {name: Column}.
-    inputs: [(path, keys that tell if two inputs are the same)].  said: /provenance's attributes."""
+    """A finished result.  n: {ROWS, EXPOSURES or FILES: their number}.  columns: {name: Column}.
+    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -66,17 +65,15 @@ class Part:
             for group, unit in GROUPS.items():
                 for name, dataset in result.file.get(group, {}).items():
                     name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # that is per part
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # made anew
                         self.columns[name] = Column(path, name, dataset, unit)
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
-            if result.n_damaged:
-                again = "makes it again with --overwrite" if result.is_catalog_damaged else \
-                    "fits them again"
-                raise Failure(OUTPUT, f"{path}: {result.damaged_rows()}; the command that made it "
-                                      f"{again}")
-            self.n_fitted = sum(int((result.fits["STATUS"][at:at + result.block] == FITTED).sum())
-                                for at in range(0, result.n_row, result.block))
+            again = "makes it again with --overwrite" if result.is_catalog_damaged else \
+                "fits them again"
+            need(not result.n_damaged, OUTPUT,
+                 f"{path}: {result.damaged_rows()}; the command that made it {again}")
+            self.n_fitted = int((result.fits["STATUS"][...] == FITTED).sum())
             self.inputs = [self._input(result, i) for i in
                            np.flatnonzero(result.catalog["files/N_ROW"][...])]
 
@@ -93,10 +90,8 @@ class Part:
 
 def difference(a, b):
     """Return a text with the first line in which two texts differ."""
-    for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue=""):
-        if x != y:
-            return f'"{x[:100]}" and "{y[:100]}"'
-    return "in their last line"
+    pairs = itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue="")
+    return next((f'"{x[:100]}" and "{y[:100]}"' for x, y in pairs if x != y), "in their last line")
 
 
 def compare(first, part):
@@ -108,8 +103,8 @@ def compare(first, part):
          f"{names} with different settings ({difference(*settings)})")
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
-    need(devices[0] == devices[1], USAGE, f"{names} on different devices ({' and '.join(devices)}), "
-         "whose results differ in the last digits")
+    need(devices[0] == devices[1], USAGE, f"{names} on different devices "
+         f"({' and '.join(devices)}), whose results differ in the last digits")
     for a, b in ((first, part), (part, first)):
         for name in a.columns:
             need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
@@ -119,8 +114,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input of two parts (results), since its stars would appear twice.  Two inputs are
-    the same if their size, time and digest of rows agree, or if their paths lead to one file."""
+    """Refuse an input of two parts, whose stars would appear twice.  Inputs are the same if their
+    size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -151,8 +146,8 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: entries of the first part, except those that facts() makes of all parts.
-    Items are copied one by one, since HDF5's own copy may crash on a damaged group."""
+    """Write /provenance: the first part's entries, and those that facts() makes of all parts.  Copy
+    each entry alone: HDF5's copy of a group may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)
     group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
@@ -193,9 +188,8 @@ def copy_part(part, start, columns, file, lock):
 
 def by_place(star, ra, dec):
     """Return for each row [n] the first row of its star.  star [n]: a number for each name.  A row
-    over FAR_AM arcmin from the first row of its name begins another star of this name; beyond
-    MOST_PLACES stars of a name, each row is a star.  A row without ra or dec (degrees) belongs to
-    the first star of its name."""
+    over FAR_AM arcmin from all stars of its name begins another star; after MOST_PLACES stars every
+    such row is a star.  A row without ra or dec (degrees) is of the first star of its name."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
@@ -221,7 +215,7 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star is identified by OBJECT, else TARGETID, else its row; and by its position
+    # a star has one OBJECT, else one TARGETID, else one row; and one position
     star = np.unique(objects, return_inverse=True)[1]
     numbers = np.unique(targets, return_inverse=True)[1] + n_row
     star = np.where(objects != b"", star,
@@ -232,11 +226,9 @@ def primary(file):
     if n_far:
         warn(f"{n_far} stars are more than 1 arcmin from the first row of their name or TARGETID: "
              "each has a primary row of its own")
-    order = np.lexsort((np.arange(n_row), -sn2, -quality, star))
+    order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
     found = np.zeros(n_row, np.uint8)
-    is_first = np.ones(n_row, bool)
-    is_first[1:] = star[order[1:]] != star[order[:-1]]
-    found[order[is_first]] = 1
+    found[order[np.unique(star[order], return_index=True)[1]]] = 1
     return found
 
 
@@ -278,9 +270,8 @@ def write_whole(path, parts, options, lock):
 
 
 def calibrate(path, lock):
-    """Add the calibration of errors by the rows of the whole; return it as a table."""
+    """Calibrate the errors of the merged result; return the calibration as a text."""
     from starmill.products import calibration
-
     lock.keep()
     result = Result(path)
     with result.file:
@@ -300,8 +291,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command made the whole output before it was killed.  If parts
-    is empty, only the command is compared, not the rows."""
+    """Return whether this same command has made the output before.  parts (): compare only the
+    command; else also check that the output has all rows of the parts."""
     try:
         result = Result(output)
     except Failure:
@@ -349,7 +340,8 @@ def main(options):
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile
-        check_output(options.output, options.overwrite or made or (may_be and is_void(output)), reads)
+        is_spare = options.overwrite or made or (may_be and is_void(output))
+        check_output(options.output, is_spare, reads)
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return

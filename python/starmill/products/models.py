@@ -13,8 +13,8 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}; fluxes are a dataset
-    [n_exposure][n_pix], wavelengths a dataset of this shape or [n_pix]."""
+    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}, datasets: fluxes
+    [n_exposure][n_pix], wavelengths of the same shape or [n_pix]."""
 
     def __init__(self, path, result):
         self.result = result
@@ -22,27 +22,25 @@ class Models:
                         ValueError, TypeError, AttributeError):
             self.file = h5py.File(path, "r")
             need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
-            run_id = text(self.file.attrs["RUN_ID"])
-            if run_id != result.provenance["RUN_ID"]:
-                raise Failure(USAGE, f"{path} has the models of a result other than {result.path}")
+            need(text(self.file.attrs["RUN_ID"]) == result.provenance["RUN_ID"], USAGE,
+                 f"{path} has the models of a result other than {result.path}")
             self.index, n = self.file["models/fits_row"], len(result.catalog["exposures/FILE"])
-            if self.index.dtype.kind != "i" or self.index.shape != (n,):
-                raise ValueError(f"models/fits_row is not an index of the {n} exposures")
+            need(self.index.dtype.kind == "i" and self.index.shape == (n,), ValueError,
+                 f"models/fits_row is not an index of the {n} exposures")
             self.arms = {name: (arm["wavelength"], arm["flux"]) for name, arm in
                          self.file["models"].items() if isinstance(arm, h5py.Group)}
             for name, (wave, flux) in self.arms.items():
-                if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or \
-                        len(flux) != n or wave.shape not in (flux.shape, flux.shape[1:]):
-                    raise ValueError(f"wrong types or sizes in models/{name}")
+                need(wave.dtype.kind == flux.dtype.kind == "f" and flux.ndim == 2 and len(flux) == n
+                     and wave.shape in (flux.shape, flux.shape[1:]), ValueError,
+                     f"wrong types or sizes in models/{name}")
 
     def of(self, row):
-        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None: it was not fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures, None of a row not fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
-        first = int(self.result.catalog["FIRST_EXPOSURE"][row])
-        n = int(self.result.catalog["N_EXPOSURE"][row])
-        if (self.index[first:first + n] != row).any():
-            raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row is wrong")
+        first, n = (int(self.result.catalog[k][row]) for k in ("FIRST_EXPOSURE", "N_EXPOSURE"))
+        need((self.index[first:first + n] == row).all(), OUTPUT,
+             f"{self.file.filename} is damaged: models/fits_row is wrong")
         return [{name: (wave[...] if wave.ndim == 1 else wave[i], flux[i])
                  for name, (wave, flux) in self.arms.items()} for i in range(first, first + n)]
 
@@ -86,17 +84,16 @@ class Refitted:
                               cwd=where if os.path.isdir(where) else None,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, errors="surrogateescape")
-        if done.returncode != 0:
-            why = (done.stdout.strip().splitlines() or ["no message"])[-1]
-            raise Failure(INPUT, f"the stars cannot be refitted: {why}")
+        why = (done.stdout.strip().splitlines() or ["no message"])[-1]
+        need(done.returncode == 0, INPUT, f"the stars cannot be refitted: {why}")
         again = Result(output)
-        if again.provenance["LIBRARY_HASH"] != result.provenance["LIBRARY_HASH"]:
-            raise Failure(USAGE, f"{result.path} was fitted with another library than "
-                                 f"{' and '.join(libraries)}: give the library of the fit with --library")
+        need(again.provenance["LIBRARY_HASH"] == result.provenance["LIBRARY_HASH"], USAGE,
+             f"{result.path} was fitted with another library than {' and '.join(libraries)}: give "
+             "the library of the fit with --library")
         return again
 
     def _pair(self, again, rows):
-        """Match the rows of the new fit with the old ones; refuse rows with another solution."""
+        """Match the rows of the new fit with the old ones; warn of rows with another velocity."""
         names = (again.catalog["IDENTIFIER"][...], again.fits["TARGETID"][...])
         new = {name: i for i, name in enumerate(zip(*names))}
         for r in rows:
@@ -106,12 +103,11 @@ class Refitted:
             self.row_of[r] = i
             was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
             error = float(self.result.fits["VRAD_ERR"][r])
-            if not abs(now - was) <= max(0.1 * error, 1e-3) and np.isfinite(was):
+            if np.isfinite(was) and not abs(now - was) <= max(0.1 * error, 1e-3):
                 warn(f"fitted once more, row {r} has VRAD {now:.3f} km/s where the result has "
                      f"{was:.3f}")
 
     def of(self, row):
-        """Return the models of a row, as Models.of does."""
         return self.models.of(self.row_of[row]) if row in self.row_of else None
 
 

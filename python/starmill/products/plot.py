@@ -8,7 +8,7 @@ import numpy as np
 from astropy import units
 from matplotlib.backends.backend_pdf import PdfPages
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, need, printable, write_whole
+from starmill.cli.basics import OUTPUT, USAGE, check_text, need, printable, write_whole
 from starmill.interchange import errors, symmetric
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
                                        literal, plt, png)
@@ -18,7 +18,7 @@ from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
 from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
-A_LINE, LINE_HEIGHT = 7, 0.46  # parameters above the panels: most side by side; inches
+A_LINE, LINE_HEIGHT = 7, 0.46  # table above the panels: parameters in a line; inches of a line
 PANEL = 1.6  # inches
 REACH = 4  # standard deviations shown on each side
 # lines to zoom in on, vacuum A at rest, the most informative first
@@ -30,7 +30,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return three ranges with good pixels: lines at the star's velocity, else parts of arms."""
+    """Return [(title, (low, high))] of three of LINES with good pixels, else of parts of an arm."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:
@@ -69,11 +69,10 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
 
 
 def write_table(figure, result, row, note):
-    """Write above the panels the parameters with errors, flagged abundances in grey, and the names
-    of the row's flags."""
+    """Write the parameters, grey if flagged, and the names of the row's flags above the panels."""
     values = result.row(row)
     height = figure.get_figheight()
-    line, left = 0.2 / height, 0.05
+    line, left = 0.2 / height, 0.05  # height of a text line and left margin, of the figure's size
 
     def write(x, i, words, **how):
         figure.text(x, 1 - (0.32 / height) - i * line, words, va="baseline", **how)
@@ -84,10 +83,9 @@ def write_table(figure, result, row, note):
     write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
           color=INK)
     where = f"RA {number(values['TARGET_RA'], 5)}°  Dec {number(values['TARGET_DEC'], 5)}°"
-    sn = ",  ".join(f"{a.lower()} {number(values['SN_' + a], 0)}" for a in result.arms
-                    if values[f"NPIX_{a}"] > 0)
-    chi = ",  ".join(f"{a.lower()} {number(values['RCHISQ_' + a], 2)}" for a in result.arms
-                     if values[f"NPIX_{a}"] > 0)
+    arms = [a for a in result.arms if values[f"NPIX_{a}"] > 0]
+    sn = ",  ".join(f"{a.lower()} {number(values['SN_' + a], 0)}" for a in arms)
+    chi = ",  ".join(f"{a.lower()} {number(values['RCHISQ_' + a], 2)}" for a in arms)
     chi += f",  without model error {number(result.chisq_of_data(values), 2)}"
     write(left, 1, "     ".join(w for w in (
         where, f"S/N per pixel: {sn}", f"reduced $\\chi^2$: {chi}", note) if w), color=INK)
@@ -110,13 +108,13 @@ def write_table(figure, result, row, note):
     flags = ["not fitted: " + status[1]] if values["STATUS"] != FITTED else []
     flags.append("warnings: " + (", ".join(warnings) or "none"))
     flags += ["facts: " + ", ".join(infos)] if infos else []
-    write(left, 4.7 + below, "     ".join(flags), color=MODEL if warnings or len(flags) > 2 else INK)
+    colour = MODEL if warnings or len(flags) > 2 else INK
+    write(left, 4.7 + below, "     ".join(flags), color=colour)
 
 
 def within(arms, limits):
     """Return the parts of arms between two wavelengths (limits, A)."""
-    found = [arm._replace(**{name: values[at] for name, values in arm._asdict().items()
-                             if isinstance(values, np.ndarray)})
+    found = [Arm(arm.name, *(None if values is None else values[at] for values in arm[1:]))
              for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
              if at.sum() > 1]
     need(found, USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it has "
@@ -133,8 +131,8 @@ def named(unit):
 
 
 def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
-    """Draw spectra, models and residuals of Arms (surveys/spectra.py), and leave room above for a
-    table of parameters.  limits: draw only these wavelengths, A."""
+    """Draw spectra, models and residuals of Arms (surveys/spectra.py), with room above for a table
+    of n_parameter parameters.  limits: wavelengths to draw, A; None: all, and three lines."""
     width, arm_height, zoom_height = 11.0, 1.95, 2.35  # inches
     top = 1.45 + (n_parameter - 1) // A_LINE * LINE_HEIGHT
     if limits:
@@ -180,8 +178,8 @@ def draw_ellipses(axes, x, y, covariance, colour):
 
 
 def corner(result, row):
-    """Draw a corner plot: marginal densities on the diagonal; below it samples, or ellipses of the
-    covariance if --draws kept no samples.  Return None if the star was not sampled."""
+    """Draw a corner plot: densities of single parameters on the diagonal, below it the samples that
+    --draws kept, else ellipses of the covariance.  Return None if the star was not sampled."""
     values, n_all = result.row(row), len(result.parameters)
     density = np.reshape(values["POST_DENSITY"], (n_all, -1))
     free = [j for j in range(n_all) if np.isfinite(density[j]).all()]
@@ -236,8 +234,8 @@ def corner(result, row):
 
 def draw_corner(result, row):
     """Draw the corner plot of a row, with a title."""
-    if "POST_DENSITY" not in result.fits:
-        raise Failure(USAGE, f"{result.path}: --corner needs a result of starmill sample")
+    need("POST_DENSITY" in result.fits, USAGE,
+         f"{result.path}: --corner needs a result of starmill sample")
     figure = corner(result, row)
     need(figure, USAGE, f"{result.path}: row {row} was not sampled")
     values = result.row(row)
@@ -250,7 +248,6 @@ def draw_corner(result, row):
 
 
 def draw_star(result, row, inputs, models, limits=None):
-    """Draw the whole page of one row."""
     arms, note = inputs.star(row, models.of(row))
     figure = draw_arms(arms, inputs.unit(row), float(result.fits["VRAD"][row]), limits,
                        len(result.parameters))
@@ -259,7 +256,7 @@ def draw_star(result, row, inputs, models, limits=None):
 
 
 def drawn(draw, *arguments):
-    """Draw a figure and close it for matplotlib: a notebook would show an open one twice."""
+    """Return the figure that draw makes, closed: a notebook would show an open figure twice."""
     with errors(), plt.rc_context(STYLE):
         figure = draw(*arguments)
     plt.close(figure)
@@ -267,7 +264,7 @@ def drawn(draw, *arguments):
 
 
 def draw_row(result, row, options, limits):
-    """Draw a row of a result.  options: models, library and program, as in products/models.py."""
+    """Draw a row of a result.  options: models, library and program, for open_models."""
     def draw():
         fitted = open_models(result, [row], options)
         return draw_star(result, row, Inputs(result, options.library), fitted, limits)
@@ -299,20 +296,15 @@ def draw_pieces(library, theta, pieces, limits):
 def main(options):
     path, *stars = options.arguments
     result = Result(path)
-    rows = []
-    for row in result.find(stars):
-        if result.damaged(row, row + 1)[0]:
-            result.note([row])
-        else:
-            rows.append(row)
+    rows = [row for row in result.find(stars) if result.whole(row, row + 1)[0]]
     result.warn_damaged()
     need(rows, OUTPUT, f"{path}: all rows of these stars are damaged")
-    if options.corner and options.range:
-        raise Failure(USAGE, "--range does not apply to --corner, which draws no spectrum")
+    need(not options.corner or not options.range, USAGE,
+         "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
     kind = os.path.splitext(output)[1].lower()
-    if kind not in (".png", ".pdf"):
-        raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
+    need(kind in (".png", ".pdf"), USAGE,
+         f"--output {output}: give a name that ends in .png or .pdf")
     need(kind != ".png" or len(rows) <= 1, USAGE,
          f"these stars have {len(rows)} rows: give --output FILE.pdf, which has a page for each")
     check_text(output, options.overwrite, result.reads(options))

@@ -14,9 +14,8 @@ from starmill.products import charts
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
 from starmill.products.plot import corner, draw_range
-from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result
-from starmill.products.result import number as fixed
-from starmill.products.result import plain, text
+from starmill.products.result import (FITTED, NOT_DONE, SYMBOL, Result, number as fixed, plain,
+                                      text)
 from starmill.products.survey import N_WORST, Survey, half_width
 from starmill.surveys.spectra import Inputs
 
@@ -38,19 +37,19 @@ def number(value, digits=3):
     """Format a number for HTML: significant digits, separated thousands, an en dash if missing."""
     if value is None or not np.isfinite(value):
         return "–"
+    words = f"{value:.{digits}g}"
     if isinstance(value, float) and abs(value) >= 1e6:
         mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{mantissa}·10<sup>{int(exponent)}</sup>".replace("-", "−")
-    if float(value) == int(value):
-        return f"{int(value):,}".replace(",", "\u202f").replace("-", "−")
-    words = f"{value:.{digits}g}"
-    if "e" in words or abs(value) >= 10**digits:
-        words = f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1 else words
-    return words.replace("-", "−")
+        words = f"{mantissa}·10<sup>{int(exponent)}</sup>"
+    elif float(value) == int(value):
+        words = f"{int(value):,}"
+    elif abs(value) >= 1 and ("e" in words or abs(value) >= 10**digits):
+        words = f"{value:,.0f}"
+    return words.replace(",", "\u202f").replace("-", "−")
 
 
 def full(key, value):
-    """Return HTML attributes with key and full value of a number, for programs."""
+    """Return HTML attributes by which programs find a number and all its digits."""
     return f'data-key="{escape(key)}" data-value="{getattr(value, "item", lambda: value)()!r}"'
 
 
@@ -59,7 +58,7 @@ def cell(key, value, words=None):
 
 
 def table(head, rows):
-    """Return an HTML table.  head: titles, a leading # marks numbers; rows: lists of cells."""
+    """Return an HTML table.  head: titles, with # before those of numbers.  rows: [[cell]]."""
     heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
                     else f"<th>{escape(h)}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
@@ -104,11 +103,8 @@ def counted(n, one, more=None):
 
 
 def key_figures(survey):
-    result, p = survey.result, survey.result.provenance
-    n = result.n_row
-    wall = float(p["WALL_S"])
-    sn = survey.sn[survey.fitted & (survey.sn > 0)]
-    median = percentile(sn, 50)
+    n, wall = survey.result.n_row, float(survey.result.provenance["WALL_S"])
+    median = percentile(survey.sn[survey.fitted & (survey.sn > 0)], 50)
     done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
     rate = done / wall if wall > 0 else np.nan
     return [("rows", n, number(n), "row" if n == 1 else "rows"),
@@ -121,8 +117,7 @@ def key_figures(survey):
 def run_section(survey):
     result, p = survey.result, survey.result.provenance
     command = p["COMMAND"]
-    wall = float(p["WALL_S"])
-    evaluations = survey.sample["NEVAL"][survey.fitted]
+    n_evaluation = percentile(survey.sample["NEVAL"][survey.fitted], 50)
     rows = [
         ("command", f"<code>{escape(command[:MAX_COMMAND])}"
                     f"{'…' if len(command) > MAX_COMMAND else ''}</code>"),
@@ -131,11 +126,11 @@ def run_section(survey):
                            + f"hash {p['LIBRARY_HASH'][:12]}")),
         ("machine", escape(f"{p['HOST']}, {p['DEVICE']}; {counted(p['N_RANK'], 'rank')} of "
                            f"{counted(p['N_THREAD'], 'thread')} where it was begun")),
-        ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "
-                 f"running in {counted(p['N_RUN'], 'run')}"),
+        ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, "
+                 f"{number(float(p['WALL_S']))} s of running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
-        ("evaluations", f"the median star took {number(percentile(evaluations, 50))} evaluations of "
-                        "the likelihood"),
+        ("evaluations", f"the median star took {number(n_evaluation)} evaluations of the "
+                        "likelihood"),
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
@@ -145,9 +140,11 @@ def run_section(survey):
         body = '<p class="bad">This result is not finished: some rows are not done.</p>' + body
     if broken:
         lines = "".join(f"<tr>{td(result.files[i])}{td(errors[i])}</tr>" for i in broken[:N_FILE])
-        more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
+        n_more = len(broken) - N_FILE
+        more = f'<p class="soft">and {n_more} more</p>' if n_more > 0 else ""
         body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
-    return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
+    settings = escape(p["IDENTITY"])
+    return body + f"<details><summary>settings</summary><pre>{settings}</pre></details>"
 
 
 def reason_table(reasons, of, links):
@@ -155,20 +152,20 @@ def reason_table(reasons, of, links):
     for r in reasons:
         examples = " ".join(f'<a href="#star-{row}">{row}</a>' if row in links else str(row)
                             for row in r.rows)
+        percent = 100 * r.count / max(of, 1)
         rows.append((f"<td><b>{escape(r.name)}</b></td>", td(r.meaning),
-                     cell(f"{r.kind}-{r.name}", r.count), f'<td class="n">{share(r.count, of)}</td>',
-                     f'<td class="bar"><i style="width:{100 * r.count / max(of, 1):.2f}%"></i></td>',
-                     f'<td class="rows">{examples}</td>'))
+                     cell(f"{r.kind}-{r.name}", r.count),
+                     f'<td class="n">{share(r.count, of)}</td><td class="bar">'
+                     f'<i style="width:{percent:.2f}%"></i></td><td class="rows">{examples}</td>'))
     return table(("", "meaning", "#rows", "#share", "", "first rows"), rows)
 
 
 def flags_section(survey, links):
     n = survey.result.n_row
     body = "<h3>State of the rows</h3>" + reason_table(survey.reasons("status"), n, links)
-    for kind, title in (("velocity", "Velocities of fitted rows"),
-                        ("warning", "Warnings of fitted rows"), ("info", "Facts about fitted rows")):
+    for kind, title in (("velocity", "Velocities"), ("warning", "Warnings"), ("info", "Facts")):
         reasons = survey.reasons(kind)
-        body += f"<h3>{title}</h3>"
+        body += f"<h3>{title} of fitted rows</h3>"
         body += reason_table(reasons, survey.n_fitted, links) if reasons else \
             '<p class="soft">none</p>'
     return body
@@ -215,11 +212,10 @@ def repeats_section(survey):
     if r.n_pair == 0:
         return unjoined + ('<p class="soft">No star was fitted more than once without a '
                            f"warning{every}.</p>")
-    body = (f"{unjoined}<p>{counted(r.n_star, 'star has', 'stars have')} {number(r.n_row)} rows without "
-            f"a warning{every}. Each star gives the differences of its first two rows, the next two, "
-            f"and so on: {counted(r.n_pair, 'pair')}. "
-            "Scatter is half the width of the central 68 % of these, by the root of 2; a width of 1 "
-            "in units of the stated error means that the error is what rows of one star differ by.</p>")
+    body = (f"{unjoined}<p>{counted(r.n_star, 'star has', 'stars have')} {number(r.n_row)} rows "
+            f"without a warning{every}. A star's first two rows are a pair, the next two another: "
+            f"{counted(r.n_pair, 'pair')}. Scatter is half the width of the central 68 % of their "
+            "differences, by the root of 2. A width of 1 in stated errors confirms the errors.</p>")
     rows = []
     for p in survey.result.parameters:
         delta, error = r.delta[p], np.hypot(*r.errors[p])
@@ -282,11 +278,10 @@ def pairs_section(survey):
 
 
 class Stars:
-    """Makes cards of stars, with their spectra if these can be read."""
+    """Makes the cards of stars, with pictures of their spectra unless these are unreadable."""
 
     def __init__(self, result, rows, options):
-        self.result, self.problem, self.shown = result, "", set()
-        self.inputs = None
+        self.result, self.problem, self.shown, self.inputs = result, "", set(), None
         if options.no_spectra:
             self.problem = "Spectra were not asked for."
             return
@@ -316,23 +311,22 @@ class Stars:
 
     def card(self, row):
         values = self.result.row(row)
-        parts = []
-        for p in self.result.parameters if values["STATUS"] == FITTED else ():
+        parts, is_fitted = [], values["STATUS"] == FITTED
+        for p in self.result.parameters if is_fitted else ():
             if not np.isfinite(values[p]):  # its library has no such label
                 continue
             words = self.result.shown(values, p, SYMBOL.get(p, (p, 3))[1])
             unit = self.result.shown_unit(p)
             parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
         status = self.result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
-        flags = self.result.words(values["RVS_WARN"], self.result.warnings)
-        if values["STATUS"] != FITTED:
-            flags = [f"{status[0]}: {status[1]}"]
+        flags = self.result.words(values["RVS_WARN"], self.result.warnings) if is_fitted else \
+            [": ".join(status)]
         sn = self.result.sn(values)
         star = values["TARGETID"] if values["TARGETID"] >= 0 else f"'{values['IDENTIFIER']}'"
         facts = f"S/N {number(sn)}" if sn > 0 else "no S/N"
         facts += (f", reduced chi-square {number(values['RCHISQ_TOT'])}, without model error "
                   f"{number(self.result.chisq_of_data(values))}")
-        # a row may be the worst and an example: its links lead to the first card
+        # a row may have two cards: links lead to the first
         anchor = "" if row in self.shown else f' id="star-{row}"'
         self.shown.add(row)
         return (f"<figure{anchor}>{self.picture(row)}<figcaption><b>"
@@ -351,7 +345,7 @@ class Stars:
 
 
 def posterior_section(survey, links):
-    """Return a table of POST_FLAG, and corner plots of stars along S/N."""
+    """Return a table of POST_FLAG, and corner plots of N_POSTERIOR stars of low to high S/N."""
     result = survey.result
     at = np.flatnonzero(survey.fitted)
     at = at[np.argsort(survey.sn[at], kind="stable")]
@@ -360,13 +354,13 @@ def posterior_section(survey, links):
         row = int(survey.rows[at[k]])
         figure = corner(result, row)
         if figure:
-            picture = png(figure, charts.DPI)
             name = text(result.catalog["IDENTIFIER"][row])
-            body += (f"<figure>{image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
+            body += (f"<figure>{image(png(figure, charts.DPI), 'posterior')}"
+                     f"<figcaption><b>{escape(name)}</b> "
                      f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
                      "</span></figcaption></figure>")
-    words = ("Grey: marginal densities, and samples or contours of one and two standard deviations; "
-             "orange: the Gaussian of the fit.")
+    words = ("Grey: marginal densities, and samples or contours of one and two standard "
+             "deviations; orange: the Gaussian of the fit.")
     flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
     return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
                     '<p class="soft">no row has a posterior</p>')
@@ -387,8 +381,8 @@ def main(options):
     drawn = sorted(set(examples + worst + ([] if alone else survey.typical)))
     stars = Stars(result, drawn, options)
     title = os.path.basename(path)
-    subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
-               f"written by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
+    subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, written " \
+        f"by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
     with plt.rc_context({**STYLE, "figure.autolayout": True}):  # as tight_layout()
         sections = [
             ("run", "Run", run_section(survey)),
@@ -417,9 +411,8 @@ def main(options):
     if examples:
         sections.append(("examples", "Examples of failures and warnings", stars.section(
             examples, "The first row of each state and each warning.")))
-    footer = "Counts are of all rows."
-    if result.n_damaged:
-        footer = f"Counts are of all rows but {counted(result.n_damaged, 'damaged one')}."
+    damaged = f" but {counted(result.n_damaged, 'damaged one')}" if result.n_damaged else ""
+    footer = f"Counts are of all rows{damaged}."
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
     whole = whole_page(title, subtitle, key_figures(survey), sections, footer)

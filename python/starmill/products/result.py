@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads results of `starmill fit` or `sample` (docs/use/formats.md).  When a result is opened, its
-layout is checked: all groups, columns and texts exist and have the right type.  The CRC of a row
-checks its values."""
+"""Reads results of `starmill fit` or `sample` (docs/use/formats.md).  Opening a result checks that
+all groups, columns and texts exist and have the right type; CRCs check the values of rows."""
 
 import ast
 import os
@@ -67,8 +66,8 @@ def number(value, digits):
 
 
 def star_names(targets, objects, identifiers):
-    """Return the names of rows' stars as --object-file takes them: TARGETID, else OBJECT, else
-    IDENTIFIER.  An OBJECT that begins with # or a blank is not used: no line can begin so."""
+    """Return the names of rows' stars for --object-file: TARGETID, else OBJECT, else IDENTIFIER.
+    An OBJECT that begins with # or a blank is not used: the file's lines cannot begin so."""
     return [str(target) if target != -1
             else text(own) if name[:1] in (b"", b"#", b" ") else text(name)
             for target, name, own in zip(targets, objects, identifiers)]
@@ -79,7 +78,7 @@ class Wrong(ValueError):
 
 
 def check_object(item):
-    """Read attributes, type and fill value: HDF5 may crash, or h5py not know the type."""
+    """Check a group or dataset: read its attributes, type and fill value, where damage shows."""
     dict(item.attrs)
     if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
         raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
@@ -100,16 +99,16 @@ def check_columns(file, name, n):
     group = file.get(name)
     need(isinstance(group, h5py.Group), Wrong, f"it has no group {name}")
     for column in NEEDED[name].split():
-        if not isinstance(group.get(column), h5py.Dataset):
-            raise Wrong(f"it has no column {column} in {name}")
+        need(isinstance(group.get(column), h5py.Dataset), Wrong,
+             f"it has no column {column} in {name}")
     for key, column in group.items():
         if not isinstance(column, h5py.Dataset):
             continue
         kind = "FLAG" if key.endswith("_FLAG") else key
         kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
         is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
-        if column.dtype.kind not in kinds or column.ndim != 1 + is_vector:
-            raise Wrong(f"{name}/{key} is no such column of a result")
+        need(column.dtype.kind in kinds and column.ndim == 1 + is_vector, Wrong,
+             f"{name}/{key} is no such column of a result")
         n = len(column) if n is None else n
         need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:
@@ -119,13 +118,13 @@ def check_columns(file, name, n):
 
 def check_list(column, key):
     code, names, meanings = (np.asarray(column.attrs.get(a, 0)) for a in (key, "NAMES", "MEANINGS"))
-    if code.dtype.kind not in "iu" or code.ndim != 1 or not len(code) or \
-            {names.shape, meanings.shape} != {code.shape}:
-        raise Wrong(f"{key}, NAMES and MEANINGS of {column.name[1:]}")
+    need(code.dtype.kind in "iu" and code.ndim == 1 and len(code)
+         and code.shape == names.shape == meanings.shape, Wrong,
+         f"{key}, NAMES and MEANINGS of {column.name[1:]}")
 
 
 def check_vectors(fits):
-    """Check ORDER (parameters of COVAR), and that vectors have one or more values per parameter."""
+    """Check ORDER, the parameters of COVAR, and that vectors have values for each parameter."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
     need(names and all(name in fits for name in names), Wrong, "ORDER of fits/COVAR")
@@ -134,8 +133,8 @@ def check_vectors(fits):
         width = column.shape[1] if isinstance(column, h5py.Dataset) and column.ndim == 2 else n
         if key.endswith("COVAR"):
             width = n if width == n * (n + 1) // 2 else 0
-        if key != "POST_MODE_WEIGHT" and (width < n or width % n):
-            raise Wrong(f"fits/{key} has vectors of {width} numbers")
+        need(key == "POST_MODE_WEIGHT" or (width >= n and width % n == 0), Wrong,
+             f"fits/{key} has vectors of {width} numbers")
 
 
 def text(value):
@@ -173,14 +172,14 @@ def check_layout(file):
     for table, key in (("fits", "CRC"), ("catalog", "CATALOG_CRC")):
         names = file[table][key].attrs.get("COLUMNS")
         for name in names.decode("utf-8", "replace").split() if isinstance(names, bytes) else [""]:
-            if not name or not isinstance(file[table].get(name), h5py.Dataset):
-                raise Wrong(f"it has no column {name}" if name else f"COLUMNS of {table}/{key}")
+            need(name and isinstance(file[table].get(name), h5py.Dataset), Wrong,
+                 f"it has no column {name}" if name else f"COLUMNS of {table}/{key}")
     check_vectors(file["fits"])
     return count[ROWS]
 
 
 def walk(file):
-    """Look at all objects of a file, not at their data; an error means that one is damaged."""
+    """Check all objects of a file, but not their data."""
     check_object(file)
     file.visititems(lambda _, item: check_object(item))
 
@@ -202,7 +201,7 @@ def works(path, function):
 
 
 class Block:
-    """Undamaged rows of a result: rows, their numbers; block[name], the values of a column."""
+    """Some undamaged rows of a result.  rows: their numbers; block[name]: values of a column."""
 
     def __init__(self, result, start, whole):
         self._result, self._span, self._whole = result, slice(start, start + len(whole)), whole
@@ -228,7 +227,8 @@ class Result:
     arms, parameters       names as in the columns; parameters in the order of COVAR
     statuses, warnings, infos, posteriors  {code or bit: (name, meaning)}
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
-    files, block           paths of the inputs as given to the fit; number of rows to read at once
+    files                  paths of the inputs as given to the fit
+    block                  number of rows to read at once
     calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
     """
 
@@ -236,17 +236,20 @@ class Result:
         self.path = path
         self.calibration = {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
-        try:
+        with as_failure(OUTPUT, f"{path} cannot be read", OSError, KeyError, ValueError,
+                        RuntimeError, TypeError, AttributeError), \
+                as_failure(OUTPUT, f"{path} is damaged", Wrong,
+                           advice=": restore a copy, or fit again"):
             if not os.path.isfile(path):
                 what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
                 raise Failure(OUTPUT, f"{path} cannot be read: {what}")
             is_sound = works(path, walk)
             self.file = h5py.File(path, "r")
-            if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
-                raise Failure(OUTPUT, f"{path} is not a result of starmill")
+            need(text(self.file.attrs.get("FORMAT", "")) == FORMAT, OUTPUT,
+                 f"{path} is not a result of starmill")
             version = int(self.file.attrs["FORMAT_VERSION"])
-            if version != VERSION:
-                raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
+            need(version == VERSION, OUTPUT,
+                 f"{path} has format {version}; this starmill reads {VERSION}")
             if not is_sound:
                 walk(self.file)
             self.n_row, self.provenance = check_layout(self.file), provenance(self.file)
@@ -268,11 +271,6 @@ class Result:
                 for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
             row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
                             for c in self.fits.values() if isinstance(c, h5py.Dataset))
-        except Wrong as wrong:
-            raise Failure(OUTPUT, f"{path} is damaged: {wrong}: restore a copy, or fit again"
-                          ) from wrong
-        except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
-            raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
@@ -289,8 +287,8 @@ class Result:
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
-        """Return the columns of groups, by default /fits then /catalog, in the file's order."""
-        order = {name: i for i, name in enumerate(self.checked)}  # as they are written
+        """Return the names of the columns of groups (default: /fits, /catalog) as written."""
+        order = {name: i for i, name in enumerate(self.checked)}
         names = []
         for group in groups or (self.fits, self.catalog):
             place = {name: order[name] if name in order else
@@ -300,14 +298,14 @@ class Result:
         return names
 
     def calibrate(self):
-        """Scale errors from now on as the calibration by repeats says, where there is one."""
+        """From now on scale errors by the factors and floors of starmill merge --calibrate."""
         attrs = self.fits.attrs
         need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
              "result with one by starmill merge --calibrate")
         names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
-        if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):
-            raise Failure(OUTPUT, f"{self.path} is damaged: its calibration is incomplete")
+        need(np.shape(factors) == (len(names), len(sn)) and np.shape(floors) == (len(names),),
+             OUTPUT, f"{self.path} is damaged: its calibration is incomplete")
         for name, factor, floor in zip(names, factors, floors):
             if np.isfinite(floor):
                 self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
@@ -316,7 +314,7 @@ class Result:
         return text(self.column(name).attrs.get("unit", ""))
 
     def shown_unit(self, name):
-        """Return the unit for people: log g is said to be in dex."""
+        """Return the unit as it is printed: "dex" for log g."""
         unit = self.unit(name)
         return "dex" if unit.startswith("log(") else unit
 
@@ -328,8 +326,8 @@ class Result:
         return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
 
     def damaged(self, start, stop, among=None):
-        """Return a mask of the damaged rows from start to stop: STATUS is unknown, a CRC is wrong,
-        or a row of a finished result is not done.  among: mask of the rows to check by CRC."""
+        """Return a mask of the damaged rows from start to stop: an unknown STATUS, NOT_DONE in a
+        finished result, or a wrong CRC.  among: mask of the rows whose CRC is checked."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
@@ -337,9 +335,6 @@ class Result:
             return found
         for table, name, names in ((self.fits, "CRC", self.checked),
                                    (self.catalog, "CATALOG_CRC", self.checked_catalog)):
-            missing = [n for n in names if n not in table]
-            if missing:
-                raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {missing[0]}")
             crc = table[name][start:stop]
             columns = [table[n][start:stop].reshape(stop - start, -1) for n in names]
             packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)
@@ -350,23 +345,22 @@ class Result:
             fitted = rows[status[rows] == FITTED]
             exposure, place = self.exposures_of(start + fitted)
             packed = self.exposure_values(exposure, EPOCH)
-            ends = np.searchsorted(place, np.arange(len(fitted) + 1))
-            crc = self.fits["EPOCH_CRC"][start:stop][fitted]
-            found[[row for k, row in enumerate(fitted) if zlib.crc32(
-                np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
+            of_rows = np.split(packed, np.searchsorted(place, np.arange(1, len(fitted))))
+            crcs = self.fits["EPOCH_CRC"][start:stop][fitted]
+            found[[row for row, values, crc in zip(fitted, of_rows, crcs)
+                   if zlib.crc32(values) != crc]] = True
         return found
 
     def exposures_of(self, rows):
-        """Return the indices of all exposures of rows (ascending), and for each exposure the
-        position of its row in rows."""
+        """Return two arrays [exposure] for rows, which ascend: indices in /catalog/exposures, and
+        the place of each exposure's row in rows."""
         if not len(rows):
             return np.empty(0, int), np.empty(0, int)
         low, high = rows[0], rows[-1] + 1
         first, n = (self.catalog[name][low:high][rows - low]
                     for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
-        if (n < 0).any() or (first < 0).any() or \
-                (first + n > len(self.catalog["exposures/FILE"])).any():
-            raise Failure(OUTPUT, f"{self.path} is damaged: a wrong FIRST_EXPOSURE or N_EXPOSURE")
+        need(((n >= 0) & (first >= 0) & (first + n <= len(self.catalog["exposures/FILE"]))).all(),
+             OUTPUT, f"{self.path} is damaged: a wrong FIRST_EXPOSURE or N_EXPOSURE")
         place = np.repeat(np.arange(len(rows)), n)
         return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
 
@@ -397,21 +391,22 @@ class Result:
         if self.n_damaged:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
+    def spans(self, start=0, stop=None):
+        """Yield (first row, row after the last) of the blocks from start to stop."""
+        stop = self.n_row if stop is None else stop
+        return ((at, min(at + self.block, stop)) for at in range(start, stop, self.block))
+
     def whole(self, start, stop):
         """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
-        found = np.ones(stop - start, bool)
-        for at in range(start, stop, self.block):
-            to = min(at + self.block, stop)
-            found[at - start:to - start] = ~self.damaged(at, to)
+        found = [np.ones(0, bool), *(~self.damaged(*span) for span in self.spans(start, stop))]
+        found = np.concatenate(found)
         self.note(start + np.flatnonzero(~found))
         return found
 
     def blocks(self, start=0, whole=None):
-        """Yield Blocks of the undamaged rows from start on.  whole: mask of the undamaged rows, if
-        known; None: check all rows from start on."""
-        stop = self.n_row if whole is None else start + len(whole)
-        for at in range(start, stop, self.block):
-            to = min(at + self.block, stop)
+        """Yield Blocks of the undamaged rows from start on.  whole: mask of the undamaged rows;
+        None: check all rows from start on."""
+        for at, to in self.spans(start, None if whole is None else start + len(whole)):
             yield Block(self, at,
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
 
@@ -428,9 +423,9 @@ class Result:
                     for start in range(0, self.n_row, BLOCK)]
             if sum(map(len, rows)):
                 return np.concatenate(rows).tolist()
-        raise Failure(USAGE, f"{self.path}: no row has the TARGETID, IDENTIFIER or OBJECT '{star}'; "
-                             f"`starmill select {self.path} 'STATUS >= 0' --print identifier` "
-                             "prints all identifiers")
+        raise Failure(USAGE, f"{self.path}: no row has the TARGETID, IDENTIFIER or OBJECT "
+                             f"'{star}'; `starmill select {self.path} 'STATUS >= 0' --print "
+                             "identifier` prints all identifiers")
 
     def row(self, row):
         """Return all values of a row, texts as text."""
@@ -438,11 +433,11 @@ class Result:
         return {k: text(v) if isinstance(v, bytes) else v for k, v in values.items()}
 
     def sn(self, values):
-        """Return the S/N of a star's best arm; values by column name, numbers or arrays."""
+        """Return the S/N of a star's best arm.  values: {column: number or array}."""
         return np.maximum.reduce([values[f"SN_{arm}"] for arm in self.arms])
 
     def chisq_of_data(self, values):
-        """Return chi-square per pixel without model error: how well the model fits."""
+        """Return chi-square per pixel by the errors of the data, without model error."""
         return values["CHISQ_DATA"] / max(values["NPIX_TOT"], 1)
 
     def words(self, bits, of):
@@ -453,12 +448,12 @@ class Result:
         return self.found(self.files[i])
 
     def found(self, given):
-        """Return the path of a file of the fit: relative to the fit's folder, if it is there."""
+        """Return the path of a file of the fit, which may be relative to the fit's folder."""
         path = os.path.join(self.provenance["FOLDER"], given)
         return path if os.path.exists(path) else given
 
     def unchanged_input(self, i):
-        """Return the path of input i; Failure if its size or time is not that at the fit."""
+        """Return the path of input i; Failure if its size or time has changed since the fit."""
         path, files = self.input_path(i), self.catalog["files"]
         with as_failure(INPUT, f"{path} cannot be read", OSError):
             status = os.stat(path)
@@ -478,7 +473,7 @@ class Result:
         return self.exposure_values(exposure, ("FILE", "FITS_ROW")).tolist()
 
     def setting(self, key):
-        """Return the value of a configuration key as used by the fit; None if it is not set."""
+        """Return the value of a key of the fit's configuration, None if it is not set."""
         used = self.provenance["IDENTITY"] + "\n" + self.provenance["CONFIG"]
         found = re.search(rf"^{key}: (.*)$", used, re.MULTILINE)
         if not found:
@@ -497,7 +492,7 @@ class Result:
                 *(("the input", self.input_path(i)) for i in range(len(self.files)))]
 
     def models_path(self):
-        """Return the models file that the command named; None: none named, or it does not exist."""
+        """Return the models file that the fit's command named, None unless it exists."""
         words = "\0".join(shlex.split(self.provenance["COMMAND"]))
         named = re.search("\0--models[=\0]([^\0]+)", words)
         path = os.path.join(self.provenance["FOLDER"], named[1]) if named else ""

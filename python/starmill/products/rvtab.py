@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab, rvmod, epochs`.  rvtab: rvspecfit's table RVTAB of an input.  If
-the input is a DESI file, FIBERMAP, SCORES, GAIA and EXP_FIBERMAP follow, with the rows of the
-exported spectra.  rvmod: rvspecfit's images of models.  epochs: RVTAB with a row per exposure."""
+"""`starmill export --to rvtab`: rvspecfit's table RVTAB of an input; of a DESI file also FIBERMAP,
+SCORES, GAIA and EXP_FIBERMAP.  `--to rvmod`: rvspecfit's images of models.  `--to epochs`: RVTAB
+with a row per exposure."""
 
 import collections
 import contextlib
@@ -16,12 +16,13 @@ from starmill.products.table import head, words
 
 # columns that EPOCHS lacks: they describe the star's one velocity
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
-OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
+OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH",
+               "EPOCH_FLAG")
 PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
-# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog,
-# None for the column of /fits with this name).  {arm} and {label} stand for each arm and label.
+# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog).
+# None: the column of /fits with this name.  {arm}, {label}: a column for each.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
@@ -61,9 +62,8 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra [n] of an input.  row: of the result; input: row in the input's FIBERMAP, None if
-# some spectra belong to other inputs; target: TARGETID; exposure: row in /catalog/exposures and in
-# the models' file
+# exported spectra [n] of an input.  row: of the result.  input: row in its FIBERMAP; None if some
+# spectra are of other inputs.  target: TARGETID.  exposure: index in /catalog/exposures.
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -76,7 +76,8 @@ def span(result, i):
 
 
 def carried(result, i, whole, by_exposure):
-    """Return the first exposure of each undamaged row of input i, or all its exposures."""
+    """Return the Carried of input i for its rows of the mask whole: of each row the first
+    exposure, or by_exposure all."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
     first, number, target = (result.catalog[name][start:stop][whole] for name in (
@@ -92,7 +93,7 @@ def carried(result, i, whole, by_exposure):
 
 
 def reading(path):
-    """Turn an error in an input into a Failure of INPUT, which costs that input's product only."""
+    """Turn an error of an input into a Failure of INPUT: export goes on without its product."""
     return as_failure(INPUT, f"{path} cannot be read", OSError, KeyError, ValueError, IndexError,
                       TypeError, AttributeError, pyfits.VerifyError)
 
@@ -116,22 +117,22 @@ def opened(result, i, spectra):
             has_map = "FIBERMAP" in file
             here = targets(file["FIBERMAP"]) if has_map else ()
         for row, target in zip(*map(list, (spectra.input, spectra.target))) if has_map else ():
-            if not 0 <= row < len(here) or here[row] != target:
-                raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which "
-                              f"was fitted there: the file has changed; fit it again, or {ALONE}")
+            need(0 <= row < len(here) and here[row] == target, INPUT,
+                 f"{path}: row {row} of FIBERMAP is not target {target}, which was fitted there: "
+                 f"the file has changed; fit it again, or {ALONE}")
         yield file if has_map else None
 
 
 def raw(hdu):
     """Return rows of a table in FITS's bytes, values unconverted."""
     rows = hdu.data.view(np.ndarray)
-    if rows.dtype.itemsize != hdu.header["NAXIS1"]:
-        raise ValueError(f"{hdu.name}: its columns do not add up to the width of its rows")
+    need(rows.dtype.itemsize == hdu.header["NAXIS1"], ValueError,
+         f"{hdu.name}: its columns do not add up to the width of its rows")
     return rows
 
 
 def targets(hdu):
-    """Return TARGETID of a table, -1 where it is null as for the fit."""
+    """Return TARGETID of a table, -1 where it is null."""
     values, null = raw(hdu)["TARGETID"], hdu.columns["TARGETID"].null
     return values if null is None else np.where(values == null, -1, values)
 
@@ -141,9 +142,8 @@ def copy_rows(product, file, name, rows):
     path, hdu = file.filename(), file[name]
     with reading(path):
         data, header = raw(hdu), hdu.header.copy()
-        if any(c.format.format in "PQ" for c in hdu.columns):
-            raise Failure(INPUT, f"{path}: a column of {name} has values of variable length, which "
-                                 f"cannot be copied: {ALONE}")
+        need(not any(c.format.format in "PQ" for c in hdu.columns), INPUT, f"{path}: a column of "
+             f"{name} has values of variable length, which cannot be copied: {ALONE}")
     for key in ("CHECKSUM", "DATASUM", "THEAP"):
         header.remove(key, ignore_missing=True)
     header["NAXIS2"], header["PCOUNT"] = len(rows), 0
@@ -152,7 +152,7 @@ def copy_rows(product, file, name, rows):
 
 
 def copy_tables(product, file, spectra):
-    """Copy an input's tables that have a row for each of FIBERMAP, and its targets' exposures."""
+    """Copy FIBERMAP, SCORES, GAIA and EXP_FIBERMAP, but only the rows of the spectra."""
     with reading(file.filename()):
         tables = {hdu.name: len(raw(hdu)) for hdu in file if isinstance(hdu, pyfits.BinTableHDU)
                   and hdu.name in ("FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP")}
@@ -189,14 +189,13 @@ def write_epochs(product, result, whole):
 
 def runs(rows, most):
     """Yield slices of consecutive rows, at most `most` each; rows ascend."""
-    ends = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1), len(rows)]
-    for a, b in zip(ends[:-1], ends[1:]):
-        for at in range(a, b, most):
-            yield slice(int(rows[at]), int(rows[min(at + most, b) - 1]) + 1)
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+        for some in (run[at:at + most] for at in range(0, len(run), most)):
+            yield slice(int(some[0]), int(some[-1]) + 1)
 
 
 def image(product, name, dataset, kind, rows, unit=None):
-    """Append an image.  kind: numpy's big-endian type; rows: of the dataset, None if one row."""
+    """Append an image of these rows of a dataset; rows None: the dataset is a single row."""
     n_pix = dataset.shape[-1]
     axes = (n_pix,) if rows is None else (n_pix, len(rows))
     header = head("IMAGE", *axes, bitpix=-8 * np.dtype(kind).itemsize)

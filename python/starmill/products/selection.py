@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill select`: list the rows of a result for which an expression is true, one a line.
-Expressions over columns have Python's syntax and NumPy's values; only the functions and operators
-named here are allowed."""
+"""`starmill select`: list the rows of a result for which an expression is true, one a line.  An
+expression is parsed as Python, and its names are columns; only what is named here is allowed."""
 
 import ast
 import difflib
@@ -43,7 +42,7 @@ def truth(values):
 
 
 class Expression:
-    """An expression; rows() tells where it is true.  The constructor raises errors of the text."""
+    """An expression over columns.  The constructor raises a Failure if the text has an error."""
 
     def __init__(self, words, result):
         self.text, self.result, self._span = words, result, slice(0, 0)
@@ -59,7 +58,7 @@ class Expression:
         self.rows(0, 0)
 
     def rows(self, start, stop):
-        """Return whether the expression is true in each of the rows start to stop."""
+        """Return a mask of the rows, from start to stop, for which the expression is true."""
         self._span = slice(start, stop)
         try:
             with np.errstate(all="ignore"):
@@ -114,12 +113,12 @@ class Expression:
         kinds = sorted(side.dtype.kind for side in sides)
         if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
                                        if side.dtype.kind == "f"):
-            raise self._failure("asks whether an integer equals a real number beyond 2**53, which is "
-                                "not exact: write all digits, without . or e")
+            raise self._failure("asks whether an integer equals a real number beyond 2**53, which "
+                                "is not exact: write all digits, without . or e")
 
     def _UnaryOp(self, node):
-        value = self._value(node.operand)
-        return ~truth(value) if isinstance(node.op, ast.Not) else self._operator(node, node.op)(value)
+        value, is_not = self._value(node.operand), isinstance(node.op, ast.Not)
+        return ~truth(value) if is_not else self._operator(node, node.op)(value)
 
     def _BinOp(self, node):
         op, sides = self._operator(node, node.op), [self._value(node.left), self._value(node.right)]
@@ -151,8 +150,8 @@ class Expression:
             return np.asarray(node.id.lower() == "true")
         name, stored = self._column(node.id)
         if stored.ndim > 1:
-            raise self._failure(f"needs one value of a row: {name} has {stored.shape[1]}, {name}[0] "
-                                "is the first")
+            raise self._failure(f"needs one value of a row: {name} has {stored.shape[1]}, "
+                                f"{name}[0] is the first")
         values = stored[self._span]
         if name in TRUTHS:
             return values != 0
@@ -180,14 +179,13 @@ class Expression:
 
 
 class Selection:
-    """The list of selected rows.  lines(): its bytes, block by block; n_found: rows so far."""
+    """The list of selected rows.  lines(): yields its bytes.  n_found: number of rows so far."""
 
     def __init__(self, result, expression, what):
         self.result, self.expression, self.what, self.n_found = result, expression, what, 0
 
     def lines(self):
-        for start in range(0, self.result.n_row, self.result.block):
-            stop = min(start + self.result.block, self.result.n_row)
+        for start, stop in self.result.spans():
             found = self.expression.rows(start, stop)
             damaged = found & self.result.damaged(start, stop, among=found)
             self.result.note(start + np.flatnonzero(damaged))
@@ -207,8 +205,7 @@ class Selection:
 
 def print_pieces(pieces):
     try:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise

@@ -18,7 +18,7 @@ def words(value):
 
 
 def meanings(column, value):
-    """Return the meanings of a code or of the set bits; [] for other columns."""
+    """Return the meanings of a code, or of the bits that are set; [] for other columns."""
     attrs = column.attrs
     key = next((k for k in ("BITS", "CODES") if k in attrs), None)
     if not key:
@@ -32,7 +32,7 @@ def meanings(column, value):
 
 
 def covariance(order, packed):
-    """Return lines of a matrix: variances, above them covariances, below them correlations."""
+    """Return the lines of a matrix of variances, covariances and correlations."""
     whole = symmetric(packed, len(order))
     sigma = np.sqrt(np.diag(whole))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -49,8 +49,8 @@ def covariance(order, packed):
 def vector(order, values):
     names = [f"{name} " for name in order] if len(values) == len(order) else [""] * len(values)
     shown = " ".join(name + words(v) for name, v in zip(names, values[:MAX_SHOWN]))
-    rest = f" ... ({len(values)} values: read them from the file)" if len(values) > MAX_SHOWN else ""
-    return INDENT + shown + rest
+    rest = f" ... ({len(values)} values: read them from the file)"
+    return INDENT + shown + rest * (len(values) > MAX_SHOWN)
 
 
 def show_column(result, name, column, row):
@@ -70,7 +70,7 @@ def show_column(result, name, column, row):
 
 
 def show_epochs(result, row):
-    """Print a line per exposure; flags as numbers, whose meanings are in the file's attributes."""
+    """Print a line per exposure; flags are numbers."""
     names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
     print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
     for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):

@@ -30,7 +30,7 @@ def healpix(ra, dec, order=ORDER):
     known = has_place(ra, dec)
     ra, dec = np.where(known, [ra, dec], 0.0)
     n_side, z, quarter = 1 << order, np.sin(np.radians(dec)), ra % 360 / 90
-    # between the polar caps: numbers of the two diagonal pixel lines through the position
+    # between the polar caps: indices of the two diagonal rows of pixels through the position
     up, down = (np.floor(n_side * (0.5 + quarter + sign * 0.75 * z)).astype(np.int64)
                 for sign in (-1, 1))
     face_up, face_down = up >> order, down >> order

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill status`: the progress of a fit, from its status file or its result.  It may be called
-every second, so packages that read a result are imported only if the status file says too little.
-"""
+"""`starmill status`: the progress of a fit, from its status file or its result.  NumPy and h5py are
+imported only to read a result: a script may ask for the status every second."""
 
 import calendar
 import json
@@ -16,9 +15,9 @@ from starmill.cli.running import Holder, is_alive, left
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8
 ROWS = 1 << 16  # read at once
-SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a new star for this long gets a line
-GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run silent for longer is gone: the watchdog ends a run
-                                      # whose ranks have not met for 600 s
+# seconds, intervals between two status files: the larger counts
+SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a new star for longer gets a line
+GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run silent for longer is gone: watchdogs act at 600 s
 AGAIN = "the same command continues it"
 STATES = {  # state: (exit status, text to print)
     "finished": (0, "finished"), "running": (10, "running"),
@@ -37,7 +36,7 @@ def shown(path):
 
 
 def seconds(utc):
-    """Return seconds since 1970 of a time in the status file, NaN if it is not a time."""
+    """Return a time of the status file in seconds since 1970, NaN if it is not a time."""
     try:
         return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%SZ")))
     except (TypeError, ValueError):
@@ -57,18 +56,18 @@ def read_status(path):
 
 
 class Job:
-    """The state of an output.  state: key of STATES.  run: content of the status file or None;
-    age_s: seconds since its last update.  result: facts of the result for JSON or None.  is_new:
-    whether the result is OUT.h5.new, which --overwrite began.  begun: OUT.h5 or that path."""
+    """The progress of an output.  state: key of STATES.  run: content of the status file or None.
+    age_s: its age.  begun: path of the result, OUT.h5, or OUT.h5.new of --overwrite (is_new).
+    result: facts of the result, as for JSON, or None."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status
         self.run, self.age_s, self.damage = read_status(status), math.inf, ""
-        # look at the lock before the result: a run that ends in between then shows as finished
+        # the lock before the result: a run that ends meanwhile then shows as finished
         self.lock = Holder(output)
         self.begun, self.result = os.path.realpath(output), None
         new = self.begun + ".new"
-        # an OUT.h5.new older than OUT.h5 is left over: a run without --overwrite came later
+        # ignore an OUT.h5.new older than OUT.h5: a later run without --overwrite left it there
         self.is_new = os.path.exists(new) and not (
             os.path.exists(self.begun) and os.path.getmtime(self.begun) > os.path.getmtime(new))
         self.begun = new if self.is_new else self.begun
@@ -84,7 +83,7 @@ class Job:
                 self.result["damaged"] = self._file.n_damaged
 
     def said(self, key, otherwise=0):
-        """Return a value of the status file, `otherwise` if it is missing."""
+        """Return a value of the status file, or `otherwise`."""
         value = (self.run or {}).get(key)
         return otherwise if value is None else value
 
@@ -109,11 +108,8 @@ class Job:
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
             "wall_s": float(said["WALL_S"])}
 
-    # Counts of rows come from the result, the run's state from the status file; a status file of
-    # an earlier run is ignored.
-
     def _is_running(self):
-        """Return whether the run that wrote the status file still runs, as far as the file says."""
+        """Return whether the status file and its process say that the run goes on."""
         if self.run is None:
             return False
         updated = seconds(self.said("updated", ""))
@@ -132,19 +128,15 @@ class Job:
             if is_done and not is_locked:
                 return "finished"  # the final status is written in a moment
             return "running" if is_running or (is_locked and not is_its_lock) else "died"
-        # a lock alone: another run has begun, but has not written its status yet
-        if not is_locked and not is_done:
-            if said == "failed":
-                return "failed"
-            if said == "stopped" and self.has_result:
-                return "stopped"
-        if is_locked:
+        if is_locked:  # by another run, which has not written its status yet
             return "running"
+        if not is_done and (said == "failed" or said == "stopped" and self.has_result):
+            return said
         return "none" if not self.has_result else "finished" if is_done else "incomplete"
 
     @property
     def is_told_by_run(self):
-        """Return whether to take counts from the run, which are newer while it runs."""
+        """Return whether counts come from the status file, where they are newer during a run."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes the numbers of a report in one pass over the rows of a result, in blocks.  Counts are of
-all undamaged rows.  To bound memory, distributions, maps and medians use a sample of up to
-MAX_SAMPLE rows, and repeated stars are searched for among about MAX_KEYS rows."""
+"""Computes the numbers of a report in one pass over the undamaged rows of a result.  Counts are of
+all these rows.  Of a large result, distributions and repeats are of a sample, to bound memory."""
 
 import collections
 import hashlib
@@ -17,10 +16,9 @@ from starmill.products.sky import has_place, unit_vectors
 MAX_SAMPLE = 400_000  # most rows held in memory
 MAX_KEYS = 1_000_000  # most rows searched for repeats
 MAX_REPEATS = 200_000  # most rows of repeated stars whose values are read
-# arcsec: rows within NEAR_AS are one star even without a common name; rows of one name farther
-# apart than FAR_AS are different stars
-NEAR_AS, FAR_AS = 1.5, 60
-CROWD = 100  # more rows than this in a cell of NEAR_AS share a placeholder position, not a star
+NEAR_AS = 1.5  # arcsec: rows closer than this are one star, even without a common name
+FAR_AS = 60  # arcsec: rows farther apart than this are different stars, even with one name
+CROWD = 100  # more rows than this within about NEAR_AS have a placeholder for their position
 HUGE = 1e100  # larger values count as missing, since their squares would overflow
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
@@ -31,7 +29,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined 
 
 
 def half_width(values, least=5):
-    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer than `least`."""
+    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer values."""
     values = values[np.isfinite(values)]
     if len(values) < least:
         return np.nan
@@ -40,7 +38,7 @@ def half_width(values, least=5):
 
 
 def mixed(keys):
-    """Return a 64-bit hash (splitmix64) of keys; it selects stars."""
+    """Return a 64-bit hash (splitmix64) of keys, by which stars are sampled."""
     x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -54,24 +52,27 @@ def object_keys(objects):
 
 
 def joined(key, ra, dec, by_place):
-    """Return an index of each row's star, and texts about rows not compared.  A star's rows share a
-    key and lie within FAR_AS of the key's first row.  by_place: rows within NEAR_AS are also one
-    star if one of them has a unique key, except in a crowd, whose pairs would fill the memory."""
+    """Return an index of each row's star, and texts about rows that are not compared.  A star's
+    rows share a key and lie within FAR_AS of the first row with this key.  by_place: two rows
+    within NEAR_AS are also one star if the key of one is unique, but not in crowds, whose pairs
+    would fill the memory."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
     _, first, star = np.unique(key, return_index=True, return_inverse=True)
     first = first[star]
-    other = known & known[first]
-    other[other] = np.linalg.norm(unit[other] - unit[first[other]], axis=1) > far
-    star[other] = len(key) + np.arange(other.sum())
+    is_far = known & known[first]
+    is_far[is_far] = np.linalg.norm(unit[is_far] - unit[first[is_far]], axis=1) > far
+    star[is_far] = len(key) + np.arange(is_far.sum())  # each a star of its own
     n = np.bincount(star)
     at = np.flatnonzero(known & by_place)
+    # cubes as wide as NEAR_AS on the unit sphere: cube of each row, rows of each cube
     cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
                             return_counts=True)[1:]
     crowd = n_row[cell.ravel()] > CROWD
     words = [f"{count} of the rows {why}" for count, why in (
-        (other.sum(), f"are over {FAR_AS} arcsec from the first of their name: not compared by name"),
+        (is_far.sum(), f"are over {FAR_AS} arcsec from the first of their name: not compared by "
+         "name"),
         ((n[star[at[crowd]]] == 1).sum(), f"share their position with over {CROWD} others, as "
          "placeholders do: not compared by position")) if count]
     at = at[~crowd]
@@ -94,7 +95,9 @@ class Survey:
 
     def __init__(self, result):
         self.result = result
-        self.counts = {"status": {}, "velocity": {}, "warning": {}, "info": {}, "posterior": {}}
+        self._words = {"status": result.statuses, "velocity": VELOCITIES, "info": result.infos,
+                       "warning": result.warnings, "posterior": result.posteriors}
+        self.counts = {kind: {} for kind in self._words}
         self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
                                 if name in ("NO_STAR", "CLASS"))
         self._no_repeat = sum(bit for bit, (name, _) in result.infos.items()
@@ -130,10 +133,8 @@ class Survey:
         """Return the columns to sample."""
         r = self.result
         names = ["STATUS", "RVS_WARN", "RCHISQ_TOT", "NEVAL", "FIT_INFO", "TARGET_RA", "TARGET_DEC"]
-        for p in r.parameters:
-            names += [p, p + "_ERR"]
-        for a in r.arms:
-            names += ["SN_" + a, "RCHISQ_" + a, "NPIX_" + a]
+        names += [p + end for p in r.parameters for end in ("", "_ERR")]
+        names += [start + a for a in r.arms for start in ("SN_", "RCHISQ_", "NPIX_")]
         if r.epochs is not None:
             names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"]
         if r.has("SB2"):
@@ -151,10 +152,8 @@ class Survey:
         for code in VELOCITIES:
             self._add("velocity", code, block.rows[(status == FITTED) & (velocity == code)])
         post = block["POST_FLAG"] if self.result.posteriors else np.zeros_like(info)
-        for kind, bits, of in (("warning", warn, self.result.warnings),
-                               ("info", info, self.result.infos),
-                               ("posterior", post, self.result.posteriors)):
-            for bit in of:
+        for kind, bits in (("warning", warn), ("info", info), ("posterior", post)):
+            for bit in self._words[kind]:
                 self._add(kind, bit, block.rows[(status == FITTED) & (bits & bit != 0)])
 
     def _add(self, kind, code, found):
@@ -165,9 +164,7 @@ class Survey:
 
     def reasons(self, kind):
         """Return the Reasons that occur, the most frequent first; kind: a key of counts."""
-        words = {"status": self.result.statuses, "velocity": VELOCITIES,
-                 "warning": self.result.warnings, "info": self.result.infos, "posterior": self.result.posteriors}[kind]
-        found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
+        found = [Reason(kind, code, *self._words[kind].get(code, (str(code), "")), n, rows)
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)
 
@@ -179,7 +176,7 @@ class Survey:
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
-        """Choose the good row of median chi-square in each of N_TYPICAL ranges of S/N."""
+        """Return the good row of median chi-square in each of N_TYPICAL ranges of S/N."""
         at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
         at = at[np.argsort(self.sn[at], kind="stable")]
         rows = []
@@ -189,8 +186,8 @@ class Survey:
         return rows
 
     def _keep_keys(self, block):
-        """Keep keys and positions of every key_every-th star's rows for _find_repeats, except rows
-        unfitted or with warning, second star or prior.  Unnamed rows may be matched by position."""
+        """Keep keys and positions of the good rows of every key_every-th star for _find_repeats,
+        but no row with a second star or a prior.  A row without a name has a key of its own."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -209,8 +206,8 @@ class Survey:
         self._places.append(place[:, use])
 
     def _find_repeats(self):
-        """Pair the first and second, third and fourth, ... rows of each star.  Return Repeats: the
-        differences between the rows of a pair, and the errors and S/N of both."""
+        """Return the Repeats of pairs of rows: a star's first and second, third and fourth, ...
+        row.  delta: their difference.  errors, sn: of both rows."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         place = np.concatenate(self._places, axis=1)
         key, unjoined = joined(key, *place, by_place=self.key_every == 1)
@@ -238,16 +235,17 @@ class Survey:
                 errors[p] = np.stack([err[a], err[b]])
             # drop pairs of equal values: one spectrum in two inputs
             own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
-            delta, errors = {p: d[own] for p, d in delta.items()}, {p: e[:, own] for p, e in errors.items()}
+            delta = {p: d[own] for p, d in delta.items()}
+            errors = {p: e[:, own] for p, e in errors.items()}
             left, sn = left[own], sn[:, own]
         return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, unjoined, delta,
                        errors, sn)
 
     def _read(self, name, rows):
         """Return a column in some rows (ascending), read in blocks."""
-        column, block, found = self.result.fits[name], self.result.block, []
-        for start in range(0, self.result.n_row, block):
-            low, high = np.searchsorted(rows, [start, start + block])
+        column, found = self.result.fits[name], []
+        for start, stop in self.result.spans():
+            low, high = np.searchsorted(rows, [start, stop])
             if high > low:
-                found.append(column[start:start + block][rows[low:high] - start])
+                found.append(column[start:stop][rows[low:high] - start])
         return np.concatenate(found)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Turns rows of a result into a table: columns, units, UCDs, meanings of flags.  Writes it as FITS,
-VOTable, CSV, Parquet or a HATS catalogue in pieces, so that memory does not grow with the survey.
-A file has a temporary name until it is complete."""
+"""Writes rows of a result, with units, UCDs and meanings of flags, as FITS, VOTable, CSV, Parquet
+or a HATS catalogue, in pieces, so that memory does not grow with the survey."""
 
 import base64
 import collections
@@ -62,7 +61,7 @@ def words(text):
 
 
 def ones_sum(total, piece, at=0):
-    """Add a piece, which begins at byte `at`, to a ones' complement sum as in DATASUM."""
+    """Add a piece, which begins at byte `at` of the data, to the ones' complement sum DATASUM."""
     padded = bytes(at % 4) + piece + bytes(-(at + len(piece)) % 4)
     total += int(np.frombuffer(padded, ">u4").sum(dtype=np.uint64))
     return (total - 1) % 0xffffffff + 1 if total else 0
@@ -71,9 +70,9 @@ def ones_sum(total, piece, at=0):
 def encoded(value):
     """Return 32 bits as the 16 letters and digits of CHECKSUM (FITS standard, appendix J)."""
     columns = []
-    for byte in value.to_bytes(4, "big"):
+    for byte in value.to_bytes(4, "big"):  # four codes with the sum 4 x 48 ("0") + byte
         codes = [48 + byte // 4 + (byte % 4 if i == 0 else 0) for i in range(4)]
-        for i in (0, 2):
+        for i in (0, 2):  # no punctuation
             while any(57 < c < 65 or 90 < c < 97 for c in codes[i:i + 2]):
                 codes[i] += 1
                 codes[i + 1] -= 1
@@ -98,8 +97,8 @@ def head(kind, *axes, bitpix=8):
 
 @contextlib.contextmanager
 def writing_product(path):
-    """Yield a Product, renamed to path when complete; a symbolic link is kept.  Raise a Failure if
-    path cannot be written, or another export is writing it."""
+    """Yield a Product, which is renamed to path when it is complete.  Raise a Failure if path
+    cannot be written, or if another export is writing it."""
     path = os.path.realpath(path)
     with OutputLock(path) as lock, replacing(path) as temporary:
         product = Product(path, open(temporary, "r+b"), lock)
@@ -143,8 +142,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of the file at path if it is this export of this result and not older than
-    the result.  Return None if the export may be written to path, else raise a Failure."""
+    """Return the header of the file at path if it is this export and not older than the result.
+    Return None if the export may be written to path, else raise a Failure."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)
@@ -159,9 +158,9 @@ def is_done(path, kind, result, overwrite):
                       ) from error
     if overwrite:
         return None
-    if (exported, run) != (kind, result.provenance["RUN_ID"]):
-        raise Failure(OUTPUT, f"{path}: exists and is the export of another result, or another "
-                              "export of this one: give another name or --overwrite")
+    need((exported, run) == (kind, result.provenance["RUN_ID"]), OUTPUT,
+         f"{path}: exists and is the export of another result, or another export of this one: "
+         "give another name or --overwrite")
     is_older = os.stat(path).st_mtime_ns < os.stat(result.path).st_mtime_ns
     return None if is_older else header
 
@@ -176,7 +175,7 @@ def ucd_of(name, unit=""):
 
 
 def column(name, source, form=None):
-    """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
+    """Return the Column of a dataset.  form: FITS type; None: the type that keeps its values."""
     if source is None:
         return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name), None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
@@ -206,8 +205,8 @@ def row_type(columns):
 
 
 def packed(columns, values, n, texts=printable):
-    """Return n rows as FITS stores them, missing values as NaN.  values(source) returns a column's
-    values [n] or [n][n_value].  texts(values) makes texts ASCII; texts None: keep UTF-8."""
+    """Return n rows as FITS stores them, missing values as NaN.  values(source): a column's values
+    [n] or [n][n_value].  texts(values): makes texts ASCII; None: texts stay UTF-8."""
     rows = np.empty(n, row_type(columns))
     for c in columns:
         if c.source is None:
@@ -251,10 +250,9 @@ def header(columns, name, n):
 
 
 def write(product, columns, name, result, start, whole):
-    """Append the undamaged rows (mask whole [n]) of a result from start on, as an HDU."""
-    product.append(described(columns, name, result, whole.sum()),
-                   (packed(columns, block.of, len(block.rows)).tobytes()
-                    for block in result.blocks(start, whole)))
+    """Append rows of a result, as rows() yields them, as an HDU."""
+    some = rows(result, columns, whole, printable, start)
+    product.append(described(columns, name, result, whole.sum()), (r.tobytes() for r in some))
 
 
 def meanings(result):
@@ -293,9 +291,9 @@ def write_files(product, result):
                    [packed(columns, lambda source: source[...], n).tobytes()])
 
 
-def rows(result, columns, whole, texts):
-    """Yield packed rows, block by block."""
-    for block in result.blocks(0, whole):
+def rows(result, columns, whole, texts, start=0):
+    """Yield packed rows of a result in blocks: from row start on, those of the mask whole."""
+    for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 
 
@@ -345,10 +343,9 @@ def comma_separated(product, columns, result, whole, _):
 
 def parquet(product, columns, result, whole, facts):
     """Write the rows sorted by HEALPix pixel, with the VOTable's metadata (VOParquet 1.0).  An
-    unnamed file next to the output holds the rows until they are sorted."""
+    unnamed file next to the output holds the unsorted rows."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
-
     all_columns = [PIXEL, *columns]
     kinds = {"K": pa.int64(), "J": pa.int32(), "I": pa.int16(), "D": pa.float64(), "L": pa.bool_(),
              "A": pa.string()}
@@ -393,7 +390,6 @@ def hats(path, columns, result, whole, facts):
     from dask.distributed import Client
     from hats_import.catalog.arguments import ImportArguments
     from hats_import.pipeline import pipeline_with_client
-
     has = has_place(*(result.column(name)[:] for name in ("TARGET_RA", "TARGET_DEC")))
     n_without = int((whole & ~has).sum())
     if n_without:

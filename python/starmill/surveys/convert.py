@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill convert`: convert spectra of any origin to a generic table (docs/use/input.md, "Other
-spectra")."""
+"""`starmill convert`: convert spectra of any origin to a generic table (docs/use/input.md)."""
 
 import io
 import os
@@ -36,8 +35,8 @@ def split_unit(name):
 
 
 def find_known(names):
-    """Return the names of the columns of wavelength, flux, error and sigma, in this order, up to
-    the first that is missing.  None: wavelength or flux is missing."""
+    """Return the names of the columns of wavelength, flux, error and sigma up to the first that is
+    missing; None without wavelength or flux."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
     found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)
@@ -97,18 +96,18 @@ def read_array(path):
 
 
 def read_columns(path, names, values, request):
-    """Return the Spectrum of columns values [n_column, n_pix], and the name of its error column."""
-    if values.ndim != 2 or values.shape[1] < 2 or request.wave or request.wave_file:
-        raise Failure(INPUT, f"{path}: has no columns of 2 or more pixels, or a wavelength "
-                             "option for images (--wave, --log-wave, --wave-file) is given")
+    """Return the Spectrum of `values` [n_column, n_pix], and the name of its error column."""
+    need(values.ndim == 2 and values.shape[1] >= 2 and not request.wave and not request.wave_file,
+         INPUT, f"{path}: has no columns of 2 or more pixels, or a wavelength option for images "
+         "(--wave, --log-wave, --wave-file) is given")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
     at = {name.upper(): i for i, name in enumerate(names)}
     at.update((str(i + 1), i) for i in range(len(values)))
-    if not (wanted and 2 <= len(wanted) <= 4 and all(name.upper() in at for name in wanted)):
-        raise Failure(INPUT, f"{path}: its {len(values)} columns {', '.join(names)[:200]} are not "
-                             f"{','.join(wanted or ['known'])[:200]}; give --columns "
-                             "WAVE,FLUX[,ERROR[,SIGMA]] with their names, or numbers from 1")
+    need(wanted and 2 <= len(wanted) <= 4 and all(name.upper() in at for name in wanted), INPUT,
+         f"{path}: its {len(values)} columns {', '.join(names)[:200]} are not "
+         f"{','.join(wanted or ['known'])[:200]}; give --columns WAVE,FLUX[,ERROR[,SIGMA]] with "
+         "their names, or numbers from 1")
     at = [at[name.upper()] for name in wanted]
     named = [names[i] if names else "" for i in at]
     unit = request.unit or split_unit(named[0])[1]
@@ -159,8 +158,8 @@ def noise(path, flux):
 
 
 def inverse_variance(name, error):
-    """Return the inverse variance, from errors unless the column's name says that they are inverse
-    variances or variances; 0 where the result is not positive."""
+    """Return the inverse variance of a column of errors, or of inverse variances or variances if
+    its name says so; 0 where it is not positive and finite."""
     name = split_unit(name)[0]
     with np.errstate(all="ignore"):
         ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0
@@ -170,12 +169,12 @@ def inverse_variance(name, error):
 def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
-    if one.wave[-1] < SHORT_AA and not (one.origin.unit or request.wave or request.wave_file):
-        raise Failure(INPUT, f"{path}: does not give the unit of its wavelengths (up to "
-                             f"{one.wave[-1]:g}); give --unit Angstrom or --unit nm")
+    is_known = one.origin.unit or request.wave or request.wave_file
+    need(is_known or not one.wave[-1] < SHORT_AA, INPUT, f"{path}: does not give the unit of its "
+         f"wavelengths (up to {one.wave[-1]:g}); give --unit Angstrom or --unit nm")
     name = stem(path, FILES)[-NAME:].strip()
-    if not (name.isascii() and name.isprintable() and name):
-        raise Failure(INPUT, f"{path}: a star's name must be printable ASCII; rename the file")
+    need(name and name.isascii() and name.isprintable(), INPUT,
+         f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
     good = finite & (one.flux != 0)
     need(good.any(), INPUT, f"{path}: its flux is zero or not finite")
@@ -201,9 +200,8 @@ def read_rows(paths, request, power):
     for path in paths:
         try:
             row = row_of(path, request, power)
-            if row["NAME"] in seen:
-                raise Failure(INPUT, f"{path}: has the name {row['NAME']}, like "
-                                     f"{seen[row['NAME']]}; rename one")
+            need(row["NAME"] not in seen, INPUT, f"{path}: has the name {row['NAME']}, like "
+                 f"{seen.get(row['NAME'])}; rename one")
         except Failure as failure:
             if failure.status != INPUT:  # a signal
                 raise

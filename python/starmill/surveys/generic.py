@@ -6,7 +6,7 @@ from astropy.io import fits
 
 
 def vectors(name, spectra, code, unit=None):
-    """Return a column of vectors, one per row, each as long as its spectrum; code: FITS type."""
+    """Return a column of vectors of variable length, one per spectrum.  code: FITS type."""
     rows = np.empty(len(spectra), object)
     for i, s in enumerate(spectra):
         rows[i] = np.asarray(s[name], {"D": "f8", "E": "f4", "K": "i8"}[code])
@@ -14,9 +14,8 @@ def vectors(name, spectra, code, unit=None):
 
 
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
-    """Write spectra, each {column: value} with the same columns: NAME, WAVELENGTH, FLUX, IVAR or
-    ERROR, and optionally MASK, LSF_SIGMA, TARGETID, RA, DEC, MJD, ARM, EXPOSURE, FLUX_SCALE,
-    ERROR_ESTIMATED.  unit: of WAVELENGTH and LSF_SIGMA."""
+    """Write spectra: [{column: value}], all with the same columns, NAME, WAVELENGTH, FLUX, and IVAR
+    or ERROR among them.  unit: of WAVELENGTH and LSF_SIGMA."""
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]
     columns += [vectors(k, spectra, code) for k, code in (

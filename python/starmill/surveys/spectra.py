@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads the spectra of a result's stars from its inputs, and matches them with the fit's models.
-A channel, one spectrum of one exposure, matches a model if their wavelengths agree (NEAR)."""
+A channel is one spectrum of one exposure; it matches a model with the same wavelengths."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: 
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: no model stored
 
 MAX_OPEN = 4  # input files open at once
-NEAR = 0.01  # of a pixel
+NEAR = 0.01  # of a pixel: wavelengths that differ by less are the same
 
 
 class SpectraFile:
@@ -34,22 +34,20 @@ class SpectraFile:
             self._c.call(getattr(self._c.lib, f"starmill_channels_{function}"), *arguments)
 
     def channels(self, exposure, ignored):
-        """Return the Channels of the exposure with this number in the file, and set self.unit to
-        their flux unit ("": unknown).  ignored: mask bits that do not make a pixel bad."""
+        """Return the Channels of exposure number `exposure`; set self.unit to their flux unit (""
+        if unknown).  ignored: mask bits that do not make a pixel bad."""
         n, one = self._c.ffi.new("int *"), self._c.ffi.new("starmill_spectrum *")
         self._call("read", self._handle, exposure, n)
         found = []
         for i in range(n[0]):
             self._call("at", self._handle, i, one)
-            wave, flux, ivar, mask = (
-                None if pointer == self._c.ffi.NULL else np.frombuffer(
-                    self._c.ffi.buffer(pointer, one.n_pix * np.dtype(kind).itemsize),
-                    kind).astype(of)
-                for pointer, kind, of in ((one.wave, "f8", "f8"), (one.flux, "f4", "f8"),
-                                          (one.ivar, "f4", "f8"), (one.mask, "i4", "i8")))
+            wave = self._c.copied(one.wave, one.n_pix, "f8")
+            flux, ivar = (self._c.copied(pointer, one.n_pix, "f4").astype(float)
+                          for pointer in (one.flux, one.ivar))
             self.unit = self._c.text(one.flux_unit)
             bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
-            if mask is not None:
+            if one.mask != self._c.ffi.NULL:
+                mask = self._c.copied(one.mask, one.n_pix, "i4").astype("i8")
                 bad |= mask & ~np.int64(ignored) != 0
             found.append(Channel(self._c.text(one.name), wave, flux, np.where(bad, 0.0, ivar), bad))
         return found
@@ -86,10 +84,9 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the Arms of a row sorted by wavelength, and a note on the exposures used.  The
-        exposure of highest S/N gives its arms, the next best ones the arms that are still missing
-        (WEAVE has files of one arm).  models: [{arm: (wavelengths, fluxes)}] by exposure; None:
-        take each channel as an arm."""
+        """Return the Arms of a row sorted by wavelength, and a note on the exposures used.  Each
+        arm is from the exposure of highest S/N that has it; files of WEAVE have one arm.
+        models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel is an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
         found = []
@@ -110,13 +107,13 @@ class Inputs:
             if more:
                 note = f"{len(exposures)} exposures, the best of each arm"
                 arms = arms + more
-        vrad = float(self.result.fits["VRAD"][row])
         fits = self.result.fits
+        vrad = float(fits["VRAD"][row])
         errors = self.errors.get(int(fits["LIBRARY"][row]) if "LIBRARY" in fits else 1, {})
         return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm, vrad, errors):
-        """Return an arm with the pixels of wave_mask bad and the fit's errors."""
+        """Return an arm with the pixels of wave_mask bad, and with the fit's errors."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
@@ -125,7 +122,7 @@ class Inputs:
 
 
 def weighted(arm, floor, vrad, errors):
-    """Return an arm with the fit's ivar: errors at least floor times the median error, plus the
+    """Return an arm with the fit's ivar: errors are at least floor x their median, and include the
     library's model error.  errors: result of arms_with_error."""
     ivar = np.where(arm.bad, 0.0, arm.ivar)
     if floor > 0 and not arm.bad.all():
@@ -137,8 +134,8 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """Return {code of LIBRARY: {arm name: library's Arm with model error}}; empty if the fit had no
-    model error or the library is gone.  library: path that replaces the result's only library."""
+    """Return {code of LIBRARY: arms_with_error}, {} of a fit without model error.  library: path
+    instead of that of the result's only library."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \
@@ -151,8 +148,8 @@ def model_errors(result, library):
 
 
 def arms_with_error(names, path, hashes):
-    """Return {arm name: library's Arm with model error} if the library has one of these hashes.
-    names: arms of the fit."""
+    """Return {arm name: Arm of the library} for arms with a model error, {} unless the library has
+    one of these hashes.  names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):
@@ -166,19 +163,13 @@ def arms_with_error(names, path, hashes):
 
 
 def fraction_at(arm, wave, vrad):
-    """Return the rms model error of a star's pixels, relative to the model; arm: the library's."""
+    """Return the rms model error of pixels, as a fraction of the model.  arm: of the library."""
     at = wave * doppler(-vrad)
     found = arm.white_error(at, np.gradient(np.log(wave))) ** 2
     if arm.error.component is not None:
         shares = ((arm.error.component * arm.error.sigma[:, None]) ** 2).sum(axis=0)
         found += np.interp(at, arm.wave_aa, shares)
     return np.sqrt(found)
-
-
-def pieces(wave):
-    """Return the slices of concatenated spectra: a new one begins where wavelengths decrease."""
-    ends = [0, *(np.flatnonzero(np.diff(wave) < 0) + 1), len(wave)]
-    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:])]
 
 
 def matched(channels, models, path):
@@ -189,14 +180,14 @@ def matched(channels, models, path):
         wave, model = wave[known], model[known]
         if not len(wave):
             continue
-        for piece in pieces(wave):
+        starts = np.flatnonzero(np.diff(wave) < 0) + 1  # where concatenated spectra begin
+        for own_wave, own_model in zip(np.split(wave, starts), np.split(model, starts)):
             # try the channel of the arm's name first: DESI's arms overlap on one grid
-            order = sorted(channels, key=lambda c: c.name != name)
-            for c in order:
-                at = pixels(c.wave, wave[piece])
+            for c in sorted(channels, key=lambda c: c.name != name):
+                at = pixels(c.wave, own_wave)
                 if at is not None and not any(a.wave is c.wave for a in arms):
                     arms.append(Arm(name, c.wave[at], c.flux[at], c.ivar[at], c.bad[at],
-                                    model[piece].astype(float)))
+                                    own_model.astype(float)))
                     break
             else:
                 raise Failure(INPUT, f"{path} changed: no spectrum has the wavelengths of the "
