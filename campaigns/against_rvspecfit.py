@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""rvspecfit and starmill by turns on the same stars, templates and core.
+"""Compare rvspecfit and starmill on the same stars, templates and core.
 
     taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 STARS DIR ROW...
 
-Needs rvspecfit (ours: d4bbf3a), torch and numba.  LIB.h5 has networks: one arm that is cut, or for
-DESI the arms b, r and z.  STARS is desi, rows of the simulated coadd-dev; desi-blue, real spectra of
-4000 to 5000 A; desi-stars, real ones in three arms, of which 22 and 16 are stars; lamost, its files.
+Needs rvspecfit (ours: d4bbf3a), torch and numba.
+ LIB.h5  a library of networks: one arm that is cut, or for DESI the arms b, r and z
+ STARS   desi: rows of the simulated coadd-dev; desi-blue: real spectra of 4000 to 5000 A;
+         desi-stars: real spectra in three arms, rows 16 and 22 are stars; lamost: its files
+ DIR     keeps the templates of the cross-correlation
 rvspecfit cross-correlates with every third template of the library's guess at v sin i of 0, 10 and
-100 km/s, then runs both of its minimizers; the first star is fitted once more before.  starmill's
-time is that of `bench fit` for copies of the star, so many that what a run does once counts little,
-with rvspecfit's model (no model error, one velocity, linear rotation) and as it is shipped.  A line:
-row; core-s of rvspecfit; core-ms of starmill in its model and shipped; Jacobians of both; -2 ln L
-of rvspecfit's solution and how much higher that of starmill's is, both by rvspecfit; the latter
-also where the line-spread function acts on templates before pixels sample them, unless a resolution
-matrix is given.  At the end ratios of the median star and of the sums.  DIR keeps the templates of
-the cross-correlation.
+100 km/s, then runs both of its minimizers.  An extra first fit, which compiles its code, is not
+timed.  The time of starmill is that of `bench fit` for --copies copies of the star, twice: with
+rvspecfit's model (no model error, one velocity, linear rotation), and as shipped.
+
+A line holds
+ - row; core-s of rvspecfit; core-ms of starmill with rvspecfit's model, and as shipped
+ - Jacobians of starmill, likewise
+ - -2 ln L of rvspecfit's solution by rvspecfit, and how much higher that of starmill's solution is
+ - the same difference if the line-spread function acts on the templates before pixels sample them
+The last lines give the ratios of times: of the median star, and of the sums.
 """
 import argparse
 import glob
@@ -60,6 +64,7 @@ class Network(RVSInterpolator.RVSInterpolator):
 
 
 def network(group, use):
+    """rvspecfit's interpolator with the weights of an arm, for the pixels `use` alone."""
     layer = [[group[f"layer{i}/{what}"][:] for what in ("weight", "bias")]
              for i in range(group.attrs["n_layer"])]
     layer[-1] = [x[use] for x in layer[-1]]
@@ -163,7 +168,7 @@ def lamost(row, arms, data, folder, copies):
 
 
 def generic_table(survey, part, folder, copies):
-    """The same of {arm: wavelength, flux, inverse variance, sigma of the line-spread function}."""
+    """Write part {arm: wavelength, flux, inverse variance, line-spread sigma} for both programs."""
     for name, n in (("copies", copies), ("one", 1)):
         generic.write(f"{folder}/{name}.fits", [
             {"NAME": f"{i}", "TARGETID": i + 1, "ARM": arm, "WAVELENGTH": lam, "FLUX": flux,
@@ -194,6 +199,7 @@ STARS = {"desi": desi, "desi-blue": desi_blue, "desi-stars": desi_stars, "lamost
 
 
 def rvspecfit(spec, npoly, config):
+    """Best fit by rvspecfit's pipeline, and the core-s that it took."""
     begin = time.process_time()
     guess = fitter_ccf.fit(spec, config)
     found = vel_fit.process(spec, dict(guess["best_par"], vsini=guess["best_vsini"]), config=config,

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which double-lined binaries are found, pulls of both stars, and false alarms, of simulated spectra.
+"""Double-lined binaries in simulated spectra: the share found, pulls of both stars, false alarms.
 
     binaries.py [--figure FILE.png] [--pairs N] [--single N] [--epochs N] [--offsets]
                 [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
-Pairs of the library MADE.h5, of a median S/N from 5 to 60, whose second star has a tenth to all of the
-first one's flux and a velocity that differs by 20 to 300 km/s, and single stars of the same S/N are
-fitted with the library FITTED.h5; where it is another one, templates are wrong.  With --epochs that
-difference is the semi-amplitude of circular orbits, seen at random phases; singles have those of
-first ones.  With --offsets the arms r and z are off by some 10 km/s, other ones for every 500 stars, and
-fitted with velocity_offsets.  Prints tables (Markdown).
+Pairs and single stars are drawn from MADE.h5 at a median S/N of 5 to 60, and fitted with
+FITTED.h5.  Another library as FITTED.h5 shows what wrong templates do.  The second star of a pair
+has 0.1 to 1 times the flux of the first, at a velocity 20 to 300 km/s away.  Prints tables.
+
+ --epochs N   N exposures at random phases of a circular orbit; the velocity difference is its
+              semi-amplitude.  Single stars move as the first stars of pairs do.
+ --offsets    shifts the wavelengths of arms r and z by some 10 km/s, anew for every 500 stars,
+              and fits with velocity_offsets
 """
 
 import os
@@ -33,22 +35,25 @@ LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 def one_chunk(options, seed, is_pair):
     """{name: [n]} of a chunk of stars, and seconds of a fit without binaries and with."""
     random = np.random.default_rng(seed)
-    between = lambda limits: np.exp(random.uniform(*np.log((limits[0], limits[-1])), CHUNK))  # noqa: E731
-    apart = between(APART) * random.choice((-1, 1), CHUNK)
-    ratio = between(RATIO) * is_pair
+
+    def log_uniform(limits):
+        return np.exp(random.uniform(*np.log((limits[0], limits[-1])), CHUNK))
+
+    apart = log_uniform(APART) * random.choice((-1, 1), CHUNK)
+    ratio = log_uniform(RATIO) * is_pair
     folder, out = os.path.join(options.dir, "stars"), os.path.join(options.dir, "pairs.h5")
     settings = {"library": options.made, "seed": seed, "sn": f"{SN[0]},{SN[-1]}", "vsini": "1,10"}
     paths = [os.path.join(folder, f"coadd-{e}.fits") for e in range(options.epochs)]
-    here = apart[:, np.newaxis] * np.ones(1)
+    relative = apart[:, np.newaxis] * np.ones(1)  # velocity of second - first, [star][epoch]
     if options.epochs > 1:
-        here = here * np.sin(2 * np.pi * random.uniform(0, 1, (CHUNK, options.epochs)))
-        first = random.normal(0, 50, (CHUNK, 1)) - here * random.uniform(0.35, 0.5, (CHUNK, 1))
+        relative = relative * np.sin(2 * np.pi * random.uniform(0, 1, (CHUNK, options.epochs)))
+        first = random.normal(0, 50, (CHUNK, 1)) - random.uniform(0.35, 0.5, (CHUNK, 1)) * relative
     for e, path in enumerate(paths):
-        stars, others = pair_survey.make(path, options.starmill, here[:, e], ratio, noise=e,
+        stars, others = pair_survey.make(path, options.starmill, relative[:, e], ratio, noise=e,
                                          velocity=first[:, e] if options.epochs > 1 else None, **settings)
-    moved = random.normal(0, 10, 2) if options.offsets else np.zeros(2)
+    offset = random.normal(0, 10, 2) if options.offsets else np.zeros(2)
     for path in paths if options.offsets else ():
-        pair_survey.move_arms(path, dict(zip("RZ", moved)))
+        pair_survey.move_arms(path, dict(zip("RZ", offset)))
     configs = [os.path.join(options.dir, name) for name in ("alone.yaml", "pairs.yaml")]
     for config, key in zip(configs, ("false", "true")):
         with open(config, "w", encoding="utf-8") as f:
@@ -61,11 +66,11 @@ def one_chunk(options, seed, is_pair):
         if options.epochs > 1:
             at = f["catalog/FIRST_EXPOSURE"][...][:, np.newaxis] + np.arange(options.epochs)
             rows |= {f"epoch {name}": column[...][at] for name, column in f["epochs"].items()}
-            rows |= {"first": first, "second": first + here}
+            rows |= {"first": first, "second": first + relative}
     shutil.rmtree(folder)
     truth = {"ratio": ratio, "apart": np.abs(apart), "sn": stars.sn, "v": stars.vrad_km_s,
-             "v2": others.vrad_km_s, "offset R": np.full(CHUNK, moved[0]),
-             "offset Z": np.full(CHUNK, moved[1])}
+             "v2": others.vrad_km_s, "offset R": np.full(CHUNK, offset[0]),
+             "offset Z": np.full(CHUNK, offset[1])}
     for i, name in enumerate(LABELS[:stars.label.shape[1]]):
         truth |= {f"true {name}": stars.label[:, i], f"true {name}_2": others.label[:, i]}
     return {**rows, **truth}, seconds
@@ -94,7 +99,7 @@ def shares(pairs, found, by, bins, other, other_bins):
 
 
 def pulls(pairs, found):
-    """Table of the pulls of both stars; that which is brighter by noise is the first one."""
+    """Print pulls of both stars, each against the true star that is nearest in velocity."""
     turned = np.abs(pairs["VRAD"] - pairs["v"]) > np.abs(pairs["VRAD"] - pairs["v2"])
     print("| | median pull, first star | width | second star | width |\n|---|---|---|---|---|")
     names = [("VRAD", "v", "v2")] + [(name, f"true {name}", f"true {name}_2") for name in LABELS

@@ -35,7 +35,7 @@ def files(revision):
 
 
 def functions(text):
-    """(lines from name to last brace, first line) of the functions of a source laid out by us."""
+    """Lines from name to last brace, and first line, of each function of a source in our layout."""
     start = None
     lines = text.splitlines()
     for i, line in enumerate(lines):

@@ -65,7 +65,7 @@ def draw_parameter(upper, lower, survey, p, colours, norm):
     warned = np.flatnonzero(survey.fitted & survey.clean & ~survey.good)
     good = np.flatnonzero(survey.good)
     good = good[np.argsort(survey.sn[good], kind="stable")]  # the sharpest on top
-    # the range of the residuals: what most stars fill; the others stand at its edge
+    # most residuals are inside this range; the others are drawn at its edge
     wanted = survey.counted(p.name) if survey.counted(p.name).any() else survey.good
     limit = 1.25 * np.nanpercentile(np.abs(delta[wanted]), 96.0)
     low, high = true[good].min(), true[good].max()

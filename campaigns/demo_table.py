@@ -24,7 +24,7 @@ def number(value, digits):
 
 
 def counts(names):
-    """A 3, B: how often each name is there; the number is left out when it is 1."""
+    """The names with their counts, as in "A 3, B"; a count of 1 is left out."""
     found = collections.Counter(names)
     return ", ".join(f"{name} {n}" if n > 1 else name for name, n in found.most_common())
 

@@ -3,11 +3,11 @@
 """Abundances of the library elements.h5: their precision, simulated stars, stars of MILES.
 
     elements.py precision LIB.h5
-    elements.py pulls LIB.h5 STARMILL DIR GRID.h5   the library's spectra, or models, of GRID.h5
+    elements.py pulls LIB.h5 STARMILL DIR GRID.h5   spectra of the library, and models of GRID.h5
     elements.py miles RESULT.h5 PICTURE.png         of fit --library LIB.h5
 
-GRID.h5 is made by library build of models of plan elements that LIB.h5 was not made from; LIB.h5 is
-then made on a base without correction.  Prints tables (Markdown).
+GRID.h5 is a grid (`library build`) of models of plan elements that were not used for LIB.h5.  For
+pulls LIB.h5 must come from a base library without correction.  Prints tables (Markdown).
 """
 
 import os
@@ -51,16 +51,16 @@ def seen(flux, wave, survey):
 
 
 def precision(path):
-    """Errors of abundances by Fisher information: noise of S/N per pixel, and model error; free
-    are all labels, with the priors of CONFIG, the velocity and a continuum."""
+    """Print the errors of abundances by Fisher information.  Noise is the S/N per pixel and the
+    library's model error.  Free are all labels (priors of CONFIG), velocity and continuum."""
     library = library_file.read(path)
     wave, arm = library.arm[0].wave_aa, library.arm[0]
     lines = []
     for survey in SURVEYS:
         for star, four in STARS.items():
-            at = np.concatenate([four, four[3] * IS_ALPHA])
+            at = np.concatenate([four, four[3] * IS_ALPHA])  # alpha elements follow [alpha/Fe]
             x, flux = seen(emulate.flux(library, 0, at)[0], wave, survey)
-            slopes = [np.gradient(flux, x) * x / 3e5]
+            slopes = [np.gradient(flux, x) * x / 3e5]  # by velocity, then by each label
             for i, label in enumerate(library.label):
                 step = 0.2 * label.scale * np.eye(len(at))[i]
                 up, down = (seen(f, wave, survey)[1]
@@ -70,7 +70,7 @@ def precision(path):
             smooth = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(x)), n).T
             common = arm.error.component * arm.error.sigma[:, None]  # known to 1 sigma
             common = [np.interp(x, wave, c) * flux for c in common]
-            rows = np.vstack([slopes, smooth * flux, common])
+            rows = np.vstack([slopes, smooth * flux, common])  # derivatives by all that is free
             prior = np.concatenate([np.zeros(5), np.full(len(CARDS), 0.3 ** -2), np.zeros(n + 1),
                                     np.ones(len(common))])
             for sn in 30, 50, 100:

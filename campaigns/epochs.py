@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Velocities of epochs: pulls, false alarms, and which binaries are found, of simulated stars.
+"""Velocities of epochs of simulated stars: their pulls, false alarms, and the binaries found.
 
     epochs.py [--figure FILE.png] [--stars N] [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
-Stars of the library MADE.h5, of a median S/N from 3 to 60, are seen in EPOCHS exposures at random
-phases of circular orbits with the semi-amplitudes AMPLITUDES, in equal numbers, and fitted with
-the library FITTED.h5; where it is another one, templates are wrong.  Velocities count from each
-star's weighted mean, of which wrong templates move the zero.  Prints tables (Markdown).
+Stars are drawn from MADE.h5 at a median S/N from 3 to 60, and fitted with FITTED.h5.  Another
+library as FITTED.h5 shows what wrong templates do.  A star has EPOCHS exposures at random phases
+of a circular orbit; each of AMPLITUDES is the semi-amplitude of a quarter of the stars.
+Velocities are relative to the star's weighted mean, as wrong templates move the zero point.
+Prints tables (Markdown).
 """
 
 import argparse
@@ -44,7 +45,7 @@ def fitted(options, out, paths, *more):
 
 
 def one_chunk(options, seed):
-    """{name: [n] or [n][EPOCHS]} of a chunk of stars, and seconds of a fit without epochs and with."""
+    """{name: [n] or [n][EPOCHS]} of a chunk of stars; seconds of fits without and with epochs."""
     random = np.random.default_rng(seed)
     amplitude = AMPLITUDES[np.arange(CHUNK) % len(AMPLITUDES)]
     phase = random.uniform(0, 2 * np.pi, (CHUNK, EPOCHS))

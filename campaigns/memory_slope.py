@@ -4,10 +4,9 @@
 
     memory_slope.py --starmill PROGRAM --folder DIR [--stars 50000]
 
-Makes a small library and a mock survey, fits it with one rank, and notes what the status file
-says of the process's memory.  Memory fills up while the first stars come, so the slope is that
-of a line through the last three quarters of the stars.  Prints Markdown; ends with 1 when a star
-more costs more than --limit bytes.  Spectra are short (6 kB a star): room is needed for them in DIR.
+Makes a small library and a mock survey in DIR (6 kB a star), fits it with one rank, and reads the
+memory of the process from the status file.  Fits a line to the last three quarters of the stars,
+as memory fills up before.  Prints Markdown; ends with 1 if a star costs more than --limit bytes.
 """
 
 import argparse
@@ -35,7 +34,7 @@ def run(*args):
 
 
 def make(program, library, folder, n_star, per_file):
-    """A piece of the spectra of 100 mock stars, again and again, each time with other noise."""
+    """Write n_star spectra: those of 100 mock stars again and again, each time with other noise."""
     run(program, "simulate", "--library", library, "--output", os.path.join(folder, "desi"), "--stars", 100,
         "--per-file", 100, "--seed", 1, "--sn", "20,60", "--quiet")
     with fits.open(os.path.join(folder, "desi", "coadd-mock-00000.fits")) as hdus:
@@ -59,7 +58,7 @@ def make(program, library, folder, n_star, per_file):
 
 
 def fit(options, library, catalog):
-    """Rows of (stars done, bytes resident, bytes at most) of a fit while it runs."""
+    """Rows of (stars done, bytes resident now, their maximum) while a fit runs."""
     output, config = (os.path.join(options.folder, name) for name in ("out.h5", "short.yaml"))
     with open(config, "w", encoding="ascii") as f:
         f.write("write_interval: 0.1\nmax_eval: 50\n")  # the median takes 12, but a few of the short spectra thousands

@@ -7,16 +7,16 @@
     campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
     campaigns/posteriors.py errors POST.h5
 
-The first two take minutes of one core.  The test program makes the stars (labels uniform in the
-coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
-pipeline, and answers points of the likelihood for emcee (Foreman-Mackey et al. 2013).
+The first two take minutes of one core.  The test program makes stars, uniform in velocity, v sin i
+and the coordinates of the emulator.  It samples their posteriors by the program's own pipeline,
+and evaluates the likelihood for emcee (Foreman-Mackey et al. 2013).
 
-calibrate: among samples of the posterior the truth has a uniform rank (Talts et al. 2018,
-arXiv:1804.06788).  The truth's distribution is not flat in Teff and has edges, so samples are
-weighted by it.  A p-value below 0.01 in a parameter is a failure.
+calibrate: the rank of the truth among samples of its posterior must be uniform (Talts et al. 2018,
+arXiv:1804.06788).  The fit's prior is flat, unlike the distribution of the true values, so samples
+are weighted by that distribution.  A p-value below 0.01 in a parameter is a failure.
 
-errors: the fit's formal errors against the posterior's standard deviations, and how many of the
-stars whose posterior is not the fit's Gaussian (POST_FLAG) the fit itself has flagged.
+errors: the fit's formal errors against the posterior's standard deviations; and the number of
+posteriors that are not Gaussian (POST_FLAG), and of those the number that the fit has flagged.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ from scipy import stats
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 SN_CALIBRATE, SN_EMCEE = 50, 40
 N_WALKER, N_STEP = 128, 3000  # of emcee
-# mean, deviation of the labels' mapping and half the width of the truth's box in it
+# of the labels' mapping: mean, deviation, and half the width of the box of true labels
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
 VEL, VSINI = 300.0, 160.0
 
@@ -55,6 +55,7 @@ def weights(draws):
 
 
 def calibrate(program, n=400):
+    """Whether the ranks of the truths are uniform: prints p-values of each parameter."""
     ranks, n_left = [], 0
     found = stars(program, n, SN_CALIBRATE, 400)
     for star in found:
@@ -63,7 +64,7 @@ def calibrate(program, n=400):
         if star["more"][0] != 1 or (w > 0).sum() < 20:
             n_left += 1
             continue
-        # a share of the truth's own sample makes the rank uniform, not its lower edge
+        # The truth counts as a sample of half its weight, which makes the rank uniform.
         low = (w[:, None] * (draws < star["truth"])).sum(axis=0)
         ranks.append((low + 0.5 * w.mean()) / (w.sum() + w.mean()))
     ranks = np.array(ranks)
@@ -92,6 +93,7 @@ def bits(column):
 
 
 def errors(path):
+    """Print the posterior's deviations over the fit's formal errors, by the fit's flags."""
     import h5py  # only here
 
     with h5py.File(path, "r") as f:
@@ -100,7 +102,7 @@ def errors(path):
         warn, info, post = (bits(f["fits"][n]) for n in ("RVS_WARN", "FIT_INFO", "POST_FLAG"))
     n_par = len(order)
     done = (fits["STATUS"] == 1) & np.isfinite(fits["POST_MEAN"]).all(axis=1)
-    # what the fit says that makes errors other than Gaussian
+    # stars by the flags of a fit that warn of errors other than Gaussian
     says = {"none of these": done}
     for column, known, names in (("FIT_INFO", info, ("VSINI_UNRESOLVED", "NEAR_HULL", "TWO_MINIMA")),
                                  ("RVS_WARN", warn, ("HULL", "LABEL_EDGE", "BAD_HESSIAN"))):
@@ -177,6 +179,7 @@ def ensemble(star, ln_p, n_step):
 
 
 def compare(program):
+    """Whether means and widths agree with emcee's to 5 % of a standard deviation."""
     good = True
     found = stars(program, 3, SN_EMCEE, 10000)
     for i, star in enumerate(found):

@@ -3,17 +3,18 @@
 
 usage: pulls_plot.py [--figure FILE.png] AWAY LIB.h5 FIT.h5 TRUTH.fits EXPECTED.h5 [...]
 
-FIT.h5 is a result of `starmill fit`, TRUTH.fits the truth table that `starmill simulate` left with
-the spectra, EXPECTED.h5 the same stars simulated with --noiseless and fitted from the truth; stars
-of several surveys count together.  The pull of a star is (recovered - true) / error: where errors
-are right, pulls have a median of 0 and a width of 1.  Prints a table (Markdown) and draws the
+ FIT.h5       a result of `starmill fit`
+ TRUTH.fits   the truth table that `starmill simulate` left with the spectra
+ EXPECTED.h5  the same stars simulated with --noiseless and fitted from the truth
+The pull of a star is (recovered - true) / error: if errors are right, pulls have a median of 0 and
+a width of 1.  Stars of several surveys count together.  Prints a table (Markdown) and draws
 histograms with unit Gaussians.
 
-Counted are fitted stars that were simulated without a defect; for VSINI those that truly rotate, by
-40 km/s or by three expected errors.  A hull cuts the posterior of a star near one of its facets:
-left out are stars whose TRUE labels lie less than AWAY expected errors inside a facet of the
-library's hulls.  To leave out by what was fitted (its flags or distance) keeps stars that the noise
-carried away from a facet and drops those that it carried there, and so makes a bias.
+Counted are fitted stars that were simulated without a defect; for VSINI only stars that rotate by
+40 km/s or three expected errors.  The library's hulls cut posteriors near their facets, so stars
+are left out if their TRUE labels lie less than AWAY expected errors inside a facet.  A cut by
+fitted labels or flags would make a bias: it keeps stars that noise carried away from a facet, and
+drops those that noise carried there.
 """
 
 import argparse
@@ -29,14 +30,14 @@ from survey_stats import (
 FAR = 3.0  # errors: of a Gaussian 0.27 % are farther
 WIDEST = 5.0  # of the histograms
 RESOLVED_ERRORS = 3.0  # v sin i above which it counts as resolved, in expected errors
-# Standard errors of the median and of half the central 68.27 % of n Gaussian values, times
-# sqrt(n): of quantiles p and 1 - p, sqrt(p (1 - p)) / density and so on.
+# Standard errors, times sqrt(n), of the median and of half the central 68.27 % of n Gaussian
+# values.  That of a quantile p is sqrt(p (1 - p)) / density.
 MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
 
 
 def distance(library, true, packed):
-    """Distance of true labels inside the nearest facet of the hulls (docs/use/formats.md), in
-    errors, [n]; below 0 outside.  packed: COVAR [n][] of VRAD, VSINI and the labels."""
+    """Distance [n] of true labels inside the nearest facet of the hulls, in errors; negative
+    outside.  The errors come from packed: COVAR [n][] of VRAD, VSINI and the labels."""
     with h5py.File(library) as file:
         label = [dict(file[f"labels/label{i}"].attrs)
                  for i in range(file["labels"].attrs["n_label"])]
@@ -65,7 +66,7 @@ def distance(library, true, packed):
 
 
 def pulls_of(fit, truth, expected, library, away):
-    """S/N and pulls by parameter of the stars of a survey that count, NaN where one does not."""
+    """S/N and pulls by parameter of a survey's stars, NaN where a star does not count."""
     survey, noiseless = Survey(fit, truth), Survey(expected, truth)
     row_of = {int(target): row for row, target in enumerate(noiseless.fit["TARGETID"])}
     rows = [row_of[int(target)] for target in survey.fit["TARGETID"]]

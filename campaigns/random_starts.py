@@ -5,14 +5,15 @@
     random_starts.py STARMILL DIR [--data DIR] [--starts 32] [--sets lamost,sdss,miles,...]
                      [--default] [--library LIB]
 
-Fits LAMOST, SDSS and MILES spectra with a library of MILES, as they are and from random starts (labels
-of random MILES stars, a velocity about that of the guess, any v sin i), all into DIR, and prints
-for each set how many default fits are above the best of all by more than 1 in -2 ln L, how many of
-those are flagged TWO_MINIMA, how many are flagged in all, and the evaluations of a star.
-Sets: lamost, sdss, and MILES with its spectra as observed (miles), or with noise to S/N 60 and 20 a
-pixel (miles60, miles20).
-Random starts that DIR has are kept: --default fits only what the program decides itself, to compare
-two programs by the same starts.
+Fits real spectra with a library of MILES, by default and from random starts.  A random start has
+the labels of a random MILES star, a velocity near the guess and any v sin i.  It prints for each
+set
+ - the default fits that end more than 1 in -2 ln L above the best of all fits of their star
+ - how many of these are flagged TWO_MINIMA, and how many stars are flagged in all
+ - the evaluations of a star
+Sets: lamost, sdss, miles (spectra as observed), miles60 and miles20 (with noise to S/N 60 and 20 a
+pixel).  DIR keeps all results.  --default repeats only the default fits, to compare two programs
+by the same random starts.
 """
 import argparse
 import glob
@@ -38,7 +39,6 @@ def config(survey):
 
 class Campaign(validate_library.Campaign):
     def library(self):
-        """The library of MILES."""
         path = self.args.library or self.at("library.h5")
         if not os.path.exists(path):
             self.run("library", "spectra", "--output", path, "--range", RANGE, self.miles_path())
@@ -89,6 +89,7 @@ class Campaign(validate_library.Campaign):
                  *(["--config", config] if config else []), *more, *inputs)
 
     def one_set(self, name, library, config, inputs):
+        """Columns of the fitted stars; excess: -2 ln L of the default fit above the best of all."""
         default = self.at(f"{name}.h5")
         self.fit(default, library, config, inputs)
         with h5py.File(default) as file:

@@ -5,10 +5,10 @@
     same_rows.py make STARMILL DIR [--data DIR]
     same_rows.py compare DIR DIR
 
-`make` lets a program make libraries and fit real and simulated spectra, all into DIR: the reference
-survey with the reference emulators, sampled posteriors of a few of its stars, LAMOST with a library
-of MILES, and LAMOST, SDSS and DESI with the shipped library.  `compare` prints a hash of the rows of
-each result, the same for the same rows, and says which columns differ; it ends with 1 when any does.
+`make` fits with a program, into DIR: the reference survey with the reference emulators, and
+posteriors of some of its stars; LAMOST with a library of MILES; LAMOST, SDSS and DESI with the
+shipped library.  `compare` prints a hash of the rows of each result and the columns that differ.
+It ends with 1 if any differs.
 """
 import argparse
 import glob
@@ -30,7 +30,7 @@ resolving_power: 1800
 arms: [{name: opt, min: 4000, max: 7300}]
 wave_mask: [[5570, 5590], [6865, 6965], [7160, 7340], [7590, 7720], [8120, 8350], [8940, 9870]]
 """
-# names of files, the time, the program: what two runs may have of their own
+# what two runs may have different: names of files, the time, the program
 OWN = ("catalog/files", "catalog/FILE", "catalog/INPUT", "provenance", "meta")
 
 
@@ -104,6 +104,7 @@ def columns(path):
 
 
 def compare(args):
+    """Print hash and differing columns of each result; 1 if any differs."""
     n_bad = 0
     for name in RESULTS:
         paths = [os.path.join(folder, name) for folder in (args.folder, args.other)]

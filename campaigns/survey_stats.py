@@ -61,11 +61,11 @@ Statistics = collections.namedtuple("Statistics", "n median scatter error pull")
 class Survey:
     """A fit and its truth.
 
-    result   the fit;  fit: columns of its /fits by name, [row]
-    true     columns of the truth by name, [row of the fit]
-    truth    the whole truth table, rows that the fit's selection dropped among them
-    fitted   has a solution;  clean: simulated without a defect
-    good     fitted, clean and without a warning: what statistics count
+     result   the fit;  fit: columns of its /fits by name, [row]
+     true     columns of the truth by name, [row of the fit]
+     truth    the whole truth table, also rows that the fit has not selected
+     fitted   has a solution;  clean: simulated without a defect
+     good     fitted, clean and without a warning: what statistics count
     """
 
     def __init__(self, fit_path, truth_path):
@@ -108,10 +108,10 @@ class Survey:
         return self.good
 
     def statistics(self, name, low=0.0, high=np.inf):
-        """Of one parameter over low <= S/N < high; NaN for fewer stars than MIN_STARS.
+        """Statistics of fitted minus true values of one parameter, for stars of low <= S/N < high.
 
-        scatter: half the width of the central 68.27 %; pull: that of delta/error;
-        error: the median of the errors that the fit states.
+        scatter: half the width of the central 68.27 %; pull: the same of delta/error; error: the
+        median stated error.  All are NaN for fewer stars than MIN_STARS.
         """
         at = self.counted(name) & (self.sn >= low) & (self.sn < high)
         n = int(at.sum())
@@ -122,7 +122,6 @@ class Survey:
                                           half_width(delta / error))))
 
     def warning_names(self, row):
-        """Names of the warnings of one row."""
         return [name for bit, (name, _) in self.result.warnings.items()
                 if self.fit["RVS_WARN"][row] & bit]
 

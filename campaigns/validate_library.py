@@ -4,31 +4,33 @@
 
 usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5[,FOLD%d.h5]]...
 
-Fits real stars with each library and prints a table in Markdown: median and robust scatter
-(1.4826 MAD) of ours - published by type of star, for S/N > 20, with the numbers of stars and
-of those that a flag (not SUCCESS) takes out, the width (MAD) of the differences in units of
-the errors, stated and published, and the median reduced chi-square; then repeated observations
-against stated errors.  WORK keeps what was made; fits that are there are not repeated.
+Fits real stars of S/N > 20 with each library, and prints a table in Markdown by type of star:
+  - median and robust scatter (1.4826 MAD) of ours - published
+  - the number of stars, and the number that a flag takes out (not SUCCESS)
+  - the width (MAD) of the differences in units of our and the published errors together
+  - the median reduced chi-square
+It ends with the scatter of repeated observations in units of the stated errors.  Fits that are in
+WORK already are not repeated.
 
   --starmill PROGRAM   (build/release/starmill)
   --data DATA          the test data, with real/lamost, sdss and miles (STARMILL_TEST_DATA)
   --sets NAME,...      of gbs, lamost, sdss, miles, repeats (all these), desi, overlap
-  --stars NAME CONFIG TABLE FILES  stars of your own, may be given several times: inputs of `fit`
-                       (a pattern in quotes), and a table (FITS or CSV) whose column TARGETID or
-                       NAME names the star, with those of TEFF, LOGG, FEH, ALPHAFE and VRAD
-                       (and TEFF_ERR, ...) that are published
-  --hot                stars of 7000 to 15000 K, log g from 2, not of 4000 to 7250 K
+  --stars NAME CONFIG TABLE FILES  stars of your own, may be given several times.  FILES: inputs of
+                       `fit` (a pattern in quotes).  TABLE (FITS or CSV): a column TARGETID or NAME,
+                       and published TEFF, LOGG, FEH, ALPHAFE and VRAD (and TEFF_ERR, ...)
+  --hot                stars of 7000 to 15000 K and log g from 2, in place of 4000 to 7250 K
   --figures FOLDER     also draws the table's stars there: kiel.png and coverage.png
   --threads N          of the fits (1)
 
-The stars of MILES are every second row of its file (the first, the third, ...), and fitted with
-HALF.h5 where it is given: a library that has seen only the others (real-library --rows half).
-Benchmark stars of real/gbs, in MILES, are fitted with the FOLD%d.h5 that have not seen them, of
-real-library --rows K/N with K for %d, ten at most.
-desi fits real/desi-blue against the labels of the survey's other pipeline, and finds which side is
-off: MILES stars over the same wavelengths, and a library of MILES's own spectra on DESI's.
-overlap takes two libraries, of cool and of hot stars, and prints how the second differs from the
-first for MILES stars that are in both, and their velocities of real/marcs, which are 0.
+Sets:
+  miles    every second row of MILES, from the first on.  HALF.h5 is a library of the other rows
+           (real-library --rows half); without it LIB.h5 fits them.
+  gbs      the benchmark stars of real/gbs, which are in MILES, each fitted with the FOLD%d.h5 that
+           was made without it (real-library --rows K/N, K for %d, at most ten)
+  desi     real/desi-blue against the labels of the survey's other pipeline.  Two more sets find
+           which side is off: MILES stars over the same wavelengths, a library of MILES spectra.
+  overlap  takes two libraries, of cool and of hot stars, and compares their fits of MILES stars
+           that are in both.  It also prints their velocities of real/marcs, which are 0.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
@@ -62,7 +64,7 @@ FWHM_AA = 2.5  # of MILES
 # of its labels, against Gaia benchmark stars
 MILES_ERR = {"TEFF_ERR": 82, "LOGG_ERR": 0.16, "FEH_ERR": 0.08}
 BENCHMARK_FEH_ERR = 0.05  # their table has none
-# where the libraries are meant to be used; of published labels, so that it selects alike for all
+# where the libraries are meant to be used; published labels select the same stars for all of them
 KEEP = {"TEFF": (4000, 7250), "LOGG": (0.5, 5), "FEH": (-2.5, 0.5)}
 TYPES = (
     ("all", lambda s: s["SN"] > 0),
@@ -87,7 +89,7 @@ PIPELINES = tuple(
      lambda s, span=span: (s["LOGG"] > 3.9) & (s["TEFF"] >= span[0]) & (s["TEFF"] < span[1]))
     for span in ((4000, 4500), (4500, 5000), (5000, 5800), (5800, 6500)))
 DESI_CONFIG = "format: generic\narms: [{name: b, min: 4000, max: 5000}]\n"
-# what the fits of MILES's spectra need; two parts, as a continuum has at most 24 functions
+# for fits of MILES spectra; two parts, as a continuum has at most 24 functions
 MILES_CONFIG = """format: generic
 npoly_per_1000aa: 9
 arms: [{name: b, min: %g, max: 5500}, {name: r, min: 5500, max: 7350}]
@@ -133,15 +135,15 @@ class Campaign:
         return os.path.join(self.args.data, "real/miles/miles_v9.1_packed.fits.gz")
 
     def miles(self):
-        """Flux [star][pixel], wavelengths in air, table of labels of the stars that are kept."""
+        """Flux [star][pixel], wavelengths in air, table of labels; of the stars that are kept."""
         with fits.open(self.miles_path()) as h:
             flux, card, labels = np.asarray(h[0].data, float), h[0].header, Table(h["LABELS"].data)
         wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
         return wave, flux, labels
 
     def miles_stars(self, name, sn, seed, rows=None):
-        """Every second spectrum, or rows, as input of fit, with noise to S/N sn (0: none but its
-        own)."""
+        """Write every second spectrum, or these rows, as input of fit, with noise to S/N sn (0:
+        none)."""
         path = self.at(name + ".fits")
         wave, flux, labels = self.miles()
         if rows is None:
@@ -178,7 +180,7 @@ class Campaign:
         return self.fit(name + "-" + label, library, self.miles_config(library), [path]), published
 
     def benchmarks(self, folds):
-        """Rows of benchmark stars, each by the library that has not seen it; fundamental labels."""
+        """Rows of benchmark stars, each by the library made without it; fundamental labels."""
         table = Table.read(os.path.join(self.args.data, "real/gbs/benchmark-stars-in-miles.fits"))
         row, paths = table["MILES_ID"] - 1, sorted(glob.glob(folds.replace("%d", "[0-9]")))
         parts = [self.fit_miles("gbs%d-%d" % (k, len(paths)), path,
@@ -215,8 +217,8 @@ class Campaign:
     # ---- where two libraries meet ----
 
     def overlap(self, *libraries):
-        """Print how fits of MILES stars with the second library differ from those with the first
-        where neither is flagged, and both libraries' velocities of synthetic spectra."""
+        """Print the second library's fits of MILES stars minus the first library's, over stars
+        that neither flags; then each library's velocities of synthetic spectra."""
         _, flux, labels = self.miles()
         rows = [i for i in range(len(flux)) if 6600 < labels["TEFF"][i] < 7700]
         first, second = (self.fit_miles("overlap", path, rows=rows)[0] for path in libraries)
@@ -280,7 +282,7 @@ class Campaign:
 
 
 def at_miles(wave, flux, ivar, sigma_aa, step=1, **names):
-    """Every step-th pixel of a spectrum with this line-spread function, at MILES's resolution."""
+    """Every step-th pixel of a spectrum with this line-spread sigma, at MILES's resolution."""
     good, pixel, sigma = ivar > 0, np.arange(len(flux)), FWHM_AA / 2.3548
     kernel = np.sqrt(sigma**2 - sigma_aa**2) / np.median(np.diff(wave))
     near = gaussian_filter1d((~good).astype(float), kernel) > 0.05
@@ -313,7 +315,7 @@ def match(rows, published):
 
 
 def compare(rows, published):
-    """Ours and published, of the stars in both that are inside KEEP and above MIN_SN."""
+    """Our values and the published ones, of stars that have both, inside KEEP and above MIN_SN."""
     use, theirs = rows["SN"] > MIN_SN, {"SN": rows["SN"]}
     if published:
         index = match(rows, published)
@@ -332,7 +334,7 @@ def in_errors(ours, theirs, k):
 
 
 def cells(ours, theirs, kind):
-    """Of a type of star: numbers, chi-square, then a cell for each column."""
+    """Cells of a line for a type of star: two numbers of stars, chi-square, each column."""
     of_type = kind(theirs)
     good = of_type & (ours["SUCCESS"] == 1)
     out = ["%d" % of_type.sum(), "%d" % (of_type & ~good).sum(), chi_square(ours, good)]
@@ -341,9 +343,9 @@ def cells(ours, theirs, kind):
             out.append("")
             continue
         d, width = (ours[k] - theirs[k])[good], mad(in_errors(ours, theirs, k)[good])
-        out.append(("%+.0f ± %.0f (%.1f)" if k == "TEFF" else "%+.1f ± %.1f (%.1f)" if k == "VRAD"
-                    else "%+.2f ± %.2f (%.1f)") % (np.median(d), mad(d), width))
-        out[-1] = re.sub(r"[+-](0(\.0+)? )", r"\1", out[-1]).replace("-", MINUS)
+        digits = {"TEFF": 0, "VRAD": 1}.get(k, 2)
+        cell = "%+.*f ± %.*f (%.1f)" % (digits, np.median(d), digits, mad(d), width)
+        out.append(re.sub(r"[+-](0(\.0+)? )", r"\1", cell).replace("-", MINUS))  # 0 without a sign
     return out
 
 
@@ -360,7 +362,7 @@ def print_table(lines):
 
 
 def repeat_line(library, what, rows, star):
-    """Scatter about each star's mean, and the same in units of the stated errors."""
+    """Scatter about each star's mean, absolute and in units of the stated errors."""
     use = rows["SUCCESS"] == 1
     line, n = [], 0
     for k, digits in zip(COLUMNS, (0, 2, 2, 2, 1)):
@@ -375,7 +377,7 @@ def repeat_line(library, what, rows, star):
             pull.extend(d / e)
             size.extend(d)
         n = max(n, len(pull))
-        # of a few the root mean square, which is the better known
+        # for few numbers the root mean square is better known than the median
         width = (lambda x: np.sqrt(np.mean(np.square(x)))) if len(pull) < 30 else (
             lambda x: 1.4826 * np.median(np.abs(x)))
         line.append("± %.*f (%.1f)" % (digits, width(size), width(pull)) if pull else "")
@@ -383,8 +385,7 @@ def repeat_line(library, what, rows, star):
 
 
 def print_all(campaign, libraries):
-    """The table of what is found with the libraries [(name, path, for MILES, for benchmark stars)],
-    and figures."""
+    """Print the table of libraries [(name, path, for MILES, for benchmark stars)]; draw figures."""
     found, repeats = {}, {}
     for name, path, *others in libraries:
         where = os.path.basename(path).removesuffix(".h5"), path, *others
@@ -405,8 +406,8 @@ def print_all(campaign, libraries):
 
 # ---- figures ----
 
-# Teff, log g of isochrones by the formulae of Hurley, Pols & Tout (2000, MNRAS 315, 543), as COSMIC
-# 4.3.3 has them: Z 0.014; 0.0028, which with [alpha/Fe] 0.4 is [Fe/H] = -1
+# Teff, log g of isochrones by Hurley, Pols & Tout (2000, MNRAS 315, 543), from COSMIC 4.3.3: Z
+# 0.014 and 0.0028, which with [alpha/Fe] 0.4 is [Fe/H] = -1
 LOCI = {
     "[Fe/H] = 0, 4 Gyr": (
         (3700, 4.87), (4290, 4.65), (4930, 4.58), (5570, 4.51), (6160, 4.29), (6070, 4.03),

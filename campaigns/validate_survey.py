@@ -3,23 +3,22 @@
 
 usage: validate_survey.py [--data FOLDER] FIT.h5 [FIT.h5 ...]
 
-FIT.h5 is a result of coadd-dev.fits.gz fitted with the imported nnrm emulators
-and the resolution matrix; FOLDER (default $STARMILL_TEST_DATA, else
-../shared/data) holds sim/truth-dev.fits and sim/reference-rm.fits.
+FIT.h5 is a result of coadd-dev.fits.gz fitted with the imported nnrm emulators and the resolution
+matrix.  FOLDER (default $STARMILL_TEST_DATA, else ../shared/data) holds sim/truth-dev.fits and
+sim/reference-rm.fits.
 
 Prints tables in Markdown.  The exit status is 1 when a criterion fails:
 
-- every star has a STATUS, and all of them are fitted;
-- -2 ln L is at most rvspecfit's + 0.5 for 97 % of the stars;
-- the robust scatter against the truth is at most 1.05 times rvspecfit's, for
-  VRAD, TEFF, LOGG, FEH and ALPHAFE over all stars;
-- per bin of S/N the paired-bootstrap 95 % interval of the ratio of the two
-  scatters reaches down to 1 or below it: ours is not significantly wider.
+- every star has a STATUS, and all of them are fitted
+- -2 ln L is at most rvspecfit's + 0.5 for 97 % of the stars
+- the robust scatter against the truth is at most 1.05 times rvspecfit's, for VRAD, TEFF, LOGG,
+  FEH and ALPHAFE over all stars
+- in each bin of S/N our scatter is not significantly wider than rvspecfit's: the 95 % interval of
+  their ratio, by paired bootstrap, begins at 1 or below
 
-Two robust scatters are in use, and every criterion is asked of both:
-"MAD", 1.4826 times the median absolute deviation from the median, which sees
-only the inner half of the stars, and "68 %", half the distance between the
-15.865 and the 84.135 percentile, which sees more of the wings.
+Every criterion must hold for two robust scatters: "MAD", 1.4826 times the median absolute
+deviation from the median; and "68 %", half the distance between the 15.865 and 84.135 percentiles,
+which sees more of the wings.
 """
 
 import argparse
@@ -100,7 +99,7 @@ def fraction_below(excess, limit):
 
 @functools.lru_cache(maxsize=None)
 def resampled(scatter, dtype, data):
-    """Scatter of each draw of the numbers, which come as bytes: what was asked before is known."""
+    """Scatter of each bootstrap draw of the numbers, which are given as bytes to be cached."""
     values = np.frombuffer(data, dtype)
     draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
     return scatter(values[draws])

@@ -84,7 +84,7 @@ def plain(comment):
 
 
 def made(app, name, source):
-    """Put what is made into a page: the notebooks' outputs, the header, the table of contents."""
+    """Put generated parts into a page: notebooks' outputs, the header, the table of contents."""
     path = os.path.join(SOURCE, name + ".ipynb")
     if os.path.exists(path):
         source[0] = run_notebook(path) if app.config.run_notebooks else f"# {name}"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Radial functions by their definition, and splines by the Cox-de Boor recurrence, function by
- *  function, and sums over a whole grid.  Slow, and shares nothing with kernels/math/rbf.h and
+/** Radial functions by their definition; splines by the Cox-de Boor recurrence, one basis function
+ *  at a time, summed over the whole grid.  Slow, and independent of kernels/math/rbf.h and
  *  spline_grid.h. */
 #pragma once
 
@@ -9,8 +9,8 @@
 
 #include "kernels/data/library.h"
 
-/** The monomials of n variables up to a degree, power [..][n], in the order that the library
- *  file's format demands, written out with loops; their number. */
+/** The monomials of n variables up to a degree, power [..][n], in the order of the library file's
+ *  format, by plain loops; returns their number. */
 static inline int ref_monomials(int n, int degree, int (*power)[MILL_MAX_GRID_AXIS])
 {
   int n_term = 0;

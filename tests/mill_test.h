@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by all tests: the list of a program's tests, comparisons that reject NaN, and paths of
- *  test data. */
+/** Shared by all tests: a list of tests, comparisons that reject NaN, paths of test data. */
 #pragma once
 
 #include <math.h>
@@ -28,7 +27,7 @@
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
-/** Define main: with set_up before all tests, with begin before each, or printing a random seed. */
+/** Define main: with set_up before all tests, begin before each, or a printed random seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \
@@ -82,8 +81,8 @@ static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tea
                mill_t, mill_a - mill_e);                                                           \
   } while (0)
 
-/** Check that a call succeeds, that the message is one line with a text, or that a call fails with
- *  a code and such a message.  Include kernels/base/error.h first. */
+/** Check that a call succeeds; that the message is one line with a text; that a call fails with a
+ *  code and such a message.  Include kernels/base/error.h first. */
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
     if ((call) != MILL_OK)                                                                         \

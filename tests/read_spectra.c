@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is made of files of spectra, libraries and configurations, for tests/e2e/survey_files.py.
+/* Print how starmill reads spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
- * Each line of the input says what a file is, its path and how to read it; the answer is a line of
- * JSON and the arrays that it points into.  A library's arms have the names of channels, so that
- * these arrive whole. */
+ * Each line of the input gives the kind of a file, its path and how to read it.  The answer is a
+ * line of JSON and the arrays that it points into.  The library's arms are whole channels. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
@@ -18,8 +17,8 @@
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
 
-/* lsf 1: the library wants a line-spread function.  each 1: every exposure is read by itself as
- * well.  cut: the file is cut to these bytes once it is indexed. */
+/* lsf 1: the library needs a line-spread function.  each 1: every exposure is read alone as well.
+ * cut: the file is cut to this many bytes after it is indexed. */
 typedef struct request {
   char file[4096], config[1024], arms[256];
   int lsf, each;

@@ -96,8 +96,8 @@ done:
   return err;
 }
 
-/** n_label 3 or 4, n_arm 1 to 3; clear with mill_library_clear.  lib must be zeroed;
- *  lib->hash is left empty. */
+/** Make a library of n_label (3 or 4) labels and n_arm (1 to 3) arms.  lib must be zeroed before
+ *  and cleared with mill_library_clear; lib->hash is left empty. */
 static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
 {
   static const mill_label label[] = {
@@ -131,8 +131,8 @@ done:
   return err;
 }
 
-/** Give the networks more neurons, of sizes that no tile divides; what the last of them add to the
- *  templates is a hundredth of what the others do. */
+/** Add neurons to the networks, to sizes that no tile divides.  The new neurons change templates a
+ *  hundredth as much as the others. */
 static inline int test_library_widen(uint64_t seed, mill_library *lib)
 {
   int err = MILL_OK;
@@ -205,9 +205,9 @@ static inline void test_library_keep_last(mill_emulator *net, int kind)
   net->n_layer = 1;
 }
 
-/** Put a grid of splines that follow the hidden layers of every arm in their place: four to seven
- *  functions a label, uneven, from -1.5 to 1.5, so that the hulls reach beyond.  Schoenberg's
- *  splines: the coefficients are the values at the means of three knots. */
+/** Replace the hidden layers of every arm by a grid of splines that approximates them.  Each label
+ *  has four to seven functions with uneven knots from -1.5 to 1.5, less than the hulls.
+ *  Coefficients are values at the means of three knots (Schoenberg). */
 static inline int test_library_to_grid(mill_library *lib)
 {
   int err = MILL_OK;
@@ -247,7 +247,7 @@ done:
   return err;
 }
 
-/** A grid of cubic splines as a linear one, its coefficients as the values at even nodes. */
+/** Read a grid of cubic splines as a linear one: coefficients become values at even nodes. */
 static inline void test_library_to_linear(mill_spline_grid *grid)
 {
   grid->linear = 1;
@@ -258,8 +258,8 @@ static inline void test_library_to_linear(mill_spline_grid *grid)
     }
 }
 
-/* Radial functions and polynomial through the hidden layers at rbf's centers; matrix [n][n] and
- * value [n][n_out] of n = n_center + n_poly, zeros, are used up. */
+/* Interpolate the hidden layers at rbf's centers by radial functions and a polynomial.  matrix
+ * [n][n] and value [n][n_out], n = n_center + n_poly, are zeros and used up. */
 static inline int test_library_solve_rbf(const mill_emulator *net, const mill_rbf *rbf,
                                          double *matrix, double *value)
 {
@@ -289,8 +289,8 @@ static inline int test_library_solve_rbf(const mill_emulator *net, const mill_rb
              : MILL_ERROR(MILL_ERR_INTERNAL, "no radial functions");
 }
 
-/** Put radial functions around scattered points through the hidden layers of every arm in
- *  their place: the polynomial's degree is 1 to 3, the points reach as far as the hulls. */
+/** Replace the hidden layers of every arm by radial functions that interpolate them at scattered
+ *  points, as far as the hulls reach.  The polynomial's degree is 1 to 3. */
 static inline int test_library_to_rbf(mill_library *lib)
 {
   enum { N_POINT = 70 };
@@ -372,7 +372,7 @@ done:
   return err;
 }
 
-/** Two components of the sky over the red half of each arm: lines and a continuum. */
+/** Add two components of sky to the red half of each arm: lines and a continuum. */
 static inline int test_library_add_sky(mill_library *lib)
 {
   enum { N = 40 };
@@ -403,7 +403,7 @@ static inline int test_library_to(mill_library *lib, int kind)
              : (kind == MILL_EMULATOR_RBF ? test_library_to_rbf(lib) : MILL_OK);
 }
 
-/** Spectrum of an arm at labels [n_label], as the guess makes it: flux [n_pix]. */
+/** Spectrum of an arm at labels [n_label], as the initial guess makes it: flux [n_pix]. */
 static inline int test_emulator_eval(const mill_library *lib, int arm, const double *label,
                                      double *flux)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What every backend must do on a few stars that reach every branch, as close to the CPU's best
- *  backend as the order of sums allows. */
+/** Tests that every backend must pass: stars that reach every branch get the results of the CPU's
+ *  best backend, but for the order of sums. */
 #pragma once
 
 #include "tests/fit/made_star.h"
@@ -25,10 +25,9 @@ typedef struct work_input {
   int velocity_offsets;
 } work_input;
 
-/** Stars that reach every branch and the ends of the templates: a resolution matrix
- *  with defects, two exposures of which one has a sigma per pixel, one of low S/N whose
- *  first arm has a median of zero, and one with three pixels in an arm.  kind: of the
- *  emulators. */
+/** Make stars that reach every branch and the ends of the templates, with emulators of a kind.
+ *   0: a resolution matrix with defects.  1: two exposures, one of them with a sigma per pixel.
+ *   2: low S/N, a first arm with a median of zero.  thin: three good pixels in an arm. */
 static inline void work_make(work_input *in, int kind)
 {
   uint64_t random = WORK_SEED;
@@ -47,8 +46,8 @@ static inline void work_make(work_input *in, int kind)
     in->truth[i][WORK_PAR] = 6.5;
     made_star_fill(&in->lib, in->truth[i], work_sn[i], 1, &random, &in->star[i]);
   }
-  /* the second exposure of a star, at another velocity: its epochs are searched for far away, and
-   * it is fitted with both */
+  /* the second exposure is at another velocity: the search for its epoch goes far, and the joint
+   * fit has both exposures */
   static made_star moved;
   moved = in->star[1];
   in->truth[1][MILL_PAR_VRAD] += WORK_SHIFT;
@@ -151,8 +150,8 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
                                 double tolerance)
 {
   assert_true(isinf(a->thin.f) && isinf(b->thin.f));
-  /* the fixed weights and rows of a model error are float32: 6e-8 of them where a last bit differs,
-   * of some hundred pixels at random */
+  /* A model error has fixed weights and rows in float32: a last bit that differs is 6e-8, in some
+   * hundred pixels at random. */
   if (in->lib.arm[0].error.fraction && tolerance < 1e-9)
     tolerance = 1e-9;
   for (int i = 0; i < 4; i++)

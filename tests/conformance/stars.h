@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Stars made from a small made-up library, and their fits by a backend.
  *
- *  An adapter defines CONFORMANCE_STARS, their number, and sets `tested` after survey_make. */
+ *  A backend's test program defines CONFORMANCE_STARS, and sets `tested` after survey_make. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -41,7 +41,7 @@ static struct survey {
   float model[N_STAR][MADE_MAX_SEG][MADE_MAX_PIX];
 } data;
 
-/** Bad pixels of every kind, arms and stars without any, without a matrix, with another sign. */
+/** Bad pixels of every kind, arms and stars without a good pixel, no matrix, a changed sign. */
 static inline void spoil(made_star *star)
 {
   made_segment *bad = star[3].segment;
@@ -61,7 +61,6 @@ static inline void spoil(made_star *star)
   star[9].segment[2].flux[60] = 1e9f;
 }
 
-/** Make the stars. */
 static inline void survey_make(void)
 {
   uint64_t random = SEED;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What every backend must do, on the stars of stars.h: the tests that the adapters of the backends
- *  run (tests/cpu, tests/fiber, tests/cuda).
+/** Tests that every backend must pass, on the stars of stars.h, against the CPU's best backend.
  *
- *  An adapter defines CONFORMANCE_SLOTS too, the numbers of stars that are fitted at a time where
- *  it is not all of them.  The reference is the CPU's best backend. */
+ *  The test programs of backends run them (tests/cpu, tests/fiber, tests/cuda).  They also define
+ *  CONFORMANCE_SLOTS, a list of numbers of stars that are fitted at a time. */
 #pragma once
 
 #include "tests/conformance/branches.h"
 #include "tests/conformance/stars.h"
 
-/* Stars where a few show what is to be shown, for which an adapter that is slow may ask. */
+/* Number of stars for tests that few stars suffice for; a slow adapter sets fewer. */
 static int n_few = N_STAR;
 
-/** The same requests at the same points; derivatives in units of what they tell. */
+/** Compare answers to the same requests with the CPU's; derivatives in units of errors. */
 static inline void compare_answers(int precision, double tolerance)
 {
   static const int request[] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS};
@@ -67,8 +66,8 @@ MILL_TEST(answers_equal_the_cpu)
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
-/* Rows of a pixel in two and three groups of eight, those beyond 12 functions, and more than have
- * room side by side. */
+/* 8, 13 and the most continuum functions: two or three groups of eight rows a pixel, and more rows
+ * than fit side by side. */
 MILL_TEST(many_continuum_functions_equal_the_cpu)
 {
   static const int many[] = {8, 13, MILL_MAX_CONT};
@@ -83,7 +82,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
     memcpy(expected, data.result, (size_t)n_fit * sizeof expected[0]);
     fit(tested, 4);
     for (int k = 0; k < n_fit; k++) {
-      /* what whole fits may differ by; the errors are of the profile's 13 or 41 values */
+      /* what whole fits may differ by; moments of the profile have 13 or 41 values */
       const double err = expected[k].vrad_err_km_s;
       assert_close(data.result[k].vrad_km_s, expected[k].vrad_km_s, 0.05 * err);
       assert_close(data.result[k].vrad_err_km_s, err, 0.05 * err);
@@ -93,8 +92,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
   n_fit = N_STAR;
 }
 
-/* Final answers one after the other in a slot, which keeps its templates, must have the bits of
- * those of a slot that has none. */
+/* Final answers of a slot that keeps its templates have the bits of a slot without any. */
 static inline void compare_kept(int precision)
 {
   enum { N_POINT = 6, N_KEPT_STAR = 3 };
@@ -193,8 +191,8 @@ MILL_TEST(result_does_not_depend_on_the_batch)
   n_fit = N_STAR;
 }
 
-/* The last answer of a fit has its template from the velocity profile; the emulator must give the
- * same bits at the solution. */
+/* The last answer of a fit takes its template from the velocity profile; evaluated anew at the
+ * solution, the emulator gives the same bits. */
 MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 {
   int n_fitted = 0;
@@ -217,8 +215,8 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
   assert_true(n_fitted >= N_STAR - 2);
 }
 
-/* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is
- * written over at once, or as soon as what stays is settled. */
+/* Upload pieces that lie `step` bytes apart, every fifth of zeros, and check what arrives.  A
+ * piece that does not `stay` is overwritten on the host at once, the others after settle(). */
 static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
 {
   enum { N_BYTE = 7 << 20 };
@@ -253,12 +251,11 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
     made_check(tested->settle(device));
   memset(sent, 0xff, N_BYTE);
   made_check(tested->download(device, got, memory, N_BYTE));
-  /* pieces that nearly meet go as one, and what lies between them may be anything */
+  /* near pieces go as one copy, and what lies between them may be anything */
   for (size_t i = 0; i < (size_t)n_piece; i++)
     assert_memory_equal(got + i * step, expected + i * step, bytes);
   if (step >= bytes + 64)
     assert_memory_equal(got, expected, N_BYTE);
-  /* and back piece by piece */
   memset(got, 0, N_BYTE);
   for (size_t i = 0; i < (size_t)n_piece; i++)
     piece[i] = (mill_upload){got + i * step, (char *)memory + i * step, bytes, 0};
@@ -280,8 +277,8 @@ MILL_TEST(pieces_come_as_they_were_when_sent)
   upload_pieces(3, MILL_STAGE_BYTES, MILL_STAGE_BYTES - 63); /* ends just before a buffer does */
 }
 
-/** The survey's stars with another library, of the same arms: its templates fit no star, and no
- *  optimizer need find that out.  Returns the library that is put aside. */
+/** Put another library with the same arms in the place of the survey's, which is returned.  No
+ *  star has its spectrum, so fits get few starts and evaluations. */
 static inline mill_library other_library(void)
 {
   const mill_library usual = data.lib;
@@ -310,18 +307,18 @@ MILL_TEST(wide_layers_equal_the_cpu)
   n_fit = n_few;
   compare_answers(MILL_FLOAT64, 1e-6);
   compare_answers(MILL_FLOAT32, 1e-3);
-  /* of many stars at once every row of a tile is used, and of more than one tile */
+  /* many stars at once use every row of more than one tile */
   fit(tested, N_STAR);
   keep(&once);
   expect(&once, 1);
-  /* rows of a grid's and of radial functions' outputs, which are not padded as layers are */
+  /* output rows of grids and radial functions are not padded, as those of layers are */
   made_check(test_library_to_rbf(&data.lib));
   compare_answers(MILL_FLOAT32, 1e-3);
   usual_library(&lib, &set);
 }
 
-/* Splines and radial functions in the place of the networks.  Of linear interpolation only the
- * answers are compared: where a fit ends on a kink is a matter of rounding. */
+/* Splines and radial functions in the place of networks.  Linear interpolation compares
+ * likelihoods alone: rounding decides where a fit ends at a kink. */
 MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
 {
   static fitted once;
@@ -339,9 +336,9 @@ MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
   usual_library(&lib, &set);
 }
 
-/** How close the stars of branches.h must come; an adapter may ask for less.  float64: sums in
- *  another order, of 500 terms; float32: templates rounded at other places where one build fuses
- *  products, 6e-8 of 40 sigma a pixel. */
+/** Tolerances on the stars of branches.h; an adapter may set larger ones.  float64: another order
+ *  of sums of 500 terms.  float32: templates are rounded elsewhere if a compiler fuses products,
+ *  which is 6e-8 of a pixel's 40 sigma. */
 static double branch_float32 = 1e-6, branch_float64 = 1e-11;
 
 static inline void check_branches(int precision, int kind)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every instruction set's CPU backend that runs here: what every backend must do
- * (tests/conformance/). */
+/* The CPU backend of each instruction set here passes the tests of tests/conformance/. */
 #include "tests/mill_test.h"
 
 #define CONFORMANCE_STARS 14

@@ -1,22 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the compiler has made of the kernels of a fit, and whether that is good enough.
+"""Checks that the compiler has made good machine code of the kernels of a fit.
 
     kernel_gates.py [--table] LIBRARY_OR_CUBIN
 
-Reads the machine code of each architecture in a library with cuobjdump and nvdisasm (in the PATH, a
-folder of CUDA_TOOLS, or beside nvcc) and checks
-
- - that no kernel which a usual fit runs has more registers than leave room for four blocks of
-   threads on a multiprocessor;
- - that no innermost loop over pixels which loads from the GPU's memory or multiplies by tensor
-   cores keeps numbers in local memory: what does not fit into registers goes there;
- - that the named inner loops have so many loads under way at once. That is counted through the
-   instructions in order: an instruction that reads what a load has brought waits for it and for the
-   loads before it;
- - that no function is empty, one that the compiler took for impossible.
-
-With --table it prints what it has found as Markdown. Ends with 77 where the tools are missing.
+Reads the machine code of each architecture in a library with cuobjdump and nvdisasm (in the PATH,
+a folder of CUDA_TOOLS, or beside nvcc).  It requires that
+ - each kernel of a usual fit has few enough registers for four blocks on a multiprocessor
+ - no innermost loop over pixels that loads from GPU memory or uses tensor cores spills registers
+   to local memory
+ - the inner loops of LOOPS have enough loads under way at once.  An instruction that reads a
+   loaded number waits for that load and those before it
+ - no function is empty; the compiler empties a function that it takes for impossible
+With --table it prints what it found as Markdown.  It ends with 77 if the tools are missing.
 """
 import argparse
 import collections
@@ -32,9 +28,7 @@ MOST_REGISTERS = 128  # 65,536 of a multiprocessor, four blocks of 128 threads
 USUAL = ("answer_arm_f32", "star_start", "round_digest", "front", "last_input", "activate",
          "round_begin", "round_list")
 PIXELS = ("answer_arm_f32", "star_start")  # the kernels that loop over pixels
-# function, an instruction that its inner loop has, loads under way at least: of a batch of four
-# elements the loads of one array, for a pixel all rows of a usual case, or of four neighbours 16 bytes
-# of each row and what these are multiplied by
+# function, an instruction of its inner loop, the least number of loads under way in that loop
 LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
@@ -194,7 +188,7 @@ def kernel_name(mangled):
 
 
 def study(path, resources, disassembler, source):
-    """Registers, stack and shared memory of the kernels in a file of machine code, and its loops."""
+    """The loops of a file of machine code; registers, stack and shared memory of its kernels."""
     kernels, loops, empty = {}, [], []
     for name, line in re.findall(r"Function (\S+):\s*\n\s*(REG:.*)", output_of(resources, "-res-usage", path)):
         use = {k: int(v) for k, v in re.findall(r"(\w+):(\d+)", line)}
@@ -208,8 +202,9 @@ def study(path, resources, disassembler, source):
 
 
 def loop_of(loops, function, op):
-    """The inner loop of a function; the worst by tensor cores, else the best, for loops over what is
-    left of an unrolled one have fewer loads."""
+    """The inner loop of a function, or None.  Unrolling leaves a second loop with fewer loads, so
+    the loop with the most loads under way is taken.  With tensor cores (DMMA) it is the one with
+    the fewest."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]
             and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm_f32"
             and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]

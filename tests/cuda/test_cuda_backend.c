@@ -2,8 +2,8 @@
 /* The CUDA backend: what every backend must do (tests/conformance/survey.h), and how the device is
  * driven.
  *
- * Skipped, with the reason, without a GPU or in a build without CUDA.  Linked once more with a
- * simulator of GPUs where there is one, and then of fewer stars. */
+ * Skipped, with the reason, without a GPU or in a build without CUDA.  If there is a simulator of
+ * GPUs, it runs the same tests with fewer stars. */
 #include "tests/mill_test.h"
 
 #ifdef MILL_CUDA_SIMULATOR

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Particles on a GPU against the CPU's and sums of kernels; bits that depend on nothing else.
+/* Particles on a GPU against particles on the CPU, densities against sums of kernels, and the same
+ * bits in every run.
  *
- * Two engines fuse products differently, also of the float32 normal numbers: a place is off by some
- * 1e-7 of its noise, which 1e-6 allows for. */
+ * GPU and CPU fuse products differently, also in the float32 normal numbers: positions differ by
+ * 1e-7 of the noise.  The tolerance is 1e-6. */
 #include "tests/cuda/short_evolutions.h"
 #include "tests/kernels/particles/kernel_density.h"
 

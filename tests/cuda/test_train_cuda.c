@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training on a GPU, or with the emulated one, against the CPU's: losses, slopes, hidden outputs,
- * whole trainings, for every loss and precision; the same bits again; ranks. */
+/* Training on a GPU, real or emulated, against training on the CPU, for every loss and precision:
+ * losses, gradients, hidden outputs, whole trainings.  A second run has the same bits, and several
+ * ranks train together. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/memory.h"
@@ -84,8 +85,8 @@ static double slopes_of(const mill_train_ops *ops, const int *model, const float
 
 MILL_TEST(slopes_are_the_cpu_s)
 {
-  /* sums of some hundred products in another order, 6e-8 each; factors rounded to 5e-4 and 4e-3,
-     which must show in the emulation, where cuBLAS is ours */
+  /* Errors of some hundred products: 6e-8 each by another order; 5e-4 and 4e-3 by rounded factors,
+   * which must show in the emulated cuBLAS. */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
   int model[BATCH];
   for (int i = 0; i < BATCH; i++)
@@ -140,7 +141,7 @@ MILL_TEST(trainings_are_the_cpu_s_and_repeat)
   train(tested, &alone, &s[1]);
   train(tested, &alone, &s[2]);
   for (int i = 0; i < N_EPOCH; i++) {
-    /* a dozen steps, of which each has the errors of its slopes, divided by their own size */
+    /* a dozen steps, each with the errors of its slopes, divided by the size of the slopes */
     assert_close(s[1].epoch[i].train, s[0].epoch[i].train, 1e-5 * s[0].epoch[i].train);
     assert_close(s[1].epoch[i].validation, s[0].epoch[i].validation,
                  1e-5 * s[0].epoch[i].validation);
@@ -180,8 +181,8 @@ MILL_TEST(principal_directions)
   }
 }
 
-/* What several ranks do in a step, on one: slopes to the host, a step of parts by slopes
- * from it. */
+/* The two parts of a step of several ranks, here on one rank: slopes go to the host, and a step is
+ * made with slopes from the host. */
 MILL_TEST(parts_of_a_step)
 {
   mill_train_state s;

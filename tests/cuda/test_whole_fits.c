@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whole fits of stars of a survey's size, GPU against CPU: within 0.05 errors in every
- * parameter and 5e-3 in -2 ln L for 99.9 % of them, the others listed; and the same bits with
- * fewer slots.
+/* Whole fits of a survey's stars, GPU against CPU.  99.9 % of the stars must agree within 0.05
+ * errors in every parameter and 5e-3 in -2 ln L (verdict.h); the others are listed.  Fewer slots
+ * must give the same bits.  packaging/gpu-programme makes the data, which the environment names:
  *
- *   STARMILL_GPU_LIBRARY  a library, STARMILL_GPU_FITS  files of spectra, with ":" between them,
- *   STARMILL_GPU_STARS    how many of their stars (default 5000), STARMILL_GPU_THREADS of the CPU,
- *   STARMILL_GPU_BACKEND  instead of the GPU a level of the CPU backend (x86-64-v2)
- *
- * name the data; packaging/gpu-programme makes them.  Skipped without them or without a GPU.  How the
- * rows are judged, verdict.h says. */
+ *    STARMILL_GPU_LIBRARY  a library
+ *    STARMILL_GPU_FITS     files of spectra, with ":" between them
+ *    STARMILL_GPU_STARS    how many of their stars (default 5000)
+ *    STARMILL_GPU_THREADS  threads of the CPU
+ *    STARMILL_GPU_BACKEND  in place of the GPU, a level of the CPU backend (x86-64-v2)
+ * Skipped without the data or without a GPU. */
 #include "tests/mill_test.h"
 
 #include "jobs/fit/fit.h"
@@ -35,7 +35,7 @@ static int from_environment(const char *name, int otherwise)
   return text && atoi(text) > 0 ? atoi(text) : otherwise;
 }
 
-/* The backend that is compared with the CPU's best; NULL: none, and *reason says why. */
+/* The backend to compare with the CPU's best, or NULL with the reason. */
 static const mill_backend *find_backend(const char **reason)
 {
   const char *level = getenv("STARMILL_GPU_BACKEND");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which GPU a rank takes, and how rows of two backends are judged: what needs no GPU. */
+/* What needs no GPU: the choice of a rank's GPU, and the verdict on rows of two backends. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
@@ -63,7 +63,7 @@ MILL_TEST(code)
                row[i].minor, row[i].may_translate, row[i].has_code);
 }
 
-/** The build is DEFAULT_BUILD, and driver and runtime 13000, where nothing else is said. */
+/** A row of the table has DEFAULT_BUILD, and 13000 as driver and runtime, unless it sets them. */
 typedef struct choice_row {
   const char *what;
   int driver, runtime; /* NONE: no driver */

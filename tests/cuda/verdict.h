@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Are the rows of two backends the same within the tolerances, for as many stars as they must be?
+/** Do the rows of two backends agree within the tolerances, for enough stars?
  *
- *  A backend of which exactly 99.9 % of the stars are within them has 5 of 5,000 outside, give or
- *  take 2.2.  So many more may be outside that it fails in less than 1 % of runs: 11 of 5,000 (0.5
- *  %).  A backend with 0.5 % outside passes in 0.1 % of runs. */
+ *  The limit allows for chance: a backend with a true share of 0.1 % outside fails in fewer than
+ *  1 % of runs.  Of 5,000 stars 5 are then expected outside, and 11 may be.  A backend with a true
+ *  share of 0.5 % passes in 0.1 % of runs. */
 #pragma once
 
 #include <math.h>
@@ -16,9 +16,9 @@ static const double TOLERANCE_SIGMA = 0.05, TOLERANCE_M2LL = 5e-3, BAD_SHARE = 0
 /* in so many runs a backend with BAD_SHARE outside may fail */
 static const double WRONG_ALARM = 0.01;
 
-/* In units of the CPU's error; NaN on one of them is no agreement.  A parameter without an error
- * stands at a limit or where it began, but passes through a transformation whose exp, log and
- * fused products differ between the two in the last bits. */
+/* Difference of a and b in units of the CPU's error sigma; infinite if only one of them is NaN.  A
+ * parameter without an error stands at a limit or at its start.  It must agree to 1e-9, as its
+ * transformation is rounded differently on a GPU. */
 static inline double deviation(double a, double b, double sigma)
 {
   const int is_same = fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
@@ -37,8 +37,8 @@ static inline double worst_deviation(const mill_fit_result *a, const mill_fit_re
   return worst;
 }
 
-/* The most of n stars that may be outside: a backend with BAD_SHARE outside has more in
- * WRONG_ALARM of runs at most, by the binomial distribution. */
+/* The largest number of n stars that may be outside.  A backend with BAD_SHARE outside exceeds it
+ * in at most WRONG_ALARM of runs, by the binomial distribution. */
 static inline int most_outside(int n)
 {
   double term = pow(1.0 - BAD_SHARE, n), beyond = 1.0 - term;

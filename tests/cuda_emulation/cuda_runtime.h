@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of the CUDA runtime: what kernels/cuda/ uses of it, and no more.
  *
- *  Compiles kernels/cuda/cuda_*.cu but the probe as C++, so that how the device is driven can be
- *  tested on machines without a GPU.  What nvcc makes of the kernels a simulator executes
- *  (MILL_PTXSIM); this shows what it cannot:
+ *  It compiles kernels/cuda/cuda_*.cu but the probe as C++, to test without a GPU how the device
+ *  is driven.  A simulator (MILL_PTXSIM) executes what nvcc makes of the kernels.  This emulation
+ *  shows what that simulator cannot:
  *
- *   - A stream's work is done when the host waits for it and not before, streams in a
- *     random order that only events restrict: a host that reads too early, or writes too
- *     early into a pinned buffer, gets other results.
- *   - Device memory is out of the host's reach while no work is done; its pieces have no gaps,
- *     and a copy must stay within one.
- *   - Memory can be short, a launch can want some, a launch and calls that make a graph can fail
- *     (emulation.h), there can be several GPUs.
+ *   - A stream's work is done only when the host waits for it.  Streams run in a random order that
+ *     only events restrict, so a host that reads or overwrites a pinned buffer too early shows.
+ *   - The host cannot touch device memory.  Allocations have no gaps between them, and a copy must
+ *     stay within one.
+ *   - A test can have several GPUs, too little memory (also for a launch), and failures of a launch
+ *     and of calls that make a graph (emulation.h).
  *   - Threads of a block that wait at different barriers, or end while others wait, abort the
- *     program. */
+ *  program. */
 #pragma once
 
 #include <cmath>
@@ -81,8 +80,7 @@ extern dim3 mill_emu_block_dim, mill_emu_grid_dim;
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 
-/** What each lane of this warp passes, bytes <= 64: [32][64], valid until the call after
- *  the next one. */
+/** What each lane of this warp passes, [32][64], until the call after next; bytes <= 64. */
 const unsigned char *mill_emu_exchange(const void *mine, size_t bytes);
 
 template <typename type> static inline type mill_emu_from(type x, int lane)

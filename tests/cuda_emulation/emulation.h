@@ -15,12 +15,10 @@ enum { MILL_EMULATION_LIST_BYTES = 256 };
 typedef struct mill_emulation_settings {
   size_t memory_bytes; /**< of the device; 1 GiB */
   size_t
-      launch_bytes; /**< device memory that CUDA itself takes at the next launch, which fails where
-                            there is none */
-  const char *graph_call_to_fail; /**< the next call of this name ("cudaGraphInstantiate") fails, of
-                                       those that make or launch a graph; NULL: none */
-  long n_kernel_to_fail; /**< this kernel from now (0: the next one that is run) fails with the
-                                       CUDA error kernel_error, and every call after it; below 0: none */
+      launch_bytes; /**< memory that CUDA takes at the next launch; without it the launch fails */
+  const char *graph_call_to_fail; /**< "cudaGraphInstantiate", ...: its next call fails; or NULL */
+  long n_kernel_to_fail; /**< kernels that still run; the next and all calls after it fail with
+                              kernel_error.  Below 0: none fails */
   int kernel_error;
   int driver; /**< what cudaDriverGetVersion says; 13000 */
 } mill_emulation_settings;

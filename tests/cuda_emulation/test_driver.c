@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the CUDA backend drives a GPU: streams and waits, copies, graphs, too little memory,
- * failures. Over an emulated GPU (emulation.h), with a few stars of the conformance tests. */
+/* How the CUDA backend drives an emulated GPU (emulation.h), with a few stars of the conformance
+ * tests: streams and waits, copies, graphs, too little memory, failures. */
 #include "tests/mill_test.h"
 
 #define CONFORMANCE_STARS 14
@@ -46,7 +46,7 @@ MILL_TEST(an_old_driver_has_no_graph)
   assert_int_equal(mill_emulation_count().n_graph, before);
 }
 
-/** Fit again with a pipeline that is there; the slots that it used at the end. */
+/** Fit again with an existing pipeline; return the number of slots that it used at the end. */
 static int slots_of_run(mill_pipeline *p)
 {
   made_check(run_stars(p));
@@ -56,7 +56,7 @@ static int slots_of_run(mill_pipeline *p)
 
 MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
 {
-  /* so many slots that all stars are taken at once, and no list is longer than is counted */
+  /* slots for all stars at once, so that no list is longer than counted */
   mill_pipeline *p = pipeline(tested, 8 * (n_fit + 1));
   (void)slots_of_run(p);
   const mill_emulation_counts before = mill_emulation_count();
@@ -65,8 +65,8 @@ MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
   mill_pipeline_destroy(p);
   assert_true(4 * n_fit <= MILL_EMULATION_LIST_BYTES);
   assert_int_equal(after.n_upload - before.n_upload, 2 * n_fit);
-  /* for the end of the rounds, for rows, and for all their models; once for a buffer, and at the
-   * end for three streams */
+  /* A call waits three times: for the end of its rounds, for rows and for models.  Besides it
+   * waits for a buffer, and at the end for three streams. */
   const long n_call = after.n_graph - before.n_graph;
   assert_true(3 * n_call < 2 * n_fit); /* waits for one star after the other would be more */
   assert_true(after.n_synchronize - before.n_synchronize <= 3 * n_call + 4);

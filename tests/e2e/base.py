@@ -106,8 +106,7 @@ def content(path, mode="rb"):
 
 
 def put(name, data):
-    """Write a file of this text or these bytes, in the temporary folder unless the name is a path:
-    its path."""
+    """Write text or bytes to a file, in the temporary folder unless name is a path; its path."""
     path = tmp(name)
     with open(path, "wb") as f:
         f.write(data if isinstance(data, (bytes, bytearray)) else data.encode())
@@ -115,14 +114,14 @@ def put(name, data):
 
 
 def faults(what, **more):
-    """Environment of a run with faults of disks and processes; without their library the test skips."""
+    """Environment of a run with faults of disks and processes; skips without the fault shim."""
     if not SHIM:
         raise unittest.SkipTest("the variable FAULT_SHIM does not name the library of faults")
     return {"LD_PRELOAD": SHIM, "FAULTS": what, **more}
 
 
 def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
-    """Wait for what a process that has been started does; it must not end before."""
+    """Wait for a condition that a started process brings about; the process must not end before."""
     end = time.time() + seconds
     while not condition():
         if time.time() > end or process and process.poll() is not None:
@@ -131,7 +130,7 @@ def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
 
 
 def is_suspended(pid):
-    """Whether a process has been stopped as by Ctrl-Z; one that is gone has not."""
+    """Whether a process is stopped as by Ctrl-Z; false for one that has ended."""
     with contextlib.suppress(OSError):
         return content(f"/proc/{pid}/stat", "r").rsplit(") ", 1)[1][0] == "T"
     return False
@@ -154,7 +153,7 @@ LATER = {"library": ("scipy.interpolate", "astropy.table"), "export": ("astropy.
 
 
 def run_job(line, cwd, files):
-    """In a fork: run a job in Python to its end, as if it had been started by itself."""
+    """In a fork: run a Python job to its end, as if it had been started alone."""
     atexit._clear()
     warnings.filters[:] = FILTERS
     os.environ.update(ENVIRONMENT)
@@ -174,9 +173,9 @@ def run_job(line, cwd, files):
 
 
 def forked(args, cwd, timeout):
-    """Run a job that is written in Python by a fork of this script, which has imported NumPy and
-    Astropy already, 0.8 s of each start; None where it is not such a job.  Jobs start as users start them in test_every_job.py, and where libraries are
-    made."""
+    """Run a job that is written in Python in a fork of this script; None for other jobs.  The fork
+    has NumPy and Astropy imported, which saves 0.8 s a start.  test_every_job.py and the making of
+    libraries start jobs as users do."""
     if not args or args[0] not in SCRIPTS:
         return None
     done = starmill(*args, cwd=cwd, env={"STARMILL_PYTHON": os.path.join(HERE, "print-arguments")})
@@ -205,7 +204,7 @@ def forked(args, cwd, timeout):
 
 @contextlib.contextmanager
 def without_pictures():
-    """Reports that are run meanwhile have empty pictures, which are most of their time."""
+    """Reports made inside have empty pictures, as pictures take most of their time."""
     importlib.import_module("starmill.products.report")
     with unittest.mock.patch("starmill.products.charts.png", return_value=b""):
         yield
@@ -216,8 +215,8 @@ PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subpr
 
 
 def ended(line, env=None, **how):
-    """Run a command line to its end; .returncode, .stdout and .stderr are text.  env: more of it;
-    how: as subprocess.run has it."""
+    """Run a command line to its end; .returncode, .stdout and .stderr are text.  env: more
+    variables; how: as in subprocess.run."""
     return subprocess.run([str(word) for word in line], env={**ENVIRONMENT, **(env or {})},
                           **{**PIPES, "timeout": PATIENCE, **how})
 
@@ -251,12 +250,11 @@ def run(*args, **how):
 
 
 def kept(out, maker, key, make):
-    """Give a copy of the library that make(path) makes, and the process that made it: its path,
-    what it said.
+    """Make a library by make(path), or copy it if another script has made it.  Return its path and
+    the process that made it, for what that printed.
 
-    The scripts share what they start from: the first one that needs a library makes it, once for
-    each built program, in the folder that the build gives (MILL_TEST_SHARED; else every script
-    makes its own).  maker: the program; key: what else the library depends on.
+    MILL_TEST_SHARED: the folder where the build lets scripts share libraries; without it every
+    script makes its own.  maker: the program; key: what else the library depends on.
     """
     folder, path = os.environ.get("MILL_TEST_SHARED"), tmp(out)
     if not folder:
@@ -285,8 +283,8 @@ def age(name):
 
 
 def shared_and_said(out, *args, inputs=()):
-    """The library that `starmill library ARGS INPUTS` makes.  A script of starmill with emulated
-    GPUs takes that of the plain program."""
+    """The library that `starmill library ARGS INPUTS` makes.  Scripts on emulated GPUs take the
+    one of the plain program."""
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),
@@ -304,7 +302,7 @@ def miles_library(out, miles):
 
 
 def coarse_library(out="library.h5"):
-    """A small library, cut from the shipped one by tests/small_library.py: its path."""
+    """Path of a small library, cut from the shipped one by tests/small_library.py."""
     shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
     maker = os.path.join(SOURCE, "tests", "small_library.py")
 
@@ -316,8 +314,8 @@ def coarse_library(out="library.h5"):
 
 
 def narrow_library(out, n):
-    """The small library with n of a network's last functions, whose products are most of the work of
-    emulated and simulated GPUs."""
+    """The small library with only n functions in a network's last layer, whose products are most
+    of the work of emulated and simulated GPUs."""
     from starmill.templates import library_file
     library = library_file.read(coarse_library())
     for arm in library.arm:
@@ -330,7 +328,7 @@ def narrow_library(out, n):
 
 
 def coarse_survey(n_star, library=None):
-    """A small library (or this one) and a file of n_star stars made with it: their paths."""
+    """Paths of a small library (or the one given) and a file of n_star stars made with it."""
     library, survey = library or coarse_library(), tmp("survey")
     run("simulate", "--stars", n_star, "--library", library, "--pathological", 0, "--quiet",
         "--output", survey, program=os.environ["STARMILL"])
@@ -381,7 +379,7 @@ def seal(f, rows=slice(None)):
 
 
 def not_whole(path):
-    """Done rows of a result whose CRC is not that of all other columns, in the order that it names."""
+    """Done rows with a wrong CRC: not that of the other columns, in the order of its COLUMNS."""
     fits = read(path)
     with h5py.File(path, "r") as f:
         names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
@@ -397,7 +395,7 @@ def stale_lock(output):
 
 
 def has_rows(path, n=1):
-    """Whether a fit has written n rows to its result: for who waits, so it reads one column."""
+    """Whether a result has n rows by now; it reads one column, so it may be asked often."""
     if not os.path.exists(path):
         return False
     with h5py.File(path, "r") as f:
@@ -405,7 +403,7 @@ def has_rows(path, n=1):
 
 
 def tiled(path, out, n_row):
-    """Write a result of n_row rows to out: those of the result at path, again and again."""
+    """Write to out a result of n_row rows: the rows of path again and again."""
     with h5py.File(path, "r") as few, h5py.File(out, "w") as many:
         few.copy("provenance", many)
         few.copy("catalog", many)
@@ -455,7 +453,7 @@ class ProgramTest(unittest.TestCase):
         return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
 
     def assertOneLine(self, done, *parts, status):
-        """The program ended with status and said all parts in one line of standard error."""
+        """The program ended with status, and one line of standard error has all parts."""
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         lines = [line for line in done.stderr.splitlines() if all(p in line for p in parts)]
         self.assertEqual(len(lines), 1, f"one line with {parts} in:\n{done.stderr}")

@@ -31,7 +31,7 @@ def library(kind="nnrm"):
 
 
 def unpacked(name):
-    """A packed file of the test data without its packing, one copy for all scripts of a build."""
+    """Path of a test file unpacked, one copy for all scripts of a build."""
     folder, packed = os.environ.get("MILL_TEST_SHARED") or TMP, data(name)
     key = hashlib.sha256(repr((packed, os.stat(packed).st_mtime_ns)).encode()).hexdigest()
     path = os.path.join(folder, key[:16] + ".fits")
@@ -47,7 +47,7 @@ def unpacked(name):
 
 @functools.cache
 def source(name):
-    """All HDUs of a packed file of the test data; what is changed in memory stays there."""
+    """All HDUs of a packed test file; changes in memory do not reach the file."""
     with pyfits.open(unpacked(name), memmap=True) as hdus:
         return [(h.name, h.header.copy(), h.data) for h in hdus]
 
@@ -94,7 +94,7 @@ def compress_masks(hdus):
 
 
 def damage_tiles(path, rows):
-    """The tiles of these rows cannot be unpacked: the file is indexed, the rows are not read."""
+    """Damage the tiles of these rows: the file can be indexed, but the rows cannot be unpacked."""
     with pyfits.open(path, disable_image_compression=True) as hdus:
         header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
     assert header["TTYPE1"] == "COMPRESSED_DATA" and header["TFORM1"].startswith("1P")
@@ -108,7 +108,7 @@ def damage_tiles(path, rows):
 
 
 class EndToEnd(ProgramTest):
-    """Test case whose fits take the library of the test data unless told otherwise."""
+    """Fits take the library of the test data unless told otherwise."""
 
     def fit(self, out, *args, lib=None, **how):
         return super().fit(out, *args, lib=lib or library(), **how)

@@ -55,7 +55,7 @@ class Site:
         self.reference = os.path.join(folder, "reference.h5")
         started = time.time()
         self.run("reference", 0, path=self.reference, models=True).ends(0)
-        # no single step takes as long as three whole runs, however slow the machine is by then
+        # a bound for each step: three undisturbed runs, however slow the machine is
         seconds = time.time() - started
         self.watchdog, self.bound = max(3, 3 * seconds), max(bound, 30 * seconds)
         self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
@@ -100,7 +100,7 @@ class Site:
         return Outcome(case, path, process.returncode, out, errors)
 
     def continues(self, outcome, ranks, status=0, **how):
-        """What is there is whole, and the same command ends as an undisturbed run does."""
+        """Done rows are whole, and the same command ends as an undisturbed run does."""
         if os.path.exists(outcome.path):
             fits = read(outcome.path)
             if not_whole(outcome.path):
@@ -129,7 +129,7 @@ def case_no_room_to_create(site, ranks):
 
 
 def case_no_room_to_fill(site, ranks):
-    # a file system that cannot allocate: the first write fails, or one in the middle
+    # the file system cannot allocate: the first write fails, or a later one
     for first in (1, 60):
         site.run("fill", ranks,
                  f"EOPNOTSUPP:alloc:.h5.tmp-:1:0;ENOSPC:write:.h5.tmp-:{first}:0").ends(
@@ -151,7 +151,7 @@ def case_no_room_in_the_middle(site, ranks):
 
 
 def case_no_room_at_close(site, ranks):
-    # the marks of the end, which rank 0 writes last: from one of its last writes on
+    # rank 0 writes the marks of the end last: one of its last writes and all later ones fail
     counts = os.path.join(site.folder, "counts.txt")
     if os.path.exists(counts):
         os.remove(counts)
@@ -214,7 +214,7 @@ def case_read_only(site, ranks):
 
 
 def case_full_file_system(site, ranks):
-    """A real one, where this user may make one of its own; else nothing is tried."""
+    """A real full file system, where this user may mount one; else nothing is tried."""
     folder = os.path.join(site.folder, "small")
     os.makedirs(folder, exist_ok=True)
     unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c",
@@ -231,8 +231,7 @@ def case_full_file_system(site, ranks):
 
 
 def case_slow_file_system(site, ranks):
-    # slow is not the same as never: seventy writes together last longer than the watchdog, none
-    # of them does
+    # slow is not stuck: seventy writes together take longer than the watchdog allows, each less
     started = time.time()
     outcome = site.run("slow", ranks, f"slow={int(30 * site.watchdog)}:write:.h5$:1:0",
                        watchdog=site.watchdog)
@@ -265,7 +264,7 @@ def case_log_never_returns(site, ranks):
 
 def case_suspended_for_longer_than_the_watchdog(site, ranks):
     def wake(process):
-        # all of it was stopped by the fault, and sleeps over its own bound
+        # the fault has stopped all processes, which sleep longer than the watchdog allows
         time.sleep(2.5 * site.watchdog)
         os.kill(process.pid, signal.SIGCONT)
     outcome = site.run("asleep", 0, "stop:write:.h5$:3:1", watchdog=site.watchdog, during=wake)
@@ -296,7 +295,7 @@ def case_rank_dies_while_reading(site, ranks):
 
 
 def check_second_is_lost(site, outcome, *parts):
-    """Rows of the second input are UNREADABLE, those of the first as ever, and it is told."""
+    """Rows of the second input are UNREADABLE, as the run says; the others are undisturbed."""
     outcome.ends(3, says=parts)
     fits = read(outcome.path)
     lost = site.catalog["FILE"] == 1
@@ -308,7 +307,7 @@ def check_second_is_lost(site, outcome, *parts):
 
 
 def retry(site, outcome, ranks, inputs):
-    """With the input as it was --retry-failed brings what an undisturbed run has."""
+    """With the input restored --retry-failed gives what an undisturbed run gives."""
     again = site.run(outcome.case, ranks, path=outcome.path, inputs=inputs,
                      options=["--retry-failed"]).ends(0)
     if differing(read(again.path), site.fits):
@@ -316,8 +315,8 @@ def retry(site, outcome, ranks, inputs):
 
 
 def case_input_vanishes(site, ranks):
-    # indexing sees it, the reader does not: from the second open of the rank that indexes it,
-    # the last one, and from the first of the others on
+    # The file vanishes after it was indexed, so reading fails.  The last rank indexes it: its
+    # faults begin at its second open, those of the other ranks at their first.
     inputs = site.copy("vanish")
     last = max(ranks, 1) - 1
     faults = ["ENOENT:open:vanish-2.fits:%d:0:%d" % (1 + (rank == last), rank)
@@ -334,7 +333,7 @@ def case_input_cannot_be_read(site, ranks):
 
 
 def case_input_changes_while_read(site, ranks):
-    # once opened by the reader: its header is as it was, its time is not
+    # the file changes once the reader has it open: its time, not its header
     inputs = site.copy("touch")
     n = 45 if ranks < 2 else 5
     outcome = site.run("touch", ranks, f"touch:read:touch-2.fits:{n}:1", inputs=inputs)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs that are killed at random moments, what they leave, and whether they can be continued.
 
-For test_fit_stop.py and campaigns/kill.  A run is killed either at a random time (SIGKILL
-to all its processes at once) or at a random call on its files (by the fault shim: SIGKILL to one
-rank in the middle of creating, writing or closing; the launcher ends the others).
+For test_fit_stop.py and campaigns/kill.  A run is killed at a random time, by SIGKILL to all its
+processes; or at a random call on its files: the fault shim kills one rank while it creates, writes
+or closes a file, and the launcher ends the others.
 """
 
 import random
@@ -76,7 +76,7 @@ class Campaign:
         return ended(self.line(path, ranks, models), timeout=self.bound)
 
     def count_calls(self):
-        """Calls on the files of a run: those of the killed ones are drawn from them."""
+        """Count a run's calls on its files; a kill draws one of them."""
         path, counts = self.path("calls"), os.path.join(self.folder, "calls.txt")
         ended(self.line(path, 0, True, "count:any:calls.h5:1:0"), {"FAULTS_COUNT": counts}, check=True,
               timeout=self.bound)
@@ -129,7 +129,7 @@ class Campaign:
             return True
 
     def check(self, path):
-        """What a kill has left: no file, or one that opens, all of whose done rows are whole."""
+        """A kill leaves no file, or a file that opens and whose done rows are whole."""
         if not os.path.exists(path):
             self.count["no_file"] += 1
             return
@@ -157,8 +157,7 @@ class Campaign:
             self.check(path)
             if self.random.random() < 0.4:
                 break
-        # a finished file is not touched any more, and with it the lock of a run that was killed
-        # between marking it finished and the end
+        # a finished file is left alone, as is its lock if a kill came after the mark of the end
         was_finished = self.is_finished(path)
         started = time.time()
         done = self.fit(path, self.random.randrange(self.most_ranks + 1), models)

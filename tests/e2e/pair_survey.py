@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulated spectra of stars with velocities that are given, seen several times, or of two stars each: coadd
-files."""
+"""Coadd files of simulated stars with given velocities: seen several times, or two stars each."""
 
 import copy
 import os
@@ -20,7 +19,7 @@ BLOCK = 32  # stars made at once
 
 
 def as_fitted(one, first, second):
-    """True velocities [star, epoch] of both stars, first those of the ones that were fitted with one."""
+    """True velocities [star, epoch], first those of the stars that were fitted as first."""
     turned = (np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1))[:, np.newaxis]
     return np.where(turned, second, first), np.where(turned, first, second)
 
@@ -38,8 +37,10 @@ def survey_of(folder, program=None, **settings):
 
 
 def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
-    """A file of the stars at velocity [n]; noise: which of several exposures it is, with noise and defects
-    of its own, but the star's error of the templates; add: of a block of stars what is observed."""
+    """Write a file of the survey's stars at velocity [n], km/s.
+
+    noise: number of the exposure.  Each has its own noise and defects, but a star's template error
+    is the same in all.  add(at, ideal): gives the noise-free flux of the stars from `at` on."""
     noisy, n_star = copy.copy(survey), len(velocity)
     if noise is not None:
         noisy.settings = copy.copy(survey.settings)
@@ -56,8 +57,8 @@ def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
 
 
 def make_epochs(folder, program, velocity, mjd=None, seed=None, **settings):
-    """Write a file for each epoch of stars whose velocities are velocity [n_star][n_epoch], km/s, at mjd
-    [n_epoch]; settings: options of `starmill simulate`.  Return the paths, and the stars."""
+    """Write a file for each epoch: velocity [n_star][n_epoch] in km/s, mjd [n_epoch]; settings:
+    options of `starmill simulate`.  Return the paths and the stars."""
     n_star, n_epoch = velocity.shape
     survey = survey_of(folder, program, stars=n_star, per_file=n_star, seed=seed, **settings)
     paths = [os.path.join(folder, f"epoch-{epoch:03d}.fits") for epoch in range(n_epoch)]
@@ -73,11 +74,14 @@ def make_epochs(folder, program, velocity, mjd=None, seed=None, **settings):
 
 
 def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **settings):
-    """Write the file of pairs whose velocities differ by apart_km_s [n] and whose second star has
-    ratio [n] times the median flux of the first one over arm r; 0: there is none.  It has the first
-    one's labels but Teff and log g, where a template has these.  velocity [n]: those
-    of the first stars instead of drawn ones; noise: which of several exposures it is; settings: options
-    of `starmill simulate`.  Return the first stars and the second ones."""
+    """Write a file of pairs of stars.  Return the first stars and the second ones.
+
+     apart_km_s [n]  velocity of the second star minus that of the first
+     ratio [n]       median flux of the second star over the first one's, in arm r; 0: none
+     velocity [n]    velocities of the first stars (None: drawn)
+     noise           number of the exposure; settings: options of `starmill simulate`
+    The second star has its own Teff and log g.  Its other labels are the first star's, unless that
+    puts it outside the hulls."""
     n = len(ratio)
     first, second = (survey_of(os.path.dirname(path), program, stars=n, per_file=n, seed=which, **settings)
                      for which in (seed, seed + 1_000_000))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small files of each survey, made byte by byte from random numbers so that they can be wrong too,
-and what their readers must hand over.  For test_formats.py."""
+"""Small files of each survey and what readers must hand over, for test_formats.py.  They are made
+byte by byte from random numbers, so that they can be wrong as well."""
 
 import math
 import re
@@ -13,8 +13,9 @@ EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
 ARMS = ["coadd", "b", "r", "blue", "red", "spectrum", "pfs"]
 COADD, B, R, BLUE, RED, SPECTRUM, PFS = range(7)
 UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
-# fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
-# rejected by the combination, low flux factor, bad sky chi-square, contiguous bad sky
+# Bits of SDSS masks that make a pixel bad.  Fibre: unplugged, bad trace, flat, arc, columns,
+# rejected.  Pixel: rejected, no or bright sky, rejected by the combination, low flux factor, bad
+# sky chi-square, contiguous bad sky.
 SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
 TYPES = {"L": "S1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 BITPIX = {"B": 8, "I": 16, "J": 32, "K": 64, "E": -32, "D": -64}
@@ -23,15 +24,15 @@ np.seterr(all="ignore")
 
 
 def vacuum(wave):
-    """Of wavelengths in air: the fit of the inverse of Morton (2000) that VALD has."""
+    """Vacuum wavelengths from air, by VALD's fit of the inverse of Morton (2000)."""
     s2 = (1e4 / wave) ** 2
     return (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
             + 1.599740894897e-4 / (38.92568793293 - s2)) * wave
 
 
 class Column:
-    """values [row][repeat], in a line; of vectors of variable length one array a row, of texts one
-    text a row.  shared: all rows have the first one's vector."""
+    """A column of a FITS table.  values: numbers [row][repeat] without breaks; one array a row for
+    vectors of variable length; one text a row.  shared: all rows have the first row's vector."""
 
     def __init__(self, name, form, values, unit="", shared=False):
         self.name, self.unit, self.shared = name, unit, shared
@@ -106,7 +107,7 @@ class Hdu:
 
 
 def packed(hdus, shift=0):
-    """A file's bytes, and where each HDU and its data begin.  shift: added to where vectors lie."""
+    """A file's bytes; where each HDU and its data begin.  shift is added to vectors' places."""
     out, starts = b"", []
     for hdu in hdus:
         if not hdu.gone:
@@ -117,10 +118,14 @@ def packed(hdus, shift=0):
 
 
 def edit(hdus, text):
-    """"-HDU" leaves an HDU out, "HDU-COLUMN" a column, "HDU!TEXT" cards that begin with TEXT; "HDU+CARD"
-    adds a card, "HDU COLUMN>NAME" renames, "HDU COLUMN~FORM" changes the form (values become zeros),
-    "HDU COLUMN#UNIT" the unit, "HDU COLUMN@i=VALUE" one value, "HDU/AXES" the axes of an image or the
-    rows of a table (zeros fill).  HDU "" is the primary, "@5" HDU 6; COLUMN "" is an image."""
+    """Make the edit of the HDUs that text describes:
+
+     -HDU, HDU-COLUMN    leave out an HDU or a column
+     HDU!TEXT, HDU+CARD  leave out cards that begin with TEXT, add a card
+     HDU COLUMN>NAME     rename;  ~FORM: change the form (values become zeros);  #UNIT: the unit
+     HDU COLUMN@i=VALUE  change one value
+     HDU/AXES            change the axes of an image or the rows of a table (zeros fill)
+    An empty HDU is the primary one, "@5" is hdus[5]; an empty COLUMN is an image."""
     def find(name):
         if name.startswith("@"):
             return hdus[int(name[1:])]
@@ -165,7 +170,7 @@ def edit(hdus, text):
 
 
 class Sample:
-    """hdus, and what is read: frame, rows of the catalogue, spectra by exposure and arm."""
+    """hdus, and what the reader must give: frame, catalogue rows, spectra by exposure and arm."""
 
     def __init__(self, kind, seed=1, edits=""):
         self.rng, self.rows, self.spectra, self.kind = np.random.default_rng(seed), [], [], kind
@@ -291,7 +296,7 @@ def sdss_v(s):
 
 
 def mwm(s, is_visit=False):
-    """Astra's star or visits at rest: none of APO, at HDU 3 of LCO; the second visit is in no stack."""
+    """Astra's star or visits at rest; HDU 3 is LCO, APO is empty; the stack lacks visit two."""
     n, n_row = 6 + int(s.rng.integers(8)), 3 if is_visit else 1
     position = {k: s.rng.uniform(0, 90) for k in ("ra", "dec")}
     for i in range(n_row):
@@ -321,7 +326,7 @@ def mwm(s, is_visit=False):
 
 
 def lamost(s, is_image=False, is_dr1=False):
-    """COADD at HDU 2, or the image of the primary, in DR1 without wavelengths; masks are floats here."""
+    """COADD at HDU 2, or an image (DR1: without wavelengths) in the primary; masks are floats."""
     n = 5 + int(s.rng.integers(8))
     p = s.spectrum(0, COADD, n)
     p["mask"] &= 0xffff
@@ -351,7 +356,7 @@ def lamost(s, is_image=False, is_dr1=False):
 
 
 def lamost_mrs(s):
-    """COADD_B at HDU 2, COADD_R; exposures …17 (blue, and red from red to blue) and …05 (blue) in s.single."""
+    """COADD_B at HDU 2, COADD_R; s.single has exposures …17 (blue, reversed red) and …05 (blue)."""
     row = s.row(fiber=15, exp_id=681001015, fits_row=1, object="LAMOST J230311.44+321335.5",
                 identifier="lamost 58408-TD2301-01-015")
     hdus = [Hdu("", [], cards=[
@@ -456,7 +461,7 @@ def fourmost_single(s):
 
 
 def pfs(s, has_wave=False):
-    """Of two visits, at HDU 2 FLUX; its keywords number the first pixel 2, as PFS's own library writes them."""
+    """FLUX of two visits at HDU 2; the first pixel has number 2, as in files of PFS's library."""
     n = 6 + int(s.rng.integers(8))
     p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
@@ -482,7 +487,7 @@ def pfs(s, has_wave=False):
 
 
 def generic(s, plain=True):
-    """SPECTRA at HDU 2: vectors of one length, of the plainest types, or as it comes."""
+    """SPECTRA at HDU 2.  plain: vectors of one length and the plainest types, else as drawn."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
     variable, is_error, is_double = (0, 0, 0) if plain else s.rng.integers(2, size=3)
     unit = "Angstrom" if plain else str(s.rng.choice(list(units)))
@@ -512,7 +517,7 @@ def generic(s, plain=True):
 
 
 class Reader:
-    """The readers behind their common interface, as a process that answers one file after the other."""
+    """A process that reads one file after the other through the readers' common interface."""
 
     process = None
 
@@ -572,7 +577,7 @@ class Formats(unittest.TestCase):
         return answer
 
     def refused(self, sample, *parts, config="", name="coadd-x.fits", **how):
-        """It is not; the message names the file, or that other one, and has these parts."""
+        """The sample is refused; the message names the file (or `name`) and has these parts."""
         answer = Reader.read(self.path(sample), config, **{"lsf": sample.lsf, **how})
         self.assertEqual(answer.get("error"), 3, answer)
         for part in (tmp(name), *parts):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill bench: counts and times of a fit that add up, no figure of a machine is asserted; and what
-starmill doctor says of this machine, against what Python sees of it."""
+"""starmill bench: its counts and times of a fit add up, and no time of a machine is asserted.
+starmill doctor: what it says of this machine agrees with Python."""
 
 import socket
 
@@ -55,7 +55,7 @@ class Fit(ProgramTest):
         self.assertAlmostEqual(float(overview[5]), table["NEVAL"].mean(), delta=0.051)
         self.assertAlmostEqual(float(overview[6]), table["NJAC"].mean(), delta=0.051)
         self.assertEqual(rows["simplex"][1:3], ["", ""])
-        # each star ends with one evaluation, after one profile or more; the polish alone has slopes
+        # a star has one or more profiles and ends with one evaluation; only the polish has slopes
         self.assertEqual(float(rows["final"][1]), 1)
         self.assertGreaterEqual(float(rows["profile"][1]), 1)
         self.assertGreaterEqual(float(rows["polish"][2]), 1)
@@ -200,7 +200,7 @@ class Auto(ProgramTest):
         done = self.run_fit(path)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("backend auto: as " + path, done.stderr)
-        # begun on a GPU that is not here, it is not continued on the CPU
+        # a result begun on a GPU that is not here is not continued on the CPU
         self.leave_rows(path, "cuda NVIDIA Nothing sm_99")
         done = self.run_fit(path)
         # with a GPU here, it is one of another kind
@@ -217,7 +217,7 @@ class Auto(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
-# Two GPUs, as NVIDIA's management library tells of them; the second has a broken memory.
+# Stands in for NVIDIA's management library: two GPUs, the second with broken memory.
 DRIVER = r"""
 #include <stdio.h>
 #include <string.h>

@@ -102,7 +102,7 @@ IN_LINES = (
     ("npoly: 5\n---\nnpoly: 6", 2, "second YAML document", "keep one"),
     ("npoly: !!int 5", 1, "tag", "remove it"), ("npoly: 5\nmin_vel: \xff", 2, "UTF-8", "configuration file"),
     ("npoly: 5\n\nmin_vel: \x01", 3, "UTF-8", "control characters"))
-# a value of every key as a user may write it, and as it is printed
+# a value of every key, as a user may write it and as it is printed
 GIVEN = (
     ("template_lib: ['a b: #c.h5', d,e]", "template_lib: [\"a b: #c.h5\", \"d\", \"e\"]"),
     ("arms: [{name: b, fwhm: 2.7, sampling: 2}, {name: z, min: 7e3, max: 9000, channel: RED}]",
@@ -153,7 +153,7 @@ OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "g
 
 class Config(ProgramTest):
     def read(self, *texts):
-        """The files with these texts, one over the other: what is printed and the identity, or the refusal."""
+        """Read texts as files, one over the other: printed text and identity, or the refusal."""
         paths = [text if text.startswith(SOURCE) else put(f"{i}.yaml", text.encode("latin-1"))
                  for i, text in enumerate(texts)]
         return Reader.ask("config", *paths)
@@ -199,7 +199,7 @@ class Config(ProgramTest):
             self.assertNotIn("wave_mask: auto", printed)  # never DESI's dichroic
 
     def test_documentation(self):
-        """Its tables are those of `starmill help config`, line by line, and it has no key besides."""
+        """The documentation has the tables and keys of `starmill help config`, and no more."""
         documented = content(os.path.join(SOURCE, "docs", "use", "configuration.md"), "r").splitlines()
         at, lines = 0, [line for line in run("help", "config").stdout.splitlines() if line.startswith("| `")]
         self.assertEqual(len(lines), len(GIVEN))
@@ -236,7 +236,7 @@ class Config(ProgramTest):
                          "exposures: coadd\n"), self.printed("npoly: 8\nbackend: cpu\n"))
 
     def test_options_say_the_same(self):
-        """A line of options, the configuration that says the same, and what a file says before."""
+        """Options, a configuration that says the same, and texts of a file that comes before."""
         for words, text, *before in (
                 ("--library l.h5 --library m,n.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 --redrock",
                  "{template_lib: [l.h5, 'm,n.h5'], threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A survey's daily use: inputs by pattern and number, a table of inputs, and runs that leave out what
-is done.  Needs no test data."""
+"""A survey's daily use: inputs by pattern and number, a table of inputs, runs that leave out
+inputs already fitted.  Needs no test data."""
 
 from base import *  # noqa: F403
 
@@ -67,7 +67,7 @@ class Daily(ProgramTest):
         self.assertEqual([n for n in self.inputs("some.h5") if "*" not in n],
                          ["healpix/main/dark/1/123/coadd-main-dark-123.fits",
                           "healpix/main/dark/456/45678/coadd-main-dark-45678.fits"])
-        # what is not there is an input that cannot be read, with its name in the list
+        # a missing file is an unreadable input with its name in the list
         self.assertIn("healpix/*/dark/1/122/coadd-*-122.fits", self.inputs("some.h5"))
         self.assertIn("perexp/00000122/spectra-*.fits", self.inputs("some.h5"))
         self.assertEqual(sum(e != b"" for e in read(self.at("some.h5"), "catalog/files")["ERROR"]), 4)
@@ -121,7 +121,7 @@ class Daily(ProgramTest):
         before = content(self.table)
         self.run_fit("night1.h5", *daily, status=3)
         self.assertEqual(content(self.table), before)
-        # the second night brings a file; its result has that one and what has failed
+        # the second night brings a file; its result has this file and the failed one
         second = self.add_tile(1, 20260102)
         done = self.run_fit("night1.h5", *daily, status=2)
         self.assertOneLine(done, "night1.h5 is finished", "another --output", status=2)
@@ -135,7 +135,7 @@ class Daily(ProgramTest):
             done = self.run_fit(out, *daily)
             self.assertIn("all 3 are done: nothing to fit", done.stdout)
         self.assertFalse(os.path.exists(self.at("night3.h5")))
-        # an input that has changed since, or other settings, or a result that is gone
+        # fitted again: a changed input, other settings, a lost result
         os.utime(second, (1, 1))
         self.run_fit("night4.h5", *daily)
         self.assertEqual(self.inputs("night4.h5"), [os.path.relpath(second, self.folder)])
@@ -211,7 +211,7 @@ class Daily(ProgramTest):
             self.assertEqual("line 3: cannot be read" in done.stderr, n > 0)  # a newline alone costs nothing
 
     def test_texts_that_a_table_cannot_hold(self):
-        """Its columns end with tabs, its lines with newlines: a reason loses them, a path is refused."""
+        """Tabs end columns, newlines lines: a reason loses both, a path with them is refused."""
         bad = shutil.copy(STAR, self.at("a\tb.fits"))
         done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
         self.assertOneLine(done, "a", "tab", status=2)

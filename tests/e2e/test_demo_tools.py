@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demo's tables and picture of a small survey, some of whose rows are spoilt, against NumPy."""
+"""The demo's tables and picture of a small survey against NumPy; some rows are spoilt."""
 
 from base import *  # noqa: F403
 
@@ -108,7 +108,7 @@ class DemoTools(ProgramTest):
     def test_picture(self):
         done = self.tool("demo_plot.py", "fit.h5", "demo/truth.fits", "recovery.png")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-        # that there are points: low S/N has green over blue, high S/N blue over green; without the colour bar
+        # points are drawn: green for low S/N, blue for high S/N; the colour bar is cut off
         pixels = 255.0 * matplotlib.image.imread(tmp("recovery.png"))[:, :1100, :3]
         for more, less in (1, 2), (2, 1):
             self.assertGreater((pixels[..., more] - pixels[..., less] > 60.0).sum(), 500, more)

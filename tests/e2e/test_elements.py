@@ -15,8 +15,8 @@ NO_VALUE, EDGE = 1, 4
 
 
 def with_elements(path):
-    """Write the small library with eight more labels, each with 60 lines in ln flux: two units of
-    SiLU, whose difference is the label itself, pass it on to its own component."""
+    """Write the small library with eight more labels, each the strength of 60 lines in ln flux.
+    Two hidden units x and -x carry a label to its lines: SiLU(x) - SiLU(-x) = x."""
     library, n, random = library_file.read(coarse_library()), len(ELEMENTS), np.random.default_rng(5)
     n_label = library.n_label
     labels = [Label(e.lower(), e, "dex", 0, 0.1, 0.3, LOW, HIGH, 0.1) for e in ELEMENTS]
@@ -70,7 +70,7 @@ class Elements(ProgramTest):
         self.assertTrue((self.row["SUCCESS"][np.any(list(at_edge.values()), axis=0)] == 1).any())
 
     def test_a_row_of_another_library_has_no_value(self):
-        """With elements held where hardly a star has them, the library without them fits better."""
+        """Elements are held where hardly a star has them: the other library fits better."""
         far = put("far.yaml", "fix_param:\n" + "".join(
             f"  - {{param: {e.lower()}, value: {LOW}}}\n" for e in ELEMENTS))
         run("fit", "--config", far, "--library", self.library, "--library", coarse_library(), "--output",
@@ -81,7 +81,7 @@ class Elements(ProgramTest):
             self.assertTrue(np.isnan(row[name]).all() and row[name + "_FLAG"] == NO_VALUE)
 
     def test_products_have_all_labels(self):
-        """The result in rvspecfit's form and as one table, posteriors, and what merges them."""
+        """rvspecfit's files, a table and posteriors, and their merged forms."""
         table, rvtab, post = tmp("table.fits"), tmp("rvtab"), tmp("post.h5")
         run("export", "--to", "fits", "--output", table, self.out)
         run("export", "--to", "rvtab", "--no-fibermap", "--output", rvtab, self.out)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Velocities of epochs, and two stars in one spectrum: true ones of simulated stars are found, what
-they do to the star's row, and no trace where there is one star at one velocity."""
+"""Velocities of epochs, and pairs of stars in one spectrum, of simulated stars.  True velocities
+are found and rows have the right flags.  A single star at one velocity gives no alarm."""
 
 from base import *  # noqa: F403
 from scipy.stats import chi2
@@ -9,7 +9,7 @@ import pair_survey
 EPOCHS_DIFFER = 2048
 MJD = 59000.1, 59000.3, 59001.2, 59001.25  # of two nights
 N_EPOCH, FLOOR = len(MJD), 1.5
-# semi-amplitudes; the last ones are so large that lines of different epochs do not overlap
+# semi-amplitudes; with the last two, lines of different epochs do not overlap
 AMPLITUDE = np.array([0] * 6 + [40] * 2 + [200] * 2)
 JOIN = tmp("join.yaml")
 
@@ -48,8 +48,8 @@ class Epochs(ProgramTest):
         return {k: v[at] for k, v in {**exposures, **read(path, "epochs")}.items()}
 
     def test_velocities_are_true(self):
-        """Errors are the spread about the star's mean, which model error moves; 5 of them are beyond
-        chance in 40 values."""
+        """Velocities about the star's mean, which model error moves, are within 5 errors: in 40
+        values chance does not exceed that."""
         self.assertTrue((self.row["STATUS"] == FITTED).all())
         np.testing.assert_array_equal(self.of["EPOCH_FLAG"], 0)
         off, weight = self.of["VRAD"] - self.velocity, self.of["VRAD_ERR"] ** -2
@@ -86,8 +86,8 @@ class Epochs(ProgramTest):
                              self.row[name][~differs].tobytes(), name)
 
     def test_lines_of_binaries_are_not_broadened(self):
-        """Their likelihood is much better, and v sin i is that of the star, 8 km/s at most, which
-        these spectra (45 km/s) hardly resolve."""
+        """Epochs make binaries much more likely, and v sin i stays that of the star: at most 8
+        km/s, which these spectra (45 km/s) hardly resolve."""
         binary = AMPLITUDE > 0
         self.assertTrue((self.row["M2LL"][binary] < self.joint["M2LL"][binary] - 20).all())
         self.assertLess(self.row["VSINI"][binary].max(), 25)
@@ -150,13 +150,13 @@ class Epochs(ProgramTest):
 
 
 PAIR = 4096
-# as broad as lines of the coarse library's stars, closer than that, and single ones
+# velocity differences: wider than the coarse library's lines, narrower, and single stars
 APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
 RATIO = np.array([0.9, 0.5, 0.3, 0.7, 0.25, 0.6] + [0.8] * 2 + [0.0] * 8)
 # arms whose wavelengths are off, km/s
 OFFSET = {"R": 25.0, "Z": -40.0}
-# three exposures each of pairs that move against each other, of one whose velocities are constant, of
-# single stars that move, and of constant ones
+# three exposures of each star: pairs that move against each other, a pair at constant velocities,
+# single stars that move, and single stars that do not
 N_VISIT = 3
 EPOCHS_RATIO = np.array([0.5, 0.6, 0.7, 0, 0.6] + [0.0] * 5)
 SWING = np.array([150.0, 180, 120, 0, 0, 80, 60] + [0.0] * 3)
@@ -181,7 +181,8 @@ class Pairs(ProgramTest):
         return read(tmp(out))
 
     def test_both_stars_are_found(self):
-        """Pulls of velocities and labels of both, and of offsets; 4.5 of them are beyond chance in 100 values."""
+        """Pulls of both stars' velocities and labels, and of offsets, are below 4.5: in 100 values
+        chance does not exceed that."""
         found = self.row["SB2"] == 1
         np.testing.assert_array_equal(found[:6], True)
         np.testing.assert_array_equal(found[8:], False)
@@ -212,7 +213,8 @@ class Pairs(ProgramTest):
                                               0.05 * true[found])).max(), 5)
 
     def test_arms_that_differ(self):
-        """VRAD_ARMS_PVAL by its definition, and the warning where no offset explains the arms."""
+        """VRAD_ARMS_PVAL by its definition, and the warning if no offset explains how arms differ.
+        """
         for row, sigma in (self.one, 30), (self.fit("same.h5", "false", sigma=0.01), 0.01):
             v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
             err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every job owes its user: an output that is an input is refused, a full disk, a damaged input
-and a standard output that takes no more end with one line and the documented status, and a signal
-ends it without half an output.  The jobs are those of the program's own list: one that is added
-needs a line here."""
+"""What every job of the program's own list owes its user; a new job needs a line here.
+
+An output that is an input is refused.  A full disk, a damaged input and a standard output that
+takes no more end the job with one line and the documented status.  A signal ends it without half
+an output.
+"""
 
 import itertools
 import textwrap
@@ -22,7 +24,7 @@ CONFIG = put("particles.yaml", "particles: 2000\nsteps: 20\nstep: 0.05\npotentia
 
 
 def labelled(path, n=40):
-    """Spectra of two lines that follow the labels, as one image and one table."""
+    """Write spectra of two lines whose depths follow the labels, as one image and one table."""
     rng = np.random.default_rng(5)
     wave = 5000 + 0.25 * np.arange(800)
     labels = rng.uniform([5000, 3, -1], [6000, 5, 0], (n, 3))
@@ -47,7 +49,7 @@ FLUX = np.random.default_rng(6).normal(size=(10, 60))
 FLUX[:, 30] += 30 * np.arange(-5, 5)
 write_desi(SKY, {"B": {"WAVELENGTH": 4000.0 + np.arange(60), "FLUX": FLUX, "IVAR": np.ones(FLUX.shape)}}, "SKY")
 
-# by job: arguments without --output, None where there is none; the files that it reads
+# by job: arguments without --output (None: it has no output), and the files that it reads
 JOBS = {
     "fit": (("--library", LIBRARY, SURVEY), (LIBRARY, SURVEY)),
     "sample": (("--fit", RESULT, "--library", LIBRARY, "--max-evaluations", 6400, SURVEY),

@@ -19,7 +19,7 @@ LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(3)]
 OUT, MODELS, PRODUCTS = tmp("out.h5"), tmp("models.h5"), tmp("products")
 
-# RVTAB: name, FITS type, unit.  Those before VSINI_ERR are rvspecfit's, in its order.
+# RVTAB: name, FITS type, unit.  Columns before VSINI_ERR are rvspecfit's, in its order.
 RVTAB = [
     ("VRAD", "1D", "km s-1"), ("VRAD_ERR", "1D", "km s-1"), ("VRAD_SKEW", "1D", None),
     ("VRAD_KURT", "1D", None), ("VSINI", "1D", "km s-1"), ("LOGG", "1D", None),
@@ -219,8 +219,7 @@ class Export(ProgramTest):
                 self.assertEqual(head[f"TCOMM{i + 1}"], comment.replace("'", '"'))
 
     def test_odd_contents(self):
-        """A label called as a column of the catalogue, a name that FITS cannot hold, a long
-        command."""
+        """A label named like a catalogue column, a name that FITS cannot hold, a long command."""
         odd = shutil.copy(OUT, tmp("odd.h5"))
         with h5py.File(odd, "r+") as f:
             f["catalog/OBJECT"][3] = "\u03b1 Cen".encode()
@@ -561,7 +560,7 @@ class Export(ProgramTest):
         self.assertEqual(glob.glob(out + "*"), [])
 
     def test_a_kill(self):
-        """The same command does it again, and a temporary file that was left is gone."""
+        """After a kill the same command works, and removes the temporary file that was left."""
         args = ["--to", "fits", "--output", tmp("killed.fits"), self.large(120000)]
         child = start("export", *args)
         wait_until(lambda: glob.glob(tmp("killed.fits.tmp-*")), child)

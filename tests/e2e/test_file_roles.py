@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""No command writes over a file of its own, waits for a pipe, or shares an output by two names."""
+"""No command overwrites its own input, waits for a pipe, or shares an output by two names."""
 
 from base import *  # noqa: F403
 
@@ -122,7 +122,7 @@ class Pipes(ProgramTest):
 
 class Lock(ProgramTest):
     def test_links_to_the_output_share_its_lock(self):
-        """A run by one name keeps others from the file by any; the link stays a link."""
+        """A run keeps others from its output by any of its names; the link stays a link."""
         for option in ("output", "models"):
             with self.subTest(option=option):
                 real, name = tmp(option + "-real.h5"), tmp(option + "-link.h5")

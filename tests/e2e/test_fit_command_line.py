@@ -17,7 +17,7 @@ class Help(EndToEnd):
 
 
 class LibraryThatComes(EndToEnd):
-    """`fit` without --library, by copies of the program where there is a library and where none."""
+    """`fit` without --library, by copies of the program with and without a library beside them."""
 
     def program(self, folder):
         path = tmp(os.path.join(folder, "starmill"))
@@ -161,7 +161,7 @@ class Output(EndToEnd):
 
     def test_a_limit_on_the_size_of_files(self):
         path = tmp("limited.h5")
-        # PMIx and UCX make shared files of some megabytes, which is not what is tested
+        # PMIx and UCX would make shared files of some megabytes, beyond the limit under test
         done = starmill("fit", "--library", library(), "--output", path, cut("usage.fits", [0]),
                         env={"PMIX_MCA_gds": "hash", "UCX_TLS": "self,sysv"},
                         preexec_fn=small_files(20_000))

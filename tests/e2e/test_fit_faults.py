@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Faults of disks, files and processes: each ends with its status and its message, none hangs."""
+"""Faults of disks, files and processes: each ends with its status and message, and none hangs."""
 
 from common import *  # noqa: F403
 import fault_cases

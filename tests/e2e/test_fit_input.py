@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad input: one clear line, a STATUS or an entry of /catalog/files, nothing else lost."""
+"""Bad input: one clear line, a STATUS or an entry of /catalog/files, and nothing else is lost."""
 
 from scipy.interpolate import CubicSpline
 
@@ -8,7 +8,7 @@ from starmill.templates import emulate, library_file
 
 
 class BadFiles(EndToEnd):
-    """Of files that are bad, or odd; of many among good ones, test_hostile_files.py."""
+    """Files that are bad or odd; test_hostile_files.py has many of them among good files."""
 
     @classmethod
     def setUpClass(cls):
@@ -93,7 +93,7 @@ class BadFiles(EndToEnd):
             step = abs(found[column] - expected[column]) / expected[column + "_ERR"]
             self.assertLess(step[0], 0.1, column)
             self.assertEqual(step[1], 0, column)
-        # with the two shipped libraries: the second meets rows that the first has scaled
+        # with both shipped libraries the second meets rows that the first has scaled
         done = run("fit", "--output", tmp("two.h5"), tmp("left.fits"))
         self.assertIn("LSF_SCALED       1", done.stdout)
 
@@ -141,7 +141,7 @@ class BadFiles(EndToEnd):
         done = self.fit("none.h5", *models, tmp("x.fits"), tmp("y.fits"), ranks=2, status=3)
         self.assertIn("2 of 2 files", done.stdout)
         self.assertEqual(len(read(self.path)["STATUS"]), 0)
-        # nothing of it stands in the way of the right names, or of other settings
+        # what is left there hinders neither the right names nor other settings
         self.fit("none.h5", *models, "--minsn", 1e6, self.good, status=3)
         done = self.fit("none.h5", *models, self.good)
         self.assertOneLine(done, "none.h5", "no fitted row: it is replaced", status=0)
@@ -166,7 +166,7 @@ class BadFiles(EndToEnd):
 
 
 class BadArms(EndToEnd):
-    """An arm that cannot be used costs that arm, or the row when none is left."""
+    """A bad arm costs that arm, or the row if no other is left."""
 
     def fit_shifted(self, out, arms):
         def shift(hdus):
@@ -218,8 +218,8 @@ class BadPixels(EndToEnd):
     def test_bad_pixels_are_left_out(self):
         """NaN, infinite, zero and negative ivar, masked: all alike, none touches the fit."""
         bad = slice(500, 560)
-        # the others take part in the medians that scale the errors of bad pixels
-        # and in S/N, as in rvspecfit, so only the ivars are the same bit for bit
+        # Infinite ivar and bad flux enter the medians that give S/N and the errors of bad pixels,
+        # as in rvspecfit.  So only the first three cases have the same bits.
         cases = (("R_IVAR", 0, True), ("R_IVAR", -1, True), ("R_IVAR", np.nan, True),
                  ("R_IVAR", np.inf, False), ("R_FLUX", np.nan, False), ("R_FLUX", -np.inf, False),
                  ("R_FLUX", 3e38, False), ("R_FLUX", -1e15, False))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
-Each row must be, bit for bit, that of a run of its kind of backend alone, whichever rank has
-fitted it, also after a kill.  What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
+A row has the bits of a run with the backend that fitted it alone, also after a kill.  Limits of
+the emulation: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import base
@@ -17,8 +17,8 @@ WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
 CPU, GPU = 1, 2  # BACKEND
 N_STAR, N_PART = 45, 38
 MIXED = "cuda+cpu"
-# Beside a GPU of 10,000 stars a second, as aimed at, ranks of few threads would get no row of so
-# few: the sizes of pieces go by the numbers of threads, however many cores there are.
+# Chunks of rows are sized by threads, whatever the number of cores.  With few threads beside a GPU
+# of 10,000 stars a second, ranks without a GPU would get none of so few rows.
 MANY_THREADS = 64
 
 
@@ -43,7 +43,7 @@ class Mixed(ProgramTest):
     @classmethod
     def setUpClass(cls):
         cls.lib, cls.stars = coarse_survey(N_STAR, narrow_library("narrow.h5", 16))
-        # the emulated GPU is slow: a part of one arm; and rows are to be seen soon
+        # the emulated GPU is slow, so only a part of an arm is fitted; rows must show soon
         cls.config = put("short.yaml", "arms: [{name: b, min: 5100, max: 5200}]\nmax_starts: 1\n"
                          "write_interval: 0.1\nslots: 16\n")
         cls.alone, cls.device = {}, {}

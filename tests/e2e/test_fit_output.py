@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a fit writes: the place of the output, where nothing that another run has left there or in the node's
-shared memory stops a fit and a result that is not there at the end is no success; and best-fit models:
-shapes, units, and the chi-square that they give."""
+"""What a fit writes.  Files of another run, in the output's place or in the node's shared memory,
+do not stop a fit, and a result that is missing at the end is no success.  Best-fit models have the
+right shapes, units and chi-square."""
 
 import random
 
@@ -25,7 +25,7 @@ class Neighbours(EndToEnd):
         runs = []
         for folder in "one", "two":
             os.mkdir(tmp(folder))
-            # Open MPI 4.1 gives up where two starts make its session folder at the same instant
+            # Open MPI 4.1 fails if two starts make its session folder at the same instant
             environment = {"OMPI_MCA_orte_tmpdir_base": tmp(folder),
                            "HDF5_USE_FILE_LOCKING": "TRUE"}  # as a site may set it
             runs.append(start(*self.line(tmp(f"{folder}/twin.h5")), ranks=2, env=environment,
@@ -52,7 +52,7 @@ class Neighbours(EndToEnd):
 
 
 class Moved(EndToEnd):
-    """A result that is removed, moved or replaced while it is written is told of."""
+    """A run says so if its result is removed, moved or replaced while it writes."""
 
     @classmethod
     def setUpClass(cls):
@@ -60,8 +60,8 @@ class Moved(EndToEnd):
         put("moved.yaml", "write_interval: 0.1\n")
 
     def disturbed(self, name, disturb, *says, interval="0.1"):
-        """Run, disturb(folder) once the first rows are there, or where these come at the end its
-        files: status 4 and one line that says so."""
+        """Start a fit, call disturb(folder) once its first rows are written (with interval 600:
+        once its files exist), and expect status 4 and the words of says."""
         folder = new_folder(name)
         path, models = os.path.join(folder, "out.h5"), os.path.join(folder, "models.h5")
         put("moved.yaml", f"write_interval: {interval}\n")

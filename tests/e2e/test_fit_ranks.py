@@ -9,7 +9,7 @@ from common import *  # noqa: F403
 class Starts(ProgramTest):
     def test_side_by_side_without_a_launcher(self):
         folder = new_folder("sessions")
-        # a folder that the environment names is shared by all, which Open MPI does not bear
+        # Open MPI fails if the environment names one session folder for all
         shared = "OMPI_MCA_orte_tmpdir_base"
         environment = {k: v for k, v in ENVIRONMENT.items() if k != shared}
         runs = [subprocess.Popen(command("fit", "--print-config"), stdout=subprocess.DEVNULL,
@@ -31,7 +31,7 @@ class Starts(ProgramTest):
 
 class Hosts(EndToEnd):
     def test_folder_that_hosts_do_not_share(self):
-        """The second rank has a folder of its own at the same path, as /tmp of another host."""
+        """The second rank has a folder of its own at the same path, like /tmp of another host."""
         folder = new_folder("not-shared")
         own = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', folder]
         if ended(own + ["true"]).returncode != 0:
@@ -47,7 +47,7 @@ class Hosts(EndToEnd):
 
 class SameResult(EndToEnd):
     def test_uneven_files(self):
-        """Of 1 to 40 rows, one compressed and one that is not there: nothing changes but who fits what."""
+        """Files of 1 to 40 rows, one compressed, one missing: the rows are the same."""
         inputs = [cut("u1.fits", [0]), cut("u2.fits", range(1, 41)), cut("u3.fits", range(41, 44)),
                   cut("u4.fits", range(44, 56)), tmp("missing.fits"), cut("u5.fits", [56])]
         inputs[3] = put(inputs[3] + ".gz", gzip.compress(content(inputs[3]), 1))
@@ -95,8 +95,8 @@ class SameResult(EndToEnd):
         self.assertEqual(differing(read(self.path), fits), [])
 
     def test_several_readers_of_many_files(self):
-        # plain and compressed, one of them damaged, one cut in a data unit, and joined rows; of
-        # the large file only the first rows are fitted
+        # Plain and compressed files, one of them cut in a data unit, and joined rows.  The large
+        # file has flux in its first 12 rows alone.
         def faint(hdus):
             for arm in ARMS:
                 hdus[arm + "_FLUX"].data[12:] *= 0

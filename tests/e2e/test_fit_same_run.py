@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A run is one: what continues it, and each of its ranks, has the same rows and settings; and what
-failed is tried again."""
+"""All ranks and starts of a run have the same rows and settings; failed rows are tried again."""
 
 from common import *  # noqa: F403
 
@@ -13,7 +12,7 @@ def unfinish(path, row=0):
 
 
 class Redrock(EndToEnd):
-    """The redrock file selects other rows, as many as before, between a stop and its continuation."""
+    """The redrock file selects other rows, as many as before, when the run continues."""
 
     ROWS = [3, 60, 100, 150]
 
@@ -23,7 +22,7 @@ class Redrock(EndToEnd):
         self.redrock = tmp("redrock-same.fits")
 
     def write(self, kept, path=None):
-        """A redrock file by which the rows kept are stars; all such files have one size and time."""
+        """A redrock file in which the kept rows are stars; all have one size and time."""
         path, n = path or self.redrock, len(self.ids)
         write_redrock(path, self.ids, np.full(n, 0.5), ["STAR" if i in kept else "GALAXY" for i in range(n)])
         os.utime(path, (1.7e9, 1.7e9))

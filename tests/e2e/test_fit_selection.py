@@ -67,7 +67,7 @@ class Selection(EndToEnd):
 
 
 class Exposures(EndToEnd):
-    """A spectra file, made from coadded stars: the exposures of a target one by one or jointly."""
+    """A spectra file made from coadded stars: a target's exposures one by one or jointly."""
 
     ROWS = [3, 100, 3, 3]
 
@@ -98,7 +98,7 @@ class Exposures(EndToEnd):
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
 
     def test_one_identifier_of_several_stars(self):
-        """Rows 0, 2 and 3 have one TARGETID: one is elsewhere, or without a place, or it is nobody's."""
+        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -1."""
         for column, row, value, n_exposure in (("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
                                                ("TARGETID", slice(None), -1, [1] * 4)):
             def edit(hdus):
@@ -113,7 +113,6 @@ class Join(EndToEnd):
     """join_by_name: rows of one object in several files become one row."""
 
     def test_exposures_in_several_files_as_in_one(self):
-        """The rows that a spectra file gives whose exposures are fitted jointly, bit for bit."""
         self.fit("one.h5", "--exposures", "joint",
                  cut("spectra-one.fits", [3, 60, 100, 60, 60, 150], as_spectra))
         expected = read(self.path)
@@ -194,8 +193,8 @@ class Join(EndToEnd):
     def test_positions(self):
         """Within join_radius they are one object, whatever their names."""
         s = 1 / 3600  # arcsec
-        # distances by hand: along a meridian the difference of dec, along the equator that of RA, at
-        # dec 60 half of it, across the pole the sum of both polar distances
+        # Distances by hand: along a meridian the difference in dec, along the equator that in RA,
+        # at dec 60 half that in RA, across the pole the sum of both polar distances.
         places = [(10, 20), (10, 20 + 0.9 * s),  # 0.9: joined
                   (10, 20 + 1.8 * s),  # 0.9 from the second: joined too
                   (10, 20 + 2.9 * s),  # 1.1: not

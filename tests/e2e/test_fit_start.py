@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables of starts and of priors: which stars start from one, what a prior does to a solution and whose
-it is, what comes out, and what is refused."""
+"""Tables of starts and of priors: the stars that they apply to, what they do to a solution, what
+is written, and what is refused."""
 
 from base import *  # noqa: F403
 from starmill.surveys import generic
@@ -41,11 +41,11 @@ class FitStart(ProgramTest):
         cls.straight = cls().run_fit("straight.h5", "--start", table("straight.fits"))
 
     def assertSameSolution(self, a, b):
-        """Two fits of the same stars from different starts.
+        """Check two fits of the same stars from different starts.
 
-        The polish ends where it promises to gain less than 1e-3 (docs/science/numerics.md), so each is
-        within about that of its minimum: 0.01 leaves room for one that promised too little.  A
-        parameter may be off by the root of that in its errors, 0.1.
+        The polish ends when it expects to gain less than 1e-3 in -2 ln L
+        (docs/science/numerics.md).  The limit of 0.01 allows for a wrong expectation.  In
+        parameters this is 0.1 errors, its root.
         """
         np.testing.assert_allclose(a["M2LL"], b["M2LL"], rtol=0, atol=0.01)
         for name in ("VRAD",) + LABELS:
@@ -66,9 +66,9 @@ class FitStart(ProgramTest):
         self.assertLess(given["NEVAL"].sum(), guessed["NEVAL"].sum())
 
     def test_a_result_as_start_is_where_fits_begin(self):
-        # one evaluation of the start, which promises nothing more, one profile, one for the end
+        # evaluations: one at the start, which expects no gain, one profile, one at the end
         first = shutil.copy(tmp("guessed.h5"), tmp("first.h5"))
-        # the same values in a FITS table are the same start, so the same run
+        # the same values in a FITS table are the same start and continue the same run
         self.run_fit("same.h5", "--start", first)
         values = read(first)
         self.run_fit("same.h5", "--start", save("same.fits", {key: values[key] for key in (
@@ -298,7 +298,7 @@ class StartByName(ProgramTest):
 
 
 INFO_PRIOR, NEAR_HULL = 1024, 256
-# the brightest stars' priors, by how many errors they differ from the solution without
+# priors of the brightest stars: how many errors each lies off the solution without prior
 PRIORS = {"TEFF": 1}, {"LOGG": -1}, {"VRAD": 1}, {"TEFF": 1, "FEH": -1, "VRAD": -1}
 
 
@@ -378,7 +378,7 @@ class FitPriors(ProgramTest):
             columns.update(TARGETID=truth["TARGETID"], VRAD=truth["VRAD"], VRAD_ERR=np.full(12, 5.0))
         run("fit", "--library", LIBRARY, "--output", tmp("faint.h5"), "--prior-table",
             self.save("near.fits", near), *glob.glob(tmp("faint/coadd*")))
-        # these spectra are so faint that the prior decides: velocities stay within three of its errors
+        # faint spectra: the prior decides, and velocities are within three of its sigmas
         self.assertLess(abs(read(tmp("faint.h5"), "fits")["VRAD"] - truth["VRAD"]).max(), 15)
 
     def test_rows_without_priors_keep_their_bits(self):

@@ -7,8 +7,7 @@ What comes out at the end is what an uninterrupted run gives, bit for bit.
 from common import *  # noqa: F403
 import kill_runs
 
-# a second of fitting or more for each rank: not over by the time that the first rows have been
-# written (0.1 s) and seen
+# at least a second of work for each rank: it must still run when the first rows are seen
 N_MANY = 200  # of nelder-mead
 N_KILL = 8
 N_STAR = {"nelder-mead": 40, "hybrid": 160}
@@ -33,7 +32,7 @@ def undisturbed(optimizer):
 
 class Stop(EndToEnd):
     def interrupt(self, optimizer, number, ranks):
-        """Start a fit and send the signal once rows are there: its arguments and output."""
+        """Start a fit and send the signal once it has rows; return its arguments and output."""
         path = tmp(f"{optimizer}-{number}-{ranks}.h5")
         args = ["--library", library(), "--output", path, *options(optimizer)]
         process = start("fit", *args, ranks=ranks)
@@ -67,7 +66,7 @@ class Stop(EndToEnd):
 
 
 class Asked(EndToEnd):
-    """Other ways to ask for a stop in good order, and the moments at which that may come."""
+    """Other ways to ask for an orderly stop, and the moments at which they may come."""
 
     @classmethod
     def setUpClass(cls):
@@ -77,8 +76,8 @@ class Asked(EndToEnd):
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
 
     def line(self, path, *options, ranks=0, faults=None, hung="", stars=None):
-        """A run, of the few stars unless told; faults: of tests/faults/fault_shim.c, and the
-        file that is there once a call hangs."""
+        """Command line of a run, of few stars by default.  faults: of tests/faults/fault_shim.c;
+        hung: the file that appears once a call hangs."""
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         if faults:
             launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults, "FAULTS_COUNT=" + hung]
@@ -103,7 +102,7 @@ class Asked(EndToEnd):
         self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
         done = (read(path)["STATUS"] == FITTED).sum()
         self.assertLess(done, N_MANY)
-        # it is the user's: it stays, and the next start says so instead of stopping at once
+        # the stop file is the user's: it stays, and the next start says so
         again = ended(self.line(path, stars=self.many))
         self.assertOneLine(again, "not started", stop, "remove it", status=75)
         os.remove(stop)
@@ -209,7 +208,7 @@ class Asked(EndToEnd):
 
 
 class Kill(EndToEnd):
-    """A few of the kills of campaigns/kill: what they leave opens, is whole, and continues."""
+    """Some kills of campaigns/kill: the file opens, its rows are whole, the run continues."""
 
     def test_killed_at_random(self):
         put("kill.yaml", "write_interval: 0.1\n")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FITS files that are cut, malformed, packed or damaged: each is refused with its name and the place, before
-CFITSIO sees it, and what is in order is read."""
+"""FITS files that are cut, malformed, packed or damaged: sound ones are read, the others are
+refused before CFITSIO sees them, with their name and the place."""
 
 import gzip
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
 
-# what the reader of DESI says of the small file, which the first look lets pass
+# what the reader of DESI says of the small file, after the general checks have passed it
 GOOD = "no HDU B_WAVELENGTH"
 RICE = {"compression_type": "RICE_1"}
 
@@ -206,7 +206,7 @@ class Files(unittest.TestCase):
         data = packed(small())[0]
         path = put("file.fits", gzip.compress(data))
         self.says(None, "scratch", config=f"scratch: {path}\n", error=4)  # a file, no folder
-        # a full disk, in the shape of a limit on file sizes, costs this file only
+        # a full disk, here a limit on file sizes, costs this file only
         os.makedirs(tmp("full"))
         put("full.yaml", f"scratch: {tmp('full')}\n")
         line = "\t".join(("spectra", path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Readers of spectra: what is written is what is read, bit for bit, and files that are wrong are refused
-with a reason."""
+"""Readers of spectra read bit for bit what was written, and refuse wrong files with a reason."""
 
 from base import *  # noqa: F403
 from survey_faults import WRONG
@@ -104,8 +103,8 @@ class Alike(Formats):
             s = Sample(kind)
             data, starts = packed(s.hdus)
             for i in range(1, len(starts)):
-                # DESI, 5 to 7: all that arm b must have and nothing of r, as a file of one arm without
-                # masks or matrices may be; SDSS, from 3: the exposures are not asked for
+                # These cuts leave a whole file.  DESI, 5 to 7: arm b, without masks or matrices at
+                # 5, and nothing of r.  SDSS, from 3: only unwanted exposures are lost.
                 whole = 5 <= i <= 7 if kind == "desi" else kind == "sdss" and i >= 3
                 answer = Reader.read(put("cut.fits", data[:starts[i][0]]), f"format: {s.format}\n",
                                      lsf=s.lsf and not whole)
@@ -210,7 +209,7 @@ class Desi(Formats):
             self.assertFirst(edits, "mask", first)
 
     def test_compressed_images(self):
-        """B_MASK in Rice tiles and B_FLUX in lossless gzip tiles, which do not fit the image."""
+        """B_MASK in Rice tiles; B_FLUX in lossless gzip tiles that do not divide the image."""
         mask = (5 * np.arange(20) % 7).astype("i4").reshape(5, 4)
         flux = (0.1 * np.arange(20)).astype("f4").reshape(5, 4)
         mask[1, 3], flux[0, 3] = -2**31, np.nan
@@ -225,7 +224,7 @@ class Desi(Formats):
             answer = Reader.read(put("coadd-x.fits", data))
             for i, segment in enumerate(answer["segments"][::2]):
                 self.assertSame(segment[name], values[i])
-            # decoders that do not look at the end of their input are not used
+            # decoders that do not check for the end of their input are not used
             at = data.index(b"ZCMPTYPE")
             answer = Reader.read(put("coadd-x.fits", data[:at] + b"ZCMPTYPE= 'PLIO_1'".ljust(80)
                                      + data[at + 80:]))
@@ -366,7 +365,7 @@ class Others(Formats):
             np.testing.assert_allclose(got["sigma"], sigma, rtol=6e-8)  # float32's rounding
 
     def test_sdss_single_exposures(self):
-        """Exposure 5 has a blue half alone, 7 both; that of 7 goes from red to blue, as in SDSS-I."""
+        """Exposure 5 has a blue half; exposure 7 has both, from red to blue as in SDSS-I."""
         for joint in (False, True):
             s = Sample("sdss")
             for column in s.hdus[4].columns:
@@ -400,7 +399,7 @@ class Others(Formats):
         np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
 
     def test_pfs_observations(self):
-        """The width of the red arm is that of its resolution, and times are means."""
+        """The red arm has the width of its resolution; times are means of the visits."""
         for arm, fwhm, visits, found in ("r", 2.7, (7, 8), -1), ("m", 1.6, (7, 7), 7):
             s = Sample("pfs wave", edits=f"OBSERVATIONS arm@1={arm};OBSERVATIONS visit@1={visits[1]}")
             s.hdus[-1].columns[0].values += 300  # nm: red
@@ -436,7 +435,7 @@ class Others(Formats):
             self.assertEqual((row["object"], row["exp_id"], row["fiber"]), expected)
 
     def test_lamost_has_no_resolution_of_its_own(self):
-        """It is never made up: without one in the configuration there is nothing to fit."""
+        """No resolution is made up: without one in the configuration nothing is fitted."""
         s = Sample("lamost")
         self.assertEqual(self.read(s, lsf=True)["segments"][0]["use"], NO_LSF)
         (got,) = self.read(s, "resolving_power: 1800\n", lsf=True)["segments"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The reader of generic input: values of all types, rows of an exposure, what is missing or wrong."""
+"""The reader of generic input: all types of values, rows of an exposure, faults."""
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403

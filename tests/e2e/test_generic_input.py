@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generic input: files written by astropy, as docs/use/formats.md and `starmill convert` do; and WEAVE
-input, L1 files, the blue and the red arm of a field apart, and 4MOST's.
+"""Generic input, written by astropy as docs/use/formats.md says and by `starmill convert`; WEAVE's
+L1 files, with the blue and the red arm of a field apart; and 4MOST's files.
 
-The same pixels of simulated stars are given once in the generic layout and once as a DESI file, as WEAVE
-files or 4MOST's; the fits of the two must agree bit for bit.  Needs no test data."""
+The same pixels of simulated stars are given in the generic layout and in that of DESI, WEAVE or
+4MOST: the fits agree bit for bit.  Needs no test data."""
 
 from base import *  # noqa: F403
 from starmill.surveys import generic
@@ -221,8 +221,7 @@ class Generic(ProgramTest):
 
 
 class Identifier(ProgramTest):
-    """Every row has one that lasts, in /catalog and in the models, and the snippets of the documentation
-    work with it."""
+    """Rows of /catalog and models have lasting identifiers, which the documentation uses."""
 
     def identifiers(self, *files):
         self.fit("ids.h5", "--overwrite", "--quiet", "--models", tmp("ids-models.h5"), *files,
@@ -289,7 +288,7 @@ class Weave(ProgramTest):
 
     @classmethod
     def resample(cls, arm):
-        """Wavelengths linear in steps that binary numbers hold, flux and ivar of the stars."""
+        """Wavelength, flux and ivar of the stars, at equal steps that are exact in float64."""
         with pyfits.open(cls.desi) as f:
             x = CAMERAS[arm]
             wave = f[f"{x}_WAVELENGTH"].data.astype(float)
@@ -353,7 +352,7 @@ class Weave(ProgramTest):
         return read(self.path)
 
     def check_shown(self, out, models, arms):
-        """What `starmill plot` draws are the pixels of the files, and the models of the fit."""
+        """`starmill plot` draws the pixels of the files and the models of the fit."""
         from starmill.products.models import Models
         from starmill.products.result import Result
         from starmill.surveys.spectra import Inputs

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What nvcc has made of the CUDA code, executed by a simulator of GPUs (CMake's MILL_PTXSIM), which
-reports what no GPU would bear: results are the CPU's, and there is no report.
+"""A simulator of GPUs (CMake's MILL_PTXSIM) executes what nvcc has made of the CUDA code: results
+are the CPU's, and it reports nothing that a GPU would not bear.
 
-A part, in three minutes of a core; MILL_GPU_CODE=all (./run tests --gpu-code): all tests of
-tests/cuda, by PTX and by machine code, looking for races, and in ten orders of blocks, warps and
-branches with old numbers in new memory; fits of other surveys, and a posterior.
+Usually a part, in three minutes of a core.  MILL_GPU_CODE=all (./run tests --gpu-code) runs all
+tests of tests/cuda, fits of other surveys and a posterior.  It executes both PTX and machine code,
+looks for races, and varies the order of blocks, warps and branches.
 """
 
 from base import *  # noqa: F403
@@ -18,7 +18,7 @@ import pair_survey  # noqa: E402
 
 BUILD = os.path.dirname(SIMULATED)
 ALL = os.environ.get("MILL_GPU_CODE") == "all"
-# program, its tests for every day, and those that the simulator can be asked for
+# program, its tests of every day, and all tests that suit the simulator
 PROGRAMS = (
     ("cuda_backend", "answers_equal_the_cpu,wide_layers_equal_the_cpu,every_branch_equals_the_cpu", None),
     ("particles_cuda", "bits_do_not_depend_on_other_problems,gridded_potentials_and_samples_are_the_cpu_s,"
@@ -34,7 +34,7 @@ SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():
-    """Variables of runs by machine code, of which the folder has listings; of none without the tools."""
+    """Variables for runs by machine code, with listings; none if the tools are missing."""
     folder = tmp("listings")
     try:
         extract, disassemble = tool("cuobjdump"), tool("nvdisasm")
@@ -44,7 +44,7 @@ def machine_code():
     output_of(extract, "--extract-elf", "sm_90", os.environ["MILL_KERNELS"], cwd=folder)
     for path in glob.glob(os.path.join(folder, "*.cubin")):
         if ALL or re.search("rounds|answer_f32|digest|start", path):  # those of a fit in float32
-            # all but a kernel of which the simulator moves gridded potentials by 1e-4; its PTX is right
+            # without particle_move, whose machine code the simulator runs wrongly by 1e-4
             put(path[:-5] + "sass", re.sub(r"\.text\.(\S*particle_move)", r".other.\1",
                                            output_of(disassemble, "-g", "-hex", path)))
     return {"PTXSIM_SASS": folder}
@@ -106,8 +106,8 @@ class GpuCode(ProgramTest):
 
     @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
     def test_surveys(self):
-        """Line-spread functions, exposures one by one and jointly, model errors, offsets of arms'
-        velocities, posteriors, two stars in one spectrum."""
+        """Line-spread functions, exposures one by one and jointly, model errors, velocity offsets
+        of arms, posteriors, two stars in one spectrum."""
         fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
         sdss = os.path.join(DATA, "real/sdss/spec-3586-55181-0500.fits.gz")
         lamost = sorted(glob.glob(os.path.join(DATA, "real/lamost/*.gz")))[:2]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""packaging/gpu-programme with make-believe programs, GPU and tools of NVIDIA in a bundle: what it keeps,
-how it goes on, and what it reads in ncu's output (whose form is that of ncu 2025)."""
+"""packaging/gpu-programme in a bundle with made-up programs, GPU and NVIDIA tools: what it keeps,
+how it continues, and what it reads in ncu's output (in the form of ncu 2025)."""
 
 from base import *  # noqa: F403
 
 SCRIPT = os.path.join(SOURCE, "packaging", "gpu-programme")
 
-# each notes how it was called; a program named in $HANG hangs, one in $FAIL fails
+# each records its call; the program named in $HANG hangs, the one in $FAIL fails
 HEAD = ('#!/bin/bash\necho "${0##*/} $*" >>"$RECORD"\n[[ ${0##*/} != "$HANG" ]] || exec sleep 1000\n'
         '[[ ${0##*/} != "$FAIL" ]] || { echo broken; exit 3; }\n')
 FAKE = r'''

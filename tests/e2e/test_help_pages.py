@@ -100,7 +100,7 @@ class Completion(ProgramTest):
 
 class Keys(ProgramTest):
     def test_keys_of_particles(self):
-        """The help names the command that lists them, and that lists those of the documentation."""
+        """The help names the command that lists the keys, and that list is documented."""
         page = "help config particles"
         self.assertIn(f"starmill {page}", dict(COMMANDS)[("particles",)])
         done = starmill(*page.split())

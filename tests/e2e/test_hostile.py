@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is finite but no star, or not only one: no such row comes out as a normal fit.  One defect a row:
-what has something to fit is fitted, what is bad is flagged and named.
+"""Spectra that are finite but no star, or more than one star: none comes out as a normal fit.
 
-The rows that are no stars are made here from one star of the reference survey (S/N 50, v sin i 5 km/s),
-whose wavelengths, errors and resolution they keep.  docs/science/validation.md (Hostile input) has the
-answers; docs/use/results.md says what to make of the flags.
+Each row has one defect: what can be fitted is fitted, what is bad is flagged and named.  Rows are
+made from one star of the reference survey (S/N 50, v sin i 5 km/s), and keep its wavelengths,
+errors and resolution.  docs/science/validation.md (Hostile input) has the answers,
+docs/use/results.md the flags.
 """
 
 from common import *  # noqa: F403
@@ -57,7 +57,7 @@ class Row:
         return np.median(self.flux[arm][self.good(arm)])
 
     def observe(self, spectrum, sn, random):
-        """Replace the star by spectrum(wave), of that S/N in every arm, with its noise."""
+        """Replace the star by spectrum(wave) with noise, at that S/N in every arm."""
         for arm in ARMS:
             good = self.good(arm)
             sigma = 1.0 / np.sqrt(np.where(good, self.ivar[arm], np.inf))
@@ -232,7 +232,7 @@ class Hostile(EndToEnd):
         return {name for bit, name in self.bits.items() if table["RVS_WARN"][row] & bit}
 
     def assertRight(self, table, row):
-        """Within five errors of the truth, and what the emulator is good for (as in Patho)."""
+        """Values are within five errors of the truth, or the emulator's accuracy (as in Patho)."""
         floor = {"VRAD": 0.2, "TEFF": 10.0, "LOGG": 0.05, "FEH": 0.05, "ALPHAFE": 0.03}
         for name, least in floor.items():
             off = table[name][row] - self.truth[name]
@@ -290,7 +290,7 @@ class Hostile(EndToEnd):
 
 NOT_SELECTED = None
 
-# What a row with a meaningless fit may carry besides the warnings that name its defect.
+# Warnings that a meaningless fit may carry besides those that name its defect.
 MEANINGLESS = {"CHISQ", "NO_STAR", "VEL_LIMIT", "VEL_ERR", "LABEL_EDGE", "VSINI", "BAD_HESSIAN", "HULL",
                "NOT_CONVERGED", "VSINI_LIMIT", "EMISSION", "ARMS_DIFFER"}
 
@@ -309,7 +309,7 @@ PATHO = {
     "nan_ivar": (FITTED, set(), set(), ""),
     "half_masked": (FITTED, set(), set(), ""),
     "restricted_ok": (FITTED, set(), set(), ""),  # fiber status bit 3, which is allowed
-    # all arms sign-flipped: the continuum takes the sign, and the star is found
+    # all arms have the sign flipped: the continuum takes the sign, and the fit finds the star
     "negative_median": (FITTED, {"NEGATIVE"}, set(), ""),
     # one arm sign-flipped: no model follows both signs
     "b_negative_median": (FITTED, {"NEGATIVE"}, MEANINGLESS | {"POOR_FIT"}, ""),
@@ -321,7 +321,7 @@ PATHO = {
     "bad_fiberstatus": (NOT_SELECTED, set(), set(), ""),
 }
 NOGOOD = {
-    # HULL: the fit of one of the three lies at [alpha/Fe] = 0.0001 +- 0.026, where the library ends
+    # HULL: one of the three fits has [alpha/Fe] = 0.0001 +- 0.026, at the end of the library
     "star": (FITTED, set(), {"HULL"}, ""),
     "all_arms_masked": (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"),
     "all_nan": (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"),
@@ -330,7 +330,7 @@ NOGOOD = {
 
 
 def names_of(path, column):
-    """A function that turns a value of RVS_WARN or FIT_INFO into a set of names."""
+    """A function that returns the set of flag names in a value of RVS_WARN or FIT_INFO."""
     with h5py.File(path) as f:
         attributes = f["fits/" + column].attrs
         bits = {int(b): n.decode() for n, b in zip(attributes["NAMES"], attributes["BITS"])}
@@ -375,8 +375,7 @@ class Patho(EndToEnd):
         return done, table
 
     def assertRight(self, table, row, true):
-        """A usable spectrum of a star gives the star, within five errors and the
-        accuracy of the emulator at high S/N."""
+        """Values are within five errors of the truth, or the emulator's accuracy at high S/N."""
         floor = {"VRAD": 0.2, "TEFF": 10.0, "LOGG": 0.05, "FEH": 0.05, "ALPHAFE": 0.03}
         for name, least in floor.items():
             limit = 5.0 * np.hypot(table[name + "_ERR"][row], least)

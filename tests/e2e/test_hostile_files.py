@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files and names made to do harm: each costs its own rows, and a name is only ever a name."""
+"""Files and names made to do harm: each costs its own rows, and no name is a command."""
 
 import gzip
 import struct
@@ -23,7 +23,7 @@ NOT_THERE = ["{good}[1]", "{good}[FIBERMAP]", "{good}(copy.fits)", "{good}+1", "
 
 @functools.cache
 def good():
-    """A file in order and the rows that it must give, with any other files."""
+    """Path of a sound file, and the rows that it must give beside any other files."""
     path = cut("good.fits", ROWS)
     done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), path)
     if done.returncode != 0:
@@ -32,7 +32,7 @@ def good():
 
 
 def with_card(whole, hdu, keyword, value):
-    """The file's bytes with another value of a card of the HDU of that EXTNAME."""
+    """The file's bytes with another value of a card, in the HDU of that EXTNAME."""
     end = 0 if not hdu else whole.index(b"EXTNAME = '%-8s'" % hdu.encode())
     start = whole.rfind(b"XTENSION=", 0, end) if hdu else 0
     at = whole.index(b"%-8s= " % keyword.encode(), start)
@@ -45,7 +45,7 @@ def with_card(whole, hdu, keyword, value):
 
 class HungryLibrary(ProgramTest):
     def test_a_header_that_asks_for_all_memory(self):
-        # HDF5 believes the size of a chunk of an object's header, here 23 GB, and fills it
+        # HDF5 trusts the size of a chunk in an object's header, here 23 GB, and allocates it
         corpus = os.path.join(SOURCE, "tests/fuzz/corpus.tar.xz")
         with tarfile.open(corpus) as f:
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
@@ -68,8 +68,8 @@ class HostileFiles(EndToEnd):
         return content(tmp(f"few{n}.fits"))
 
     def kinds(self):
-        """Name and bytes of files that must be refused, and what is said of some (of headers more in
-        test_fits_files.py, of formats in test_formats.py)."""
+        """Name and bytes of files that must be refused; for some, words of the refusal.
+        test_fits_files.py has more headers, test_formats.py more formats."""
         w = self.whole
         control, packed, header = bytearray(w), gzip.compress(w, 1), w[:BLOCK]
         control[2 * CARD + 40] = 0x1B
@@ -101,7 +101,7 @@ class HostileFiles(EndToEnd):
             ("cut-arm.fits", self.few_hdus(11), "has no HDU R_IVAR")]
 
     def holes(self):
-        """Files of 600 GB that take no room: rows, and texts, for which there is no memory."""
+        """Sparse files of 600 GB: there is no memory for their rows or texts."""
         at = self.whole.index(b"EXTNAME = 'FIBERMAP'")
         end = at + self.whole[at:].index(b"END" + 77 * b" ")
         head = self.whole[: (end // BLOCK + 1) * BLOCK]
@@ -171,7 +171,7 @@ class OnlyNames(EndToEnd):
         cls.good, cls.expected = good()
 
     def run_here(self, *args, status=0):
-        """Run in the folder of the names, where nothing but the outputs may appear."""
+        """Run in the folder of odd names; only the outputs may appear there."""
         before = set(os.listdir(self.folder))
         done = self.ends(status, "fit", *args, cwd=self.folder)
         return done, set(os.listdir(self.folder)) - before
@@ -226,7 +226,7 @@ def how_many(usual):
 
 
 class DamagedHdf5(EndToEnd):
-    """HDF5 dies of some damage; the program then names the file (tests/io/hdf5/test_hdf5_crash.c)."""
+    """HDF5 crashes on some damage; the program then names the file (test_hdf5_crash.c)."""
 
     def damaged(self, whole, name, n):
         """Paths of copies, each with its own damage, mostly where the structure is."""
@@ -241,7 +241,7 @@ class DamagedHdf5(EndToEnd):
             yield put(name, bytes(b[: int(rng.integers(1, len(b)))] if i % 8 == 7 else b))
 
     def assertEnds(self, paths, call, *status):
-        """The call ends with one of these for all files, and with a reason where it is not 0."""
+        """The call ends with one of these statuses for each file; all but 0 have a reason."""
         found = {}
         for path in paths:
             done = starmill(*call)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same bits wherever ranks are: on three hosts, network namespaces with their own names, joined by a
-bridge, MPI over TCP; and by every optimizer with any other stars and any number of threads and ranks.
+"""The same bits on three hosts as on one, with every optimizer, other stars, threads and ranks.
 
-The hosts share the file system, but for /dev/shm and where a test gives one a folder of its own.
-Stars of the reference survey stand among rows with one defect each (NaN, infinities, masked and zero
-arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths."""
+The hosts are network namespaces with their own names, joined by a bridge; MPI uses TCP.  They
+share the file system but for /dev/shm and, in some tests, a folder of their own.  Some rows have
+one defect each (NaN, infinities, masked and zero arms, one pixel of 1e9, noise, a changed sign),
+so that their fits take the rarest paths."""
 
 import shlex
 
@@ -66,7 +66,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
             ended(["ip", *words])
 
     def line(self, *args, ranks):
-        """Of a job of the program whose ranks are spread over the hosts."""
+        """The command line of a job whose ranks are spread over the hosts."""
         hosts = ",".join(f"{self.net}.{n}:{ranks}" for n in range(1, N_HOST + 1))
         only = f"{self.net}.0/24"
         return [self.agent, f"{self.net}.1", " ".join(map(shlex.quote, map(str, [
@@ -80,8 +80,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 
 class Hosts(EndToEnd):
     def test_three_hosts(self):
-        """The bits of one rank; an output that only two hosts share; a clock that is an hour
-        ahead; a host that dies."""
+        """Three hosts: one rank's bits, an output on two of them, a clock ahead, a dead host."""
         survey = cut("hosts.fits", range(ROWS))
         fit = ("--library", library(), "--threads", 1, survey)
         run("fit", "--output", tmp("alone.h5"), *fit)
@@ -100,7 +99,7 @@ class Hosts(EndToEnd):
             self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)
             self.assertEqual(os.listdir(folder), [])
 
-            # the age of a living job's lock, by a clock ahead, does not make it stale
+            # a clock that is ahead does not make a living job's lock stale
             living = begun(network.line("fit", "--output", tmp("clock.h5"), *fit, ranks=3),
                            env=faults("slow=20000:write:/clock.h5$:1:1:0"))
             wait_until(lambda: os.path.exists(tmp("clock.h5")), living)
@@ -111,7 +110,7 @@ class Hosts(EndToEnd):
             self.assertEqual(living.returncode, 0, errors)
             self.assertEqual(differing(read(tmp("clock.h5")), alone), [])
 
-            # the first rank stops at its first write, so that the others cannot end
+            # the first rank stops at its first write, so the others cannot end
             dying = begun(network.line("fit", "--output", tmp("dying.h5"), *fit, ranks=3),
                           env=faults("stop:write:/dying.h5$:1:1:0"))
             wait_until(lambda: any(map(is_suspended, network.processes(1))), dying)
@@ -148,7 +147,7 @@ class SameBits(EndToEnd):
         self.fit("reference.h5", "--overwrite", *args, "--threads", 1, *files[False])
         reference, catalog = read(self.path), self.catalog()
         self.assertEqual(len(np.unique(reference["TARGETID"])), len(reference["TARGETID"]))
-        # all but the two that the selection leaves out, and all of them fitted
+        # the selection leaves out at most two rows, and all others are fitted
         self.assertIn(len(STARS) + len(defects) - len(reference["STATUS"]), (0, 2))
         self.assertTrue((reference["STATUS"] == FITTED).all())
         for ranks, threads, slots, reverse in SHARES:
@@ -174,7 +173,7 @@ class SameBits(EndToEnd):
             self.assertEqual(values.tobytes(), catalog[name][kept].tobytes(), name)
 
     def catalog(self, reverse=False):
-        """/catalog of the last fit but where in the inputs a row was; as if not reversed."""
+        """/catalog of the last fit without places in the inputs; reverse: turned around."""
         return {name: values[::-1] if reverse else values
                 for name, values in read(self.path, "catalog").items()
                 if name not in ("FILE", "FITS_ROW", "FIRST_EXPOSURE", "IDENTIFIER", "CATALOG_CRC")}

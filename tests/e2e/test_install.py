@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""cmake --install makes a tree that works from anywhere, and that may be moved; make dist; and
-libstarmill as it is installed: names, header, pkg-config, CMake, the program's bits, and the Python
-module in a fresh virtual environment."""
+"""`cmake --install` makes a tree that works from anywhere and can be moved; `make dist`.  The
+installed libstarmill: names, header, pkg-config, CMake, the program's bits, and the Python module
+in a fresh virtual environment."""
 
 import tarfile
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
-and what is refused."""
+"""`starmill library build`: layouts, arms against a dense reference, selection, resume, refusals.
+"""
 
 from base import *  # noqa: F403
 
@@ -14,7 +14,7 @@ LOW, HIGH = 5000.0, 5060.0
 WAVE = LOW + 0.02 * np.arange(int((HIGH - LOW) / 0.02) + 1)
 SEED = 20180
 
-# two arms, of which one has a resolution that varies; LOW and HIGH leave room for 5 sigma
+# two arms, one with a resolution that varies; LOW and HIGH leave room for 5 sigma
 SETUP = """arms:
   - {name: b, min: 5005, max: 5030, ln_step: 3e-5, sigma: [[5005, 0.3], [5030, 0.9]]}
   - name: r
@@ -27,7 +27,7 @@ NATIVE = ("--native-resolving-power", "50000")
 
 
 def spectrum(label, wave=WAVE):
-    """Lines of sigma 0.06 to 0.1 A with places of their own, depths that follow the labels."""
+    """Lines of sigma 0.06 to 0.1 A at places of their own, whose depths follow the labels."""
     teff, logg, feh = label
     random = np.random.default_rng(SEED)
     flux = 1e14 * (teff / 5000) ** 4 * (1 + 1e-3 * logg * (wave - 5030))
@@ -47,8 +47,8 @@ def labels_of(n=8):
 
 
 def dense(flux, wave, native, sigma, pixel, ln_step):
-    """Convolve and average by brute force: a fine sum over wavelengths for each of a few points of
-    the pixel, which Gauss and Legendre weigh; all in float64, no weights of ours."""
+    """Flux of a pixel by brute force in float64, without the program's weights: sums over a fine
+    grid of wavelengths, averaged over the pixel by Gauss-Legendre quadrature."""
     spline = CubicSpline(wave, flux)
     kernel = np.sqrt(sigma**2 - native**2)
     x, w = np.polynomial.legendre.leggauss(8)
@@ -122,8 +122,8 @@ class LibraryBuild(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_arms_against_a_dense_reference(self):
-        """Sigma and resolving power that vary along the arm; 1e-4 of the continuum are asked for.
-        Two splines with other conditions at their ends and float32 leave 2e-6."""
+        """Arms with a sigma and with a resolving power that varies.  The program promises 1e-4 of
+        the continuum; float32 and the ends of the two splines leave 2e-6."""
         labels = labels_of()
         write_phoenix("phoenix", labels)
         self.good(phoenix("phoenix", "dense.h5"))
@@ -149,8 +149,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertLess(worst, 4e-6)
 
     def test_layouts_hold_the_same(self):
-        """The same models as PHOENIX files, tables in air with labels in their names or in a table,
-        an image with a table, and a cube."""
+        """The same models give the same grid: PHOENIX files, tables in air with labels in names or
+        a table, an image with a table, a cube."""
         labels = labels_of(6)
         write_phoenix("phoenix6", labels)
         self.good(phoenix("phoenix6", "p.h5"))
@@ -209,7 +209,7 @@ class LibraryBuild(unittest.TestCase):
                 np.testing.assert_allclose(grid[arm]["flux"][order], expected[arm]["flux"],
                                            rtol=3e-6 if out == "t.h5" else 3e-7)
         self.assertEqual(read("i.h5")["name"][2], "row 3")
-        # the continuum goes the same way as the flux, and is divided by the same number
+        # the continuum is resampled as the flux is, and divided by the same number
         self.good(starmill(*base, "--normalise", "median", "--output", tmp("c.h5"),
                            "--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns",
                            "LAM,F,C", "--medium", "air", tmp("tables")))
@@ -237,7 +237,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertTrue((grid["b"]["flux"][5] == 0).all())
 
     def test_resolution_of_a_card(self):
-        """The card FWHM of an image, in one file of many and in files of one."""
+        """The card FWHM of an image, in one file of many spectra and in files of one."""
         labels = labels_of(3)
         flux = np.array([spectrum(x).astype("f4") for x in labels])
         os.makedirs(tmp("card"), exist_ok=True)
@@ -368,8 +368,8 @@ class LibraryBuild(unittest.TestCase):
         return subprocess.CompletedProcess(job.args, job.returncode, "", said)
 
     def test_resume_and_stop(self):
-        """Runs that are killed, stopped, refused, without room or without a worker; then the same
-        command ends with what an undisturbed run makes."""
+        """After runs that are killed, stopped, refused, out of room or without a worker, the same
+        command gives what an undisturbed run gives."""
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
         whole = read("whole.h5")
@@ -396,7 +396,7 @@ class LibraryBuild(unittest.TestCase):
                              env=faults("kill:open:/m020.fits$:3:1")), 70, "was killed")
         n_good = (read("part.h5")["status"] == 1).sum()
         self.assertTrue(2 < n_good < 40)
-        # without their parent workers end, and another job may write the file at once
+        # workers end when their parent does, and another job may write the file at once
         killed = phoenix("resume", "part.h5", "--workers", 2, call=start,
                          env=faults("slow=100:write:/part.h5$:1:0"))
         wait_until(lambda: (read("part.h5")["status"] == 1).sum() > n_good, killed)
@@ -415,7 +415,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual(os.stat(tmp("part.h5")).st_mtime_ns, before)
 
     def test_input_that_has_changed(self):
-        """Files of the same names and labels with another time, or other spectra, are others."""
+        """Files of the same names and labels with another time or other spectra are others."""
         write_phoenix("changed", labels_of(5))
         self.good(phoenix("changed", "changed.h5"))
         before = content(tmp("changed.h5"))
@@ -443,7 +443,7 @@ class LibraryBuild(unittest.TestCase):
         killed = phoenix("again", "link.h5", *anew, env=faults("kill:write:/old.h5.new$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(list(read("old.h5.new")["status"]), [1] + 19 * [0])
-        # nothing of it is lost to other settings, nor to a run of its name
+        # other settings, or another run of that name, do not lose it
         self.refused(phoenix("again", "link.h5", "--overwrite"), 2, "old.h5.new was begun with",
                      "remove ")
         self.refused(phoenix("again", "old.h5.new", "--normalise", "median"), 2, "old.h5.new",
@@ -459,8 +459,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
         self.good(phoenix("again", "other.h5", "--normalise", "median"))
         np.testing.assert_array_equal(read("old.h5")["b"]["flux"], read("other.h5")["b"]["flux"])
-        # a grid without a good model replaces nothing: each fails when its spectrum is cut, after
-        # stamp and cards, and the first one's trial
+        # A grid without a good model replaces nothing.  Each file is opened for stamp, cards and
+        # spectrum, where it fails; the first file is opened once more before.
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
         self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(
@@ -471,8 +471,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
 
     def test_bad_models_are_read_again(self):
-        """Models that could not be read for a moment, before or with their spectra, and one that
-        has been mended; of models with the same labels one is good."""
+        """Models that could not be read for a moment, at their cards or their spectrum, and a
+        model that was mended.  Of two models with the same labels one is good."""
         labels = labels_of(6)
         write_phoenix("retry", labels[[0, 1, 2, 3, 4, 5, 3, 4]])
         nan = tmp("retry/m005.fits")
@@ -503,7 +503,7 @@ class LibraryBuild(unittest.TestCase):
                                           fresh[arm]["flux"][:6])
         again = self.good(phoenix("retry", "retry.h5", "--retry-bad")).stdout
         self.assertIn("complete already", again)
-        # one that is good and cannot be looked at now is no reason to change anything
+        # a good model that cannot be read now changes nothing
         self.refused(phoenix("retry", "retry.h5", env=faults("EIO:open:/m001.fits$:2:1")), 3,
                      "m001, which cannot be used now", "Input/output error")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library: import and info from outside, with made-up emulators, and with files that
-rvspecfit wrote (tests/reference/make_rvspecfit.py)."""
+"""starmill library: import and info, with made-up emulators and with files that rvspecfit wrote
+(tests/reference/make_rvspecfit.py)."""
 
 import itertools
 
@@ -14,10 +14,10 @@ def library(*args):
 
 
 def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pix=50):
-    """A three-label emulator in the layout of docs/use/formats.md, check values by numpy."""
+    """An emulator of three labels as in docs/use/formats.md, with check values by NumPy."""
     rng = np.random.default_rng(seed)
     names = ["teff", "logg", "c_h"]
-    # the mapping and hulls must not depend on the seed: arms of one library share them
+    # arms of one library share mapping and hulls, so these do not depend on the seed
     mean, std = np.array([3.7, 3.0, -1.0]), np.array([0.1, 1.2, 0.8])
     width = [3, 16, 8, n_pix]
     weight = [rng.normal(size=(o, i)).astype("f4") / 3 for i, o in zip(width, width[1:])]
@@ -94,7 +94,7 @@ class LibraryTest(ProgramTest):
         for text in (digest, "c_h", "C_H", "teff, logg: 4 facets", "3-16-8-70", "29.9792 km/s",
                      "from b.h5, revision v1", "50 templates"):
             self.assertIn(text, info.stdout)
-        # the digest belongs to the contents, not to the path or the sources' names
+        # the digest is of the contents, not of the path or the sources' names
         moved, other = self.path("moved.h5"), self.path("other.h5")
         os.rename(self.a, moved)
         again = library("import", "--output", other, moved, self.b)
@@ -274,7 +274,7 @@ def difference(done):
     return float(re.search(r"check values within (\S+),", done.stdout)[1])
 
 
-# what stands in for torch where it is missing: the weights are those that it read
+# stands in for torch if it is missing: gives the weights that torch has read
 STAND_IN = """import h5py, types
 def load(path, map_location, weights_only):
     with h5py.File("%s/values.h5" % path.rpartition("/")[0]) as file:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library file: what the program and starmill.templates read, write and refuse; emulators against
-their formulas."""
+"""The library file: what is read, written and refused; emulators by their formulas."""
 
 import itertools
 
@@ -34,8 +33,8 @@ def small(kind, n_pix=64):
 
 
 def rich(kind):
-    """Four labels in two hulls; arm b of a kind, its last layer behind nine neurons or functions, and a
-    network in arm r; model errors of three components."""
+    """A library of four labels in two hulls.  Arm b has the emulator of the kind, whose last layer
+    has nine inputs; arm r has a network.  Model errors have three components."""
     rng = np.random.default_rng(5)
     ends = {"grid": 3, "linear": 1}.get(kind, 0)
     front = None
@@ -66,8 +65,8 @@ def rich(kind):
 HASH = "do not match its attribute hash"
 GRID, COEF, RBF = "arms/arm0/grid", "arms/arm0/grid/coefficients", "arms/arm0/rbf"
 ULP = "the next number"
-# What is wrong with a library of a kind: the object, its attribute (.name) or one of its numbers ([i]);
-# what it becomes (None: it is removed; a tuple: never written) and what the refusal says of it.
+# Faults of a library of a kind: the object, its attribute (.name) or one of its numbers ([i]); the
+# wrong value; words of the refusal.  None removes the object; a tuple makes it unwritten.
 WRONG = {
     "mlp": (
         ("/.format_version", 5, "has library format 5"),
@@ -240,7 +239,7 @@ class LibraryFile(ProgramTest):
         return content(tmp("good.h5"))
 
     def refused(self, path, said, both=True):
-        """The program says why in one line; what makes libraries does not take it either."""
+        """The program says why in one line; starmill.templates refuses the file too."""
         answer = Reader.ask("library", path)
         self.assertEqual((answer.get("error"), answer.get("cleared")), (2, True), (said, answer))
         for part in (path, said):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill.templates: radial functions against their definition, the model error of residuals whose
-components, rest and noise are known, the fits of a library's report; and starmill library correct: a
-line that the templates lack, stronger in hotter stars, is learned from spectra and put into every
-kind of emulator."""
+"""starmill.templates: radial functions against their definition, model errors of residuals with
+known parts, fits of a library's report.  starmill library correct learns from spectra a line that
+the templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
 
 import types
 
@@ -68,8 +67,8 @@ class RadialFunctions(unittest.TestCase):
 
 
 class ModelError(unittest.TestCase):
-    """400 spectra of 600 pixels with patterns of 2 and 1 %, a rest of 0.4 %, and a continuum each:
-    their widths are known to 3.5 %."""
+    """400 residuals with patterns of 2 and 1 %, a rest of 0.4 % and a continuum each.  Widths are
+    known to 3.5 %."""
     N, N_PIX = 400, 600
     wave = 4000 * np.exp(1e-4 * np.arange(600))
     patterns = np.sqrt(2) * np.array([np.sin(0.4 * np.arange(600)),
@@ -130,8 +129,8 @@ class ModelError(unittest.TestCase):
 
 class Report(unittest.TestCase):
     def test_fits_have_the_scatter_that_they_say(self):
-        """Spectra of the emulator itself: what is found differs from the truth by the noise alone,
-        and from a fit of the emulator's own spectra by nothing."""
+        """Spectra of the emulator itself: fitted labels scatter as the noise says, and the
+        emulator adds no error of its own."""
         library = library_file.read(coarse_library())
         library.arm = library.arm[1:2]  # two are in test_train_functions.py
         shipped = library_file.read(os.path.join(SOURCE, "libraries", "fgk.h5"))
@@ -203,15 +202,15 @@ class LibraryCorrect(ProgramTest):
         wave, after = made.emulate(tmp("corrected.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
         at = np.argmin(abs(wave - LINE))
-        # spectra of S/N 500 know the strength to 1 %; where stars are few it runs to 0, as it should
+        # spectra of S/N 500 know the strength to 1 %; it falls to 0 where stars are few
         wrong = change[:, at] - missing(inside)
         self.assertLess(np.sqrt(np.mean(wrong**2) / np.mean(missing(inside) ** 2)), 0.1)
-        # elsewhere nothing but the smooth continuum, which the library has and the spectra lack
+        # elsewhere only the smooth continuum changes, which the spectra lack
         rough = change - uniform_filter1d(change, 61, axis=1)
         far = (abs(wave - LINE) > 20) & (wave > wave[0] + 20) & (wave < wave[-1] - 20)
         self.assertLess(np.sqrt(np.mean(rough[:, far] ** 2)), 0.002)
         with h5py.File(tmp("corrected.h5")) as f:
-            # what is left is noise: the line would be 3 % (its spread over the stars)
+            # what is left is noise; the uncorrected line would leave 3 %, its spread
             self.assertLess(f["arms/arm0/model_error/fraction"][at], 0.01)
         self.assertOneLine(starmill(*correct, "--overwrite", "--spectra", tmp("other.fits"),
                                     "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
@@ -229,8 +228,8 @@ class LibraryCorrect(ProgramTest):
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
         change = np.log(after / made.emulate(tmp("exact.h5"), inside)[1])
-        # one change at all labels, but for radial functions between centers, that of the mean star:
-        # by the labels it would be -0.075 and -0.125
+        # all labels get the change of the mean star (their own would be -0.075 and -0.125), but
+        # for radial functions between centers
         change = change[:, np.argmin(abs(wave - LINE))]
         self.assertAlmostEqual(change[0], change[1], delta=0.005)
         self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)
@@ -276,7 +275,7 @@ class LibraryCorrect(ProgramTest):
                                       scale=np.full(3, 60.0), shifts=lambda *_: shift)
         scale, _ = correction.scale_of(stars, [0, 1, 2], [Label(n, unit="K") for n in "abc"])
         self.assertLess(abs(scale(line.mean(axis=0)[None]) - 30).max(), 40)
-        # stars on a line do not tell the slope across it: 200 K and more without a prior
+        # stars on a line do not give the slope across it: without a prior it is off by 200 K
         self.assertLess(abs(scale(np.array([[1.0, -1, 0], [-1, 1, 0]])) - 30).max(), 100)
 
     def test_every_emulator_takes_it(self):
@@ -290,8 +289,8 @@ class LibraryCorrect(ProgramTest):
                             np.full(3, 0.2), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(13, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
-        # within float32, what linear interpolation leaves of a quadratic in cells of 0.4 (0.02 of
-        # its scale in each label), and what 80 inputs of a layer or 80 centers cannot follow
+        # Largest relative rms error.  Splines: float32.  Linear: a quadratic within cells of 0.4.
+        # Network and radial: 80 inputs of a layer, or 80 centers, cannot follow the change.
         limit = {"network": 0.05, "radial": 0.03, "splines": 1e-4, "linear": 0.15}
         for kind, emulator in emulators(rng, n_pix):
             library = Library(label, make_hulls(label, mapped, "pairs"),
@@ -304,8 +303,8 @@ class LibraryCorrect(ProgramTest):
 
 
 class Sky(ProgramTest):
-    """Residuals in 40 stars' spectra, learned from 20 sky fibres: of lines beyond 9000 A that were not
-    subtracted, and of a smooth sky with lines that was subtracted more than once."""
+    """Sky residuals in the spectra of 40 stars, learned from 20 sky fibres: lines beyond 9000 A
+    that were not subtracted, or a smooth sky with lines that was subtracted too often."""
 
     N_STAR, N_SKY = 40, 20
 
@@ -327,7 +326,7 @@ class Sky(ProgramTest):
 
     @classmethod
     def write(cls, folder, kind):
-        """Write a file whose last rows are sky fibres; residuals are in units of the typical noise."""
+        """Write a file whose last rows are sky fibres; residuals are in units of the noise."""
         rng, path = np.random.default_rng(4), tmp(f"sky-{kind}.fits")
         random = rng.normal(size=(cls.N_STAR + cls.N_SKY, 3))
         with pyfits.open(os.path.join(folder, "coadd-mock-00000.fits")) as file:
@@ -371,7 +370,7 @@ class Sky(ProgramTest):
         self.assertGreater(np.linalg.svd(true @ of_found.T, compute_uv=False).min(), 0.97)
 
     def test_biases(self):
-        """Pulls, rms over the stars, are as large as in clean spectra, which the components do not change."""
+        """Pulls (rms over stars) are as in clean spectra, and components leave those unchanged."""
         for kind, name, arms in ("lines", "VRAD", "z"), ("over", "FEH", "b,r,z"):
             with self.subTest(kind):
                 config = f"arms: [{arms}]\n", f"arms: [{arms}]\nsky_components: {self.components(kind)}\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library spectra: made-up labelled spectra to a fit with their labels, wavelengths as
-headers give them, refusals; and the real collections where the test data are there."""
+"""starmill library spectra, from made-up labelled spectra to a fit that finds their labels:
+wavelengths by headers, refusals.  And real collections if the test data are there."""
 
 from base import *  # noqa: F403
 from starmill.templates import library_file
@@ -40,8 +40,8 @@ def make_labels(n):
 
 
 def air_to_vacuum(wave):
-    """Vacuum from air: the index of refraction of Morton (2000) at the vacuum wavelength, found
-    by iteration; the program uses a fit of the inverse, which agrees to 1e-5 A."""
+    """Vacuum wavelengths from air, by iteration of Morton's (2000) index of refraction at the
+    vacuum wavelength.  The program uses a fit of the inverse, which agrees to 1e-5 A."""
     vacuum = np.array(wave, float)
     for _ in range(10):
         s2 = (1e4 / vacuum) ** 2
@@ -78,8 +78,8 @@ def cards(hdu, **more):
 
 @functools.cache
 def folders():
-    """Folders with one spectrum of 60 a file: stelib (images with wavelengths of their own, labels in
-    stars.fits), phoenix (labels in cards, wavelengths in wave.fits), tables; the labels."""
+    """Make folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths, labels
+    in stars.fits.  phoenix: labels in cards, wavelengths in wave.fits.  tables."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):
@@ -211,9 +211,8 @@ class LibrarySpectra(ProgramTest):
             self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
     def test_files_of_one_spectrum(self):
-        """The same stars as one image, as folders in the manner of STELIB (each file its own
-        wavelengths, labels in a table), of a PHOENIX grid (labels in cards, wavelengths in a file),
-        as tables, and named one by one: libraries whose templates agree."""
+        """The same stars give libraries whose templates agree: as one image, as STELIB and PHOENIX
+        folders (see folders), as tables, and as files named one by one."""
         labels, wave = folders(), FIRST + STEP * np.arange(N_PIX)
         n = len(labels)
 
@@ -277,8 +276,7 @@ class LibrarySpectra(ProgramTest):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
 
     def test_long_names(self):
-        """Names that agree in their first 31 characters are of other stars: only the one that the
-        table has gets labels."""
+        """Two names agree in 31 characters: only the star that the table names gets labels."""
         labels, long = folders(), "a-very-long-name-of-a-spectrum-of-"
         n = len(labels)
         os.makedirs(tmp("long"))
@@ -299,7 +297,7 @@ class LibrarySpectra(ProgramTest):
         self.assertOneLine(starmill(*options), "rows 1 and 2", "both have the name", status=3)
 
     def test_axes_of_a_cube(self):
-        """What they are called; test_spectra_files.py and test_library_build.py read cubes."""
+        """Names of a cube's axes; test_spectra_files.py and test_library_build.py read cubes."""
         image = cards(pyfits.PrimaryHDU(np.ones((2, 2, 2, 500), "f4")), CRVAL1=FIRST, CDELT1=STEP, CTYPE2="TEFF",
                       CTYPE3="LOGG", **{f"{key}{axis}": 1.0 for axis in (2, 3, 4) for key in ("CRVAL", "CDELT")})
         for labels, axis, words in (("teff=TEFF,logg=LOGG", "FEH", ("3 axes", "--labels names 2")),
@@ -328,8 +326,8 @@ class LibrarySpectra(ProgramTest):
         self.assertLess(abs(rms - truth.std()), 2)
 
     def test_desi_coadds_without_networks(self):
-        """Both cameras of a coadd with resolution matrices in a library's one arm; and templates
-        that are broader than the matrix, which is told."""
+        """Both cameras of a coadd with resolution matrices, in a library of one arm; and a message
+        if templates are broader than the matrix."""
         path = write("grid.fits", edit=lambda flux, labels: flux.__imul__(1e5))
         built("grid.h5", path, *GIVEN, "--keep-outliers", "--left-out", 0)
         truth = np.array([[5000, 3, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
@@ -339,7 +337,7 @@ class LibrarySpectra(ProgramTest):
             arms = {}
             for arm, first, last in (("B", 4810.0, 5010.0), ("R", 4990.0, 5160.0)):
                 wave = np.arange(first, last, 0.8)
-                # of sigma 0.9 already; the rest of the line-spread function by a sum over the line
+                # lines have sigma 0.9 already; the sum adds the rest of the line-spread function
                 beyond = np.arange(-6, 6.01, 0.1)
                 weight = np.exp(-0.5 * beyond**2 / max(sigma**2 - SIGMA**2, 1e-4))
                 weight /= weight.sum()
@@ -497,8 +495,8 @@ class LibrarySpectra(ProgramTest):
         with h5py.File(tmp("with.h5"), "r") as f:
             error = f["arms/arm0/model_error"]
             at = f["arms/arm0/wavelength"][:]
-            # the continuum, which the templates lack and the fit's functions do not make up for at
-            # the ends, takes part of them: together they are the line, with its strength
+            # The templates lack the continuum as well as the line, and components mix the two.
+            # Some sum of the components must be the line, with its strength.
             patterns = np.array([np.interp(wave, at, c) for c in error["components"][:]])
             use = (wave > at[0] + 50) & (wave < at[-1] - 50)
             shares = np.linalg.lstsq(patterns[:, use].T, line[use], rcond=None)[0]

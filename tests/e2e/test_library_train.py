@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train: a grid file in, networks out; losses of ten epochs against NumPy
-(tests/reference/train_losses.py); stopped, killed, continued; refusals."""
+"""starmill library train, from a grid file to networks: losses of ten epochs against NumPy
+(tests/reference/train_losses.py), stops, kills, continued runs, refusals."""
 
 import csv
 
@@ -36,8 +36,8 @@ class TrainReferenceTest(unittest.TestCase):
                 off = np.abs(found / expected - 1)
                 print(case, "differs from NumPy by", np.nanmax(off))
                 np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-                # float32 against float64 leaves 1e-6; L1's slope jumps where a residual changes its
-                # sign, which leaves 1e-4
+                # float32 leaves 1e-6; L1's slope jumps where a residual changes sign, which leaves
+                # 1e-4
                 self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
@@ -119,7 +119,7 @@ class Train(ProgramTest):
                      "--output", path, GRID)
 
     def test_networks(self):
-        """Spectra that were never seen; by one rank and by two, logarithm or not, other losses."""
+        """Networks find unseen spectra: by one rank and by two, ln flux or flux, other losses."""
         rng = np.random.default_rng(5)
         label = rng.uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
@@ -144,7 +144,7 @@ class Train(ProgramTest):
         self.assertFalse(os.path.exists(self.whole + ".training"))
 
     def test_killed_and_stopped(self):
-        """What was killed, ended by a signal or by the stop file becomes the same library."""
+        """After a kill, a signal or the stop file the continued run makes the same library."""
         whole = digest(self.whole)
         path, checkpoint = tmp("killed.h5"), tmp("killed.h5.training")
         process = self.start(path)
@@ -156,7 +156,7 @@ class Train(ProgramTest):
         self.assertIn("continuing from this checkpoint", done.stdout)
         self.assertEqual(digest(path), whole)
 
-        # in the second arm: the first one's last layer is solved again, from where it was trained
+        # killed in the second arm: the first arm's last layer is solved again
         longer = ("--epochs", 400)
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
@@ -183,7 +183,7 @@ class Train(ProgramTest):
         self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
 
     def test_ended_before_the_library_is_made(self):
-        """What was trained is there, and the same command makes the same library of it."""
+        """The trained state is kept, and the same command makes the same library of it."""
         args = ("--epochs", 5, "--model-error", 2)
         whole = digest(self.train("whole-few.h5", *args)[0])
         path = tmp("late.h5")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill show`, `select`, `plot` and `report`: what they print of a survey is what numpy and h5py
-read from its result, spectra are those of the inputs, damaged rows are left out, and what cannot be
-is told in one line."""
+"""`starmill show`, `select`, `plot` and `report` print what numpy and h5py read from the result,
+and plot the spectra of the inputs.  Damaged rows are left out; refusals take one line."""
 
 import tracemalloc
 import types
@@ -28,8 +27,8 @@ FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
 def copied(name, n=None, edit=None, damaged=()):
-    """A copy of the result, its rows repeated to n; edit: of edited; damaged: rows in which the
-    radial velocity's last bit differs from what was written."""
+    """Copy the result, its rows repeated to n and changed by edit (see edited).  damaged: rows
+    whose radial velocity gets another last bit than was written."""
     tiled(FIT, tmp(name), n or len(FITS["STATUS"]))
     edited(tmp(name), edit)
     with h5py.File(tmp(name), "r+") as f:
@@ -40,7 +39,7 @@ def copied(name, n=None, edit=None, damaged=()):
 
 
 def none_fitted(name):
-    """A copy of the result that has nothing for a report's pictures, which are most of its time."""
+    """A copy of the result without fitted rows: pictures would take most of a report's time."""
     return copied(name, edit=lambda fits, _: fits["STATUS"].fill(4))
 
 
@@ -263,7 +262,7 @@ class Density(unittest.TestCase):
         kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
                   / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
         exact = kernel[1] @ kernel[0].T
-        # a star is moved by half a cell at the most, a tenth of the kernel's width
+        # a star moves by at most half a cell, a tenth of the kernel's width
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
 
     def test_few_stars_are_points(self):
@@ -316,7 +315,7 @@ class Plot(Look):
         for colour in ((213, 94, 0), (0, 114, 178)):  # a model and its residuals are drawn
             near = (np.abs(colours - colour) < 24).all(axis=1).sum()
             self.assertGreater(near, 1000, colour)
-        # no models: fitted once more, which on one kind of device gives the same bits
+        # without stored models each star is fitted again, with the same bits on one kind of device
         os.rename(MODELS, MODELS + ".away")
         try:
             self.job("plot", FIT, target, "--output", tmp("again.png"))
@@ -353,12 +352,12 @@ class Plot(Look):
                 np.testing.assert_array_equal(a.bad, bad)
                 np.testing.assert_array_equal(a.ivar == 0, bad)
                 np.testing.assert_array_equal(a.model, m[f"models/{a.name}/flux"][row])
-                # and the fit's own count of good pixels, but for the five at each end (edge_pix)
+                # the fit's count of good pixels leaves out five at each end (edge_pix)
                 n = (~bad[5:-5]).sum() if f"{x}_RESOLUTION" in f else (~bad).sum()
                 self.assertEqual(n, FITS[f"NPIX_{x}"][row])
 
     def test_wavelengths_in_air(self):
-        # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
+        # Ciddor's index of air, another fit of the same data: at most 0.5 m/s apart
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2
         for _ in range(3):
@@ -553,7 +552,7 @@ class Report(Look):
         finally:
             survey.MAX_SAMPLE, survey.MAX_KEYS = was
         f = read(path)
-        # the sample twice, while it is put together, and a few blocks; 20 times if blocks were kept
+        # memory of twice the sample and a few blocks; if all blocks were kept, 20 times as much
         self.assertEqual(len(few.rows), 1000)
         self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 2_000_000)
         np.testing.assert_array_equal(s.rows, np.arange(0, 20000, 4))
@@ -562,7 +561,7 @@ class Report(Look):
         good = (f["STATUS"] == 1) & (f["RVS_WARN"] == 0)
         self.assertEqual((s.n_fitted, s.n_good), ((f["STATUS"] == 1).sum(), good.sum()))
         self.assertEqual([r for _, r in s.worst], np.argsort(-f["RCHISQ_TOT"])[:12].tolist())
-        # every 4th star is looked for: of n stars a binomial number, here within five sigma
+        # every 4th star is drawn, so the number of pairs is binomial: within five sigma
         pairs = (good[::2] & good[1::2]).sum()
         self.assertLess(abs(s.repeats.n_pair - pairs / 4), 5 * np.sqrt(pairs * 3 / 16))
         self.assertEqual(len(s.repeats.delta["VRAD"]), s.repeats.n_pair)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a machine has too little of: a limit on address space (ulimit -v, a batch system's) ends a run
-with a message, or not at all; what a run takes does not grow with its stars, the short version of a
-campaign; and a scratch folder that is too small for the .gz inputs costs at most the files that do not
-fit."""
+"""What a machine can have too little of.
+
+With a limited address space (ulimit -v, as a batch system sets it) a run succeeds or ends with a
+message.  Memory does not grow with the number of stars; campaigns/memory_slope.py has the long
+test.  A small scratch folder costs at most the .gz inputs that do not fit into it.
+"""
 
 import gzip
 

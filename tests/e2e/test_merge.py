@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill merge`: the results of a survey's parts become the one of a single run, bit for bit."""
+"""`starmill merge`: results of a survey's parts become the result of a single run, bit for bit."""
 
 from base import *  # noqa: F403
 
@@ -87,7 +87,7 @@ class Merge(ProgramTest):
         self.assertEqual(content(parts[0]), before)
 
     def test_killed_at_its_end(self):
-        """The same command says that it is done, and what the killed one left goes."""
+        """The same command says that all is done, and removes what the killed one left."""
         part, out = self.part("killed.h5", FILES[:1]), tmp("killed-all.h5")
         self.merge(out, part)
         before = content(out)
@@ -109,7 +109,7 @@ class Merge(ProgramTest):
         self.assertEqual((read(void)["STATUS"] == FITTED).sum(), 4)
 
     def test_primary(self):
-        """A survey that saw four of its stars again: fainter, brighter, as well, and masked."""
+        """A survey that saw four stars again: fainter, brighter, equally bright, masked."""
         with pyfits.open(FILES[0], memmap=False) as hdus:
             for arm in "BRZ":
                 hdus[f"{arm}_IVAR"].data[0] *= 0.5
@@ -176,7 +176,7 @@ class Merge(ProgramTest):
         self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "truncated"], status=4)
 
     def test_the_same_input_by_other_names(self):
-        # three files of one size and time, of which the first and the last are one
+        # three files of one size and time; the first and the last are the same file
         def place(folder, make):
             os.mkdir(tmp(folder))
             path = os.path.join(tmp(folder), "coadd.fits")
@@ -193,7 +193,7 @@ class Merge(ProgramTest):
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
         self.assertRefused(*parts, says=["coadd.fits", "another-name", "two of the parts"])
         self.merge("two.h5", *parts[:2])
-        # a copy has the same size, time and rows, and so has a file that is gone
+        # a copy has the same size, time and rows; so has a file that no longer exists
         copy = place("d4", lambda path: shutil.copy2(first, path))
         parts += [self.part("copied.h5", [copy])]
         self.assertRefused(parts[0], parts[3], says=["coadd.fits", "two of the parts"])
@@ -207,8 +207,8 @@ class Merge(ProgramTest):
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
     def test_stopped_and_killed(self):
-        """Of more rows than a block.  A stop leaves nothing, a kill what the same command takes over;
-        a living lock is kept."""
+        """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same
+        command takes over; a living lock is kept."""
         one, big = self.one, tmp("long.h5")
         tiled(one, big, 120000)
         out = tmp("stopped.h5")
@@ -232,7 +232,7 @@ class Merge(ProgramTest):
 
 
 class Calibration(ProgramTest):
-    """Two visits of each star, whose errors are wrong by a known factor and floor."""
+    """Two visits of each star, with errors that are wrong by a known factor and floor."""
 
     N, TRUE = 3000, {"VRAD": (1.4, 0.8), "TEFF": (0.7, 0.0), "LOGG": (1.0, 0.1), "VSINI": (1.0, 0.0)}
 
@@ -279,7 +279,7 @@ class Calibration(ProgramTest):
                 k = names.index(name)
                 n = (250 if name == "VSINI" else self.N // 2 - 220)
                 self.assertEqual(said["CAL_PAIRS"][k], n)
-                # six standard deviations of a width from n pairs; a floor is told by a part of them
+                # six standard deviations of a width from n pairs; a floor shows in some of them
                 few = 6 / np.sqrt(2 * n / len(said["CAL_SN"]))
                 self.assertLess(np.abs(said["CAL_FACTOR"][k] / factor - 1).max(), few)
                 self.assertLessEqual(abs(said["CAL_FLOOR"][k] - floor), (few + 0.1) * floor)

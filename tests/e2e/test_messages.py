@@ -11,8 +11,8 @@ C_KM_S = 299792.458
 
 
 def stars(velocity_km_s=None):
-    """The red spectra of the survey as rows of the generic layout; velocities are taken out and
-    velocity_km_s put in their place where it is given."""
+    """The survey's red spectra as rows of the generic layout.  With velocity_km_s the stars are
+    moved from their own velocities to this one."""
     folder = os.path.dirname(SURVEY)
     with pyfits.open(SURVEY) as h, pyfits.open(os.path.join(folder, "truth.fits")) as t:
         true = dict(zip(t[1].data["TARGETID"], t[1].data["VRAD"]))
@@ -29,7 +29,7 @@ def stars(velocity_km_s=None):
 
 
 def write(name, rows, medium="vacuum", **factor):
-    """Rows with columns multiplied by factors, or left out where the factor is None."""
+    """Write rows with columns multiplied by factors; a column of factor None is left out."""
     path = tmp(name)
     keep = [k for k in rows[0] if factor.get(k, 1) is not None]
     generic.write(path, [{k: row[k] * factor[k] if k in factor else row[k] for k in keep}
@@ -121,7 +121,6 @@ class Messages(ProgramTest):
                     self.assertNotIn("LSF_NARROW:", done.stderr)
 
     def test_missing_line_spread_function_comes_first(self):
-        """A star with pieces without one and others beyond the library: the first can be mended."""
         beyond = [{**row, "WAVELENGTH": row["WAVELENGTH"] + 9000} for row in stars()[:3]]
         rows = [{**row, "ARM": arm} for pieces in zip(stars()[:3], beyond)
                 for row, arm in zip(pieces, ("one", "two"))]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A result that is there: --overwrite destroys nothing, the old file stays until the new one is worth
-more, and what is not starmill's is never replaced; the same command notices damaged rows and fits
-them again, and an input is the same by any spelling of its path."""
+"""A result that exists already.  --overwrite keeps the old file until the new one is worth more,
+and never replaces a file of another program.  The same command finds damaged rows and fits them
+again.  An input is the same by any spelling of its path."""
 
 from base import *  # noqa: F403
 
@@ -52,7 +52,7 @@ class Overwrite(ProgramTest):
                 self.assertIn("was not overwritten: no row has been fitted", done.stderr)
                 self.assertIn("old.h5 is unchanged", done.stdout)
                 self.assertKept()
-        # the run that would give no row without it is no success either, and makes its file
+        # without --overwrite a run that gives no row fails as well, but writes its file
         alone = super().fit("alone.h5", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
         self.assertIn("LOW_SN", alone.stdout)
         self.assertEqual(len(read(tmp("alone.h5"))["STATUS"]), 40)
@@ -71,7 +71,7 @@ class Overwrite(ProgramTest):
         self.assertTrue((content(self.out), content(self.models)) == self.before)
 
     def stop_between(self, *args, new=None):
-        """The fit with --overwrite is stopped when it has fitted some rows: what it prints."""
+        """Stop the fit with --overwrite when it has some rows; return what it prints."""
         process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                         "--overwrite", *args)
         wait_until(lambda: has_rows(new or self.out + ".new"), process)
@@ -93,8 +93,7 @@ class Overwrite(ProgramTest):
         plan = self.fit("--plan", *args).stdout
         self.assertIn(f"{new} has {n_done} of 40 rows done", plan)
         self.assertIn(f"about {40 - n_done} rows" if n_done == 40 else f"{40 - n_done} rows:", plan)
-        # nothing of it is lost to other settings, or on another device: a GPU that is not here, or
-        # one of another kind
+        # nothing is lost to other settings or another device (no GPU, or one of another kind)
         with h5py.File(new, "r+") as f:
             device = f["provenance"].attrs["DEVICE"]
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
@@ -106,7 +105,7 @@ class Overwrite(ProgramTest):
         self.assertTrue(content(new) == begun)
         with h5py.File(new, "r+") as f:
             f["provenance"].attrs["DEVICE"] = device
-        # the same command goes on with what it has begun, on what has begun it
+        # the same command continues the new file, on the device that began it
         part = read(new)
         again = self.fit(*args, "--backend", "auto", "--log-level", "debug")
         self.assertIn("backend auto: as " + new, again.stderr)
@@ -120,7 +119,7 @@ class Overwrite(ProgramTest):
         run("status", self.out)
 
     def test_killed_while_it_replaces(self):
-        """Between any two steps there is a whole result, and the same command does the rest."""
+        """A kill between two steps leaves a whole result; the same command does the rest."""
         args = ["--npoly", 9, "--quiet", SURVEY]
         super().fit("other.h5", "--models", tmp("other-models.h5"), *args, lib=LIBRARY)
         for name in ("models.h5", "old.h5"):
@@ -141,7 +140,7 @@ class Overwrite(ProgramTest):
                     self.assertEqual(f["provenance"].attrs["RUN_ID"], m.attrs["RUN_ID"])
 
     def test_two_starts_at_once(self):
-        """What another run has made since the first look is looked at again under the lock."""
+        """A run looks again under the lock: another one may have made the file meanwhile."""
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
@@ -168,7 +167,7 @@ class Overwrite(ProgramTest):
         self.assertKept()
 
     def test_new_result_that_was_left(self):
-        """A later run without --overwrite makes OUT.h5.new one that status does not tell of."""
+        """After a later run without --overwrite, status no longer mentions OUT.h5.new."""
         self.stop_between("--npoly", 9, *SLOW, SURVEY)
         self.assertEqual(starmill("status", self.out).returncode, 75)
         os.utime(self.out, (time.time() + 10,) * 2)
@@ -189,7 +188,7 @@ class Overwrite(ProgramTest):
             "old.h5", "--models", self.models, "--plan", *args, lib=LIBRARY).stdout)
 
     def test_a_result_that_cannot_be_continued(self):
-        """Of another version or damaged: it is refused without --overwrite, and replaced with it."""
+        """Results of another version and damaged ones are replaced only with --overwrite."""
         def version(number):
             with h5py.File(self.out, "r+") as f:
                 f.attrs.modify("FORMAT_VERSION", f.attrs["FORMAT_VERSION"].dtype.type(number))
@@ -240,8 +239,7 @@ ROWS = [3, 17, 38, 39, 5]
 
 class Damaged(ProgramTest):
     def damage(self, path):
-        """A value, the key, a STATUS that does not exist, a row of which key and STATUS are zeroed, and
-        one of which STATUS alone is."""
+        """Damage five rows: a value, the key, STATUS unknown, STATUS and key 0, STATUS 0."""
         with h5py.File(path, "r+") as f:
             for name, row in zip(("VRAD", "TARGETID"), ROWS):
                 values = f["fits/" + name]
@@ -275,7 +273,7 @@ class Damaged(ProgramTest):
         run(*merge)
 
     def test_catalog(self):
-        """What is known of a star is not another star's, and only --overwrite mends it."""
+        """A changed catalogue value damages its row, and only --overwrite mends the row."""
         self.fit("known.h5", "--quiet", SURVEY, lib=LIBRARY)
         whole = content(self.path)
         for name, value in (("TARGETID", 7), ("TARGET_RA", 7.0), ("OBJECT", b"Vega")):
@@ -311,7 +309,7 @@ class SameInput(ProgramTest):
             with self.subTest(name=name, cwd=cwd):
                 done = self.fit("spelling.h5", name, lib=LIBRARY, cwd=cwd)
                 self.assertIn("finished already", done.stdout)
-        # rows that are left are fitted by another spelling too, and the path stays as it was given
+        # with another spelling of the path the rest is fitted; the stored path stays
         with h5py.File(self.path, "r+") as f:
             f["fits/STATUS"][3] = 0
             f["provenance/FINISHED"][...] = 0

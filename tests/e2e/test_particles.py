@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill particles`: densities against solutions, the same bytes by any ranks and after a kill,
-on emulated GPUs what the CPU gives, and what cannot be is refused with a line that says what to give.
+"""`starmill particles`: densities against solutions; the same bytes by any number of ranks and
+after a kill.  Emulated GPUs give what the CPU gives.  A refusal is one line that says what to
+give.
 
-What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
+Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import math
@@ -39,7 +40,7 @@ class Particles(ProgramTest):
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
 
     def test_ornstein_uhlenbeck(self):
-        """5 standard errors of 4000 particles, and Heun's error, 1e-3."""
+        """Within 5 standard errors of 4000 particles, plus the error of Heun's scheme, 1e-3."""
         self.job("ou.h5", OU + "positions: true\n")
         with h5py.File(tmp("ou.h5"), "r") as f:
             np.testing.assert_array_equal(f["STATUS"], 1)
@@ -67,7 +68,7 @@ class Particles(ProgramTest):
         for ranks in (2, 6):
             self.job("ranks.h5", text, "--overwrite", ranks=ranks)
             self.assertEqual(content(tmp("ranks.h5")), content(tmp("one.h5")))
-        # what had come to the file of a run that died: some problems are not done
+        # a run that died leaves a file in which some problems are not done
         with h5py.File(tmp("ranks.h5"), "r+") as f:
             f["STATUS"][1:4] = 0
             f["DENSITY"][1:4] = -1

@@ -7,14 +7,14 @@ UNIT = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def entries(folder):
-    """Names, sizes and times of the files of a folder; MPI has folders of its own there."""
+    """Names, sizes and times of the files of a folder, without the folders that MPI makes."""
     return sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns)
                   for e in os.scandir(folder) if e.is_file())
 
 
 class Plan(EndToEnd):
     def plan(self, out, *args, status=0, ranks=0):
-        """The lines of a plan by their first word; nothing below the folder has changed."""
+        """The lines of a plan by their first word; a plan changes nothing below the folder."""
         library()
         before = entries(TMP)
         done = self.fit(out, "--plan", *args, status=status, ranks=ranks)
@@ -22,7 +22,7 @@ class Plan(EndToEnd):
         return dict(re.findall(r"(?m)^(\w+) +(\S.*)$", done.stdout))
 
     def assertSize(self, line, path):
-        """The size in a line of the plan is that of the file to a twentieth, or 8 kB."""
+        """The size in a line of the plan is that of the file within a twentieth, or 8 kB."""
         number, unit = re.search(r"about ([0-9.]+) (\w+)$", line).groups()
         size = os.path.getsize(path)
         self.assertLess(abs(float(number) * UNIT[unit] - size), max(size / 20, 8000),
@@ -62,7 +62,7 @@ class Plan(EndToEnd):
         put("many.txt", "".join(tmp(f"many/{i}.fits") + "\n" for i in range(60)))
         args = ["--catalog", tmp("many.txt"), "--threads", 2]
         plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
-        # few rows: each rank begins with about its even share, as its slots would hold it at once
+        # with few rows each rank begins with about its even share, as many as its slots hold
         n_chunk = int(re.fullmatch(r"7 ranks draw (\d+) chunks, about 26 rows each rank",
                                    plan["work"])[1])
         self.assertTrue(7 <= n_chunk <= 14, n_chunk)

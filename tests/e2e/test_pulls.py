@@ -57,9 +57,8 @@ class Pulls(ProgramTest):
             self.assertGreaterEqual(survey.sn.min(), 10)
 
     def test_widths(self):
-        """1 within four times the scatter of the width of n Gaussian pulls, 0.96 / sqrt(n), and
-        0.05 for stars near the hulls' edges; the median 0 within five times 1.25 / sqrt(n).
-        """
+        """The width is 1 within four standard errors of n Gaussian pulls, 0.96 / sqrt(n), and 0.05
+        near the hulls' edges.  The median is 0 within five, 1.25 / sqrt(n)."""
         for name, survey in (("none", self.small), ("as fitted", self.shipped)):
             for parameter in PARAMETERS:
                 for low, high in ((10, 101), *SN_BINS):
@@ -74,11 +73,10 @@ class Pulls(ProgramTest):
                         self.assertLess(abs(median), 5 * 1.25 / np.sqrt(n))
 
     def test_no_wrong_minimum(self):
-        """From the truth no star comes to a lower minimum than from the guess.
+        """Fits from the truth reach no lower minimum than fits from the guess.
 
-        99.5 % within 0.1 is the project's target for -2 ln L; 0.1 is a tenth of what one
-        error of a parameter costs.  With a model error the covariance is fixed near each solution,
-        and -2 ln L of two runs cannot be compared so closely.
+        99.5 % must agree within 0.1 in -2 ln L, a tenth of what one error of a parameter costs.
+        The library has no model error, whose covariance would differ between two solutions.
         """
         fit, other = self.small.fit, self.small.fitted_to("from-truth.h5", "--start",
                                                           self.small.truth_path)

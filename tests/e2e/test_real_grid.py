@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tool that computes grids, its plan, its bookkeeping and one run of it; and the recipe of the library
-that comes with starmill, and its validation, with made-up models and stars in the place of those of a
-grid and MILES.
+"""The tool that computes grids: its plan, its bookkeeping and one run.  The recipe of the shipped
+library and its validation, with made-up models and stars in the place of a grid and MILES.
 
-Needs none of the packages that the tool fetches: their files are made here in small,
-and a script stands in for Turbospectrum, whose spectra are known."""
+Packages that the tool fetches are not needed: their files are made here in small, and a script
+stands in for Turbospectrum, with known spectra."""
 
 import copy
 import gzip
@@ -18,8 +17,8 @@ sys.dont_write_bytecode = True
 from starmill.grids import atmospheres as a, lines, plan, synthesis  # noqa: E402
 from starmill.templates.library_data import hull_distance  # noqa: E402
 
-# In the place of both programs: a continuum that falls with wavelength and one Gaussian line of
-# depth 0.5 and sigma 0.2 A every 10 A; at 6000 K, log g 4 nothing at all, with status 0.
+# Stands in for both programs of Turbospectrum: a falling continuum and, every 10 A, a Gaussian
+# line of depth 0.5 and sigma 0.2 A.  At 6000 K and log g 4 it writes nothing, with status 0.
 FAKE = """#!%s
 import re, sys
 import numpy as np
@@ -267,8 +266,7 @@ class Run(ProgramTest):
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
-        # the temperature of all layers is Teff, but at one corner of the labels 6000 K, which the
-        # stand-in does not do
+        # layers have the temperature Teff, but at one corner 6000 K, where the stand-in fails
         nodes = {}
         for t in np.arange(3750.0, 7501, 250):
             for g in np.arange(0.0, 5.51, 0.5):
@@ -294,9 +292,8 @@ class Run(ProgramTest):
             self.assertEqual([f[0].header[c] for c in plan.CARDS], [4000.0, 0.5, -2.5, -0.1])
             self.assertEqual(head["TEFF"], 4000.0)
             wave, ratio = data["WAVE"], data["FLUX"] / data["CONTINUUM"]
-        # Lines of sigma 0.2 A, smoothed with 0.2 A, at multiples of 10 A in air; Morton's
-        # index of air is 1.00027896 at 5000 A. Samples of 0.04 A sum a Gaussian this
-        # smooth to 1e-9, so what is left is the five decimals of the flux and the seams.
+        # The line at 5000 A in air, of sigma 0.2 A, smoothed by 0.2 A; Morton's index of air is
+        # 1.00027896.  The error left is from the seams and the five decimals of the flux.
         expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
             -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2
         )
@@ -433,7 +430,7 @@ class Elements(unittest.TestCase):
 
     @classmethod
     def share(cls, k):
-        """The change of ln flux by 1 dex of element k, as a share of the depth: only Mg and Ni."""
+        """Change of ln flux by 1 dex of element k, as a share of the depth; only Mg and Ni."""
         centre = {"MGFE": 5174, "NIFE": 5220}.get(plan.ELEMENTS[k][0])
         return -0.4 * np.exp(-0.5 * ((cls.wave - centre) / 4) ** 2) if centre else 0 * cls.wave
 
@@ -471,7 +468,7 @@ class Elements(unittest.TestCase):
 class RealLibrary(ProgramTest):
     @unittest.skipUnless(os.path.exists(PYHAMMER), "no test data")
     def test_m_dwarfs(self):
-        """The recipe makes the shipped library; its templates left out come back to its floors."""
+        """The recipe makes the shipped library, whose floors cover errors of templates left out."""
         shipped, out = os.path.join(SOURCE, "libraries", "m.h5"), tmp("dwarfs.h5")
         done = tool(("-m", "starmill.templates.m_library"), PYHAMMER, tmp("work-m"), out)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -534,8 +531,9 @@ class RealLibrary(ProgramTest):
             wave, error = arm["wavelength"][:], arm["model_error"]
             size = np.sqrt(np.sum((error["sigmas"][:][:, None] * error["components"][:]) ** 2, axis=0)
                            + error["fraction"][:] ** 2)
-        # the line that the models lack is taken out by its mean; what stays is its spread over the
-        # stars, 0.144 (uniform) times 0.8 / 1.33 (the spectra's resolution), which 40 know to 11 %
+        # The correction removes the mean of the line that the models lack, and leaves its spread
+        # over the stars.  This is 0.144 (uniform) times 0.8 / 1.33 (resolution), to 11 % from 40
+        # stars.
         peak = wave[np.argmax(size)]
         self.assertLess(abs(peak - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)

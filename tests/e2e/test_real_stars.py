@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real stars with libraries of real stars: LAMOST against LASP's table, exposures against each other;
-and a fit with two libraries, of cool and of hot stars: which star takes which, that the row is that of
-its library alone, and what the parts of the program make of it.
+"""Real stars with libraries of MILES stars, made as a user of config/lamost.yaml would: LAMOST
+against LASP's table, and exposures against each other.
 
-The libraries are MILES, made by `library spectra` as config/lamost.yaml's user would."""
+Fits with two libraries, of cool and of hot stars: each star gets the right library and the row
+that this library alone gives, and other jobs read the result."""
 
 import csv
 
@@ -36,8 +36,8 @@ def config(name, survey, arms):
 
 
 def another_night(path, day, velocity, ratio=0.45):
-    """The night of KIC 8098300 with its lines, at -60 and +56 km/s, moved to those velocities: both stars
-    have the spectrum that its Fourier transform gives if they differ in flux alone."""
+    """Write a night of KIC 8098300 with both stars moved from -60 and +56 km/s to velocity.  The
+    two are taken to differ in flux alone, by ratio, so Fourier transforms can separate them."""
     with pyfits.open(TWO_STARS) as hdus:
         hdus[0].header["MJD"] += day
         for name in "COADD_B", "COADD_R":
@@ -71,11 +71,10 @@ class RealStars(EndToEnd):
         cls.cameras = read(tmp("cameras.h5"))
 
     def test_lamost_against_lasp(self):
-        """What the survey asks for: |median| and robust scatter of ours - LASP.
+        """|Median| and robust scatter of ours - LASP, against limits set before any fit.
 
-        The limits were set before any fit; both robust scatters and both of LASP's tables
-        must keep them.  LAMOST's velocities are low by about 5 km/s, so their
-        median says nothing.
+        Both robust scatters and both of LASP's tables must keep them.  The median of the
+        velocities is left out, as LAMOST's are low by about 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         stars = self.stars
@@ -118,10 +117,10 @@ class RealStars(EndToEnd):
                                        name == "VRAD" else expected, rtol=1e-12)
 
     def test_cameras_of_lamost(self):
-        """The shipped configuration; velocities of a camera against fits of that camera alone.
+        """The shipped configuration: each camera's velocity against a fit of that camera alone,
+        with labels and v sin i held.
 
-        With the labels and v sin i held at the values of the fit of both, the velocity of a camera
-        alone is the minimum of the same function, found by another way: it agrees within the
+        Both are the minimum of the same function, found in two ways, and agree within the
         tolerance of the polish, a few hundredths of an error.
         """
         both = self.cameras
@@ -145,8 +144,8 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_a_coarser_grid_gives_the_same_rows(self):
-        """Every second grid point of the shipped library, which broad line-spread functions choose,
-        against all of them: F at the solution, and parameters in errors."""
+        """Every second grid point of the shipped library, as broad line-spread functions choose
+        it, against all: -2 ln L at the solution, parameters and their errors."""
         lib = os.path.join(SOURCE, "libraries", "fgk.h5")
         for survey, files, arms in (
                 ("lamost", self.stars[::3], "{name: b, min: 4000, max: 5800, fwhm: 2.7, sampling: 1}, "
@@ -174,8 +173,8 @@ class RealStars(EndToEnd):
                 self.assertLess(np.abs(b[name + "_ERR"] / a[name + "_ERR"] - 1).max(), 0.02, name)
 
     def test_what_labels_and_velocities_cannot_be_of(self):
-        """With the shipped libraries: Balmer emission put into stars, which takes 480 K off G stars,
-        and two white dwarfs."""
+        """With the shipped libraries: stars with added Balmer emission, which lowers Teff of G
+        stars by 480 K, and two white dwarfs."""
         shining = []
         for path, star in zip(self.stars, self.cameras["VRAD"]):
             with pyfits.open(path) as hdus:
@@ -227,13 +226,12 @@ class RealStars(EndToEnd):
         np.testing.assert_allclose(apart, [198, 169, 177, 183], atol=12)
 
     def test_velocity_offsets_of_lamost(self):
-        """The cameras' offsets against what their own velocities and the prior say, and VRAD
-        against LASP's with them and without.
+        """The cameras' offsets against the cameras' own velocities and the prior; VRAD against
+        LASP's, with offsets and without.
 
-        Two velocities b and r, with errors, and a prior of sigma s about 0 for their difference:
-        the best offset is (r - b) s^2 / (s^2 + B^2 + R^2), the velocity b goes the way towards
-        r - offset that the errors say.  The arms' own velocities come from parabolas at the labels
-        of the whole fit, and both searches end within a few hundredths of an error.
+        The cameras have velocities b and r with errors B and R; the prior of the offset has a
+        sigma s.  The best offset is (r - b) s^2 / (s^2 + B^2 + R^2).  VRAD is the mean of b and r -
+        offset, weighted by the errors.
         """
         names = [os.path.basename(s)[:-len(".gz")] for s in self.stars]
         with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
@@ -248,7 +246,7 @@ class RealStars(EndToEnd):
             print(f"{name}: VRAD - LASP {np.median(delta):+.2f}, MAD {mad(delta):.2f}, "
                   f"68 % {half_width(delta):.2f} km/s")
             self.assertEqual("VRAD_OFFSET_R" in table, name == "apart")
-        # the survey's own scatter between visits is 3.3 km/s, the error of either table 2 to 4
+        # the survey's scatter between visits is 3.3 km/s, the error of either table 2 to 4 km/s
         self.assertLess(max(width["apart"]), 5)
         self.assertLess(width["apart"][1], width["together"][1])
         b, r = apart["VRAD_B"], apart["VRAD_R"]
@@ -267,8 +265,8 @@ class RealStars(EndToEnd):
         self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B_ERR"])), [0])
 
     def test_epochs_of_a_constant_star(self):
-        """With the shipped library and configuration: exposures have the zero point of VRAD, and
-        move no more than the spectrograph."""
+        """With the shipped library and configuration: exposures have VRAD's zero point, and their
+        velocities scatter no more than the spectrograph moves."""
         self.fit("epochs.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), "--exposures",
                  "joint", "--epochs", "exposure", EXPOSURES,
                  lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
@@ -280,9 +278,9 @@ class RealStars(EndToEnd):
         self.assertTrue(row["FIT_INFO"][0] & 1)  # VSINI_UNRESOLVED: lsf_factor is right
 
     def test_cameras_of_sdss(self):
-        """Coadd, exposures one by one and jointly with the shipped configuration.
+        """Coadd, exposures one by one and jointly, with the shipped configuration.
 
-        Ten functions for all of the coadd leave waves in the residuals, and say so.
+        Ten continuum functions for all of the coadd leave waves in residuals, as STIFF_OPT says.
         """
         shipped = os.path.join(SOURCE, "config", "sdss.yaml")
         found = {}
@@ -313,8 +311,8 @@ class RealStars(EndToEnd):
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
 
     def test_m_dwarfs(self):
-        """With the three shipped libraries: dwarfs by their types (LAMOST's are good to one, 100 to
-        200 K), a velocity by SDSS.  The guess of a K5 dwarf is best with m, its fit with fgk."""
+        """With the three shipped libraries: Teff of dwarfs by LAMOST's types (good to one, 100 to
+        200 K), a velocity by SDSS.  A K5 dwarf has the best guess with m, the best fit with fgk."""
         fgk, *more = [os.path.join(SOURCE, "libraries", n + ".h5") for n in ("fgk", "oba", "m")]
         more = [word for path in more for word in ("--library", path)]
         types = {"005": 3850, "015": 3660, "049": 3850, "071": 3850, "190": 3850, "232": 3850,
@@ -338,8 +336,8 @@ class RealStars(EndToEnd):
         self.assertLess(abs(row["TEFF"][0] - 3660), 2 * row["TEFF_ERR"][0])
 
     def test_medium_resolution_of_lamost(self):
-        """A single star at -52 km/s by cross-correlation of both cameras, which differ by 4 km/s, by
-        templates that are broader and sharper than R 7500 (LSF_NARROW)."""
+        """A star that cross-correlation puts at -52 km/s, with 4 km/s between the cameras.
+        Templates are broader than R 7500 (LSF_NARROW), or sharper."""
         for name, is_broad in (("fgk.h5", True), ("fgk-hr.h5", False)):
             with self.subTest(name):
                 self.check_medium_resolution(os.path.join(SOURCE, "libraries", name), is_broad)
@@ -363,7 +361,8 @@ class RealStars(EndToEnd):
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
-        """KIC 8098300: its night, by cross-correlation within 3 km/s; two, of which each tells all; three blended."""
+        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in one night, in
+        two that each show both stars, and in three blended ones."""
         put("two.yaml", content(os.path.join(SOURCE, "config", "lamost-mrs.yaml"), "r") + "binaries: true\n")
         true = np.array([(-60, 56), (56, -80), (-15, 3.2), (-3, -10.8), (6, -21.4)])
         nights = [another_night(tmp(f"night-{i}.fits"), 4 * i, v) for i, v in enumerate(true)]
@@ -381,10 +380,10 @@ class RealStars(EndToEnd):
                 self.assertLess(np.abs((v - true[:n]) / err)[late].max(initial=0), 5)
 
     def shift_from_coadd(self, hdus, name):
-        """Velocity of an exposure against the file's own coadd, and its error: no template.
+        """Velocity of an exposure against the file's own coadd, and its error, without a template.
 
-        Least squares of the exposure against the coadd's spline, shifted, times a
-        polynomial of degree 8, over its pixels of 4000 A and more.
+        Least squares of the exposure's pixels above 4000 A: the model is the shifted spline of the
+        coadd times a polynomial of degree 8.
         """
         coadd, one = hdus["COADD"].data, hdus[name].data
         good = coadd["ivar"] > 0
@@ -406,8 +405,7 @@ class RealStars(EndToEnd):
         values = np.array([chisq(v) for v in grid])
         i = int(np.clip(np.argmin(values), 2, len(grid) - 3))
         a, b, _ = np.polyfit(grid[i - 2:i + 3], values[i - 2:i + 3], 2)
-        # in units of the scatter: the coadd has the exposure's own photons in it, and
-        # 1 / n of its shift
+        # in units of the scatter; the coadd has the exposure's photons, and 1 / n of its shift
         return -b / (2 * a), np.sqrt(values.min() / len(loglam) / a)
 
     def velocities(self, channel, exposures):
@@ -419,11 +417,10 @@ class RealStars(EndToEnd):
         return table["VRAD"], table["VRAD_ERR"], read(self.path, "catalog")["EXPID"]
 
     def test_exposures_one_by_one_and_jointly(self):
-        """14 spectra, 7 of each arm: they agree with the joint fit within their errors.
+        """14 spectra, 7 of each arm, agree with the joint fit within their errors, but for two.
 
-        Two blue ones do not, 104932 and 104933, by -13 and -20 km/s from the others:
-        their wavelengths are off in the file, as their shift against the coadd (-8 and
-        -14 +- 2 km/s from the others) shows without any template.
+        In the file the wavelengths of the blue exposures 104932 and 104933 are off by -13 and -20
+        km/s.  Without a template, against the coadd, the shifts are -8 and -14 +- 2 km/s.
         """
         with pyfits.open(EXPOSURES) as hdus:
             shifts = {(h.name[0].lower(), int(h.name.split("-")[1])):
@@ -441,14 +438,14 @@ class RealStars(EndToEnd):
             self.assertLess(abs(mean - joint), 1.5 * joint_error)
             off = np.isin(exposure, (104932, 104933)) & (channel == "b")
             self.assertEqual(off.sum(), 2 if channel == "b" else 0)
-            # chi-square of 5 or 7 velocities about their mean: 18.5 is 1 in 1000 for 4
-            # degrees of freedom, 22.5 for 6
+            # chi-square of 5 or 7 velocities about their mean, at a chance of 1 in 1000: 18.5 for
+            # 4 degrees of freedom, 22.5 for 6
             centre = np.average(one[~off], weights=error[~off]**-2)
             chisq = (((one - centre) / error)[~off]**2).sum()
             self.assertLess(chisq, 18.5 if channel == "b" else 22.5)
             self.assertTrue((np.abs(one - joint)[~off] < 3 * error[~off]).all())
             if channel == "b":
-                # the two, relative to the others, by fit and by shift against the coadd
+                # the two wrong exposures against the others, by fit and by shift against the coadd
                 by_fit = one[off] - centre
                 by_shift = shift[off] - np.average(shift[~off], weights=shift_error[~off]**-2)
                 self.assertTrue((by_fit < -3 * error[off]).all())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The reference survey against rvspecfit's results and the truth: as good or better; and through the
-eyes of who reads rvspecfit's files, star by star beside it."""
+"""The reference survey against rvspecfit's results and the truth: as good or better.  Programs
+that read rvspecfit's files find the same values, star by star."""
 
 import csv
 
@@ -24,14 +24,14 @@ def fitted(kind):
 
 
 def survey(kind):
-    """The same with its truth and rvspecfit's fit of it; a test may change it."""
+    """The fit of a kind with its truth and rvspecfit's fit; a test may change it."""
     found = validate_survey.Survey(fitted(kind), DATA)
     assert found.setting("rotation_kernel") == kind
     return found
 
 
 class Likelihood(EndToEnd):
-    """-2 ln L at 7 points of 24 stars; the first two of a star are near the truth."""
+    """-2 ln L at 7 points for each of 24 stars; the first two points are near the truth."""
 
     def compare(self, kind, path, rotation, precision):
         """-2 ln L [star][point] by us, with rvspecfit's penalty, and by rvspecfit."""
@@ -53,10 +53,9 @@ class Likelihood(EndToEnd):
         return np.reshape(found, (24, 7)), np.reshape([of["minus2logl"] for of in points], (24, 7))
 
     def test_values_are_those_of_rvspecfit(self):
-        """Within 1e-2 + 1e-7 |value| with float64 templates, 1e-3 more for float32 near the truth,
-        where float32 is within 1e-3 of float64; of templates at the instrument's resolution one star
-        at S/N 100 has 2.1e-3, float32 sums of the last layer.  For the smooth kind of rotation there
-        is no reference: points of the linear kind are up to 90 above its minima, and 2e-3 was seen."""
+        """-2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's with float64 templates.  Near the
+        truth float32 templates add 1e-3, and are within `near` of float64 ones.  Smooth rotation
+        has no reference."""
         for kind, path, near in (("nn", "sim/likelihood-nn.json", 3e-3),
                                  ("nnrm", "sim/likelihood-rm.json", 1e-3)):
             wide, theirs = self.compare(kind, path, "linear", "float64")
@@ -89,8 +88,7 @@ class ReferenceSurvey(EndToEnd):
         for name, value, good in found:
             with self.subTest(name):
                 self.assertTrue(good, value)
-        # STATUS, fitted and likelihood; five parameters over all stars and in
-        # four bins, by two scatters
+        # STATUS, fitted, likelihood; two scatters of five parameters, over all and in four bins
         self.assertEqual(len(found), 3 + 2 * 5 * (1 + 4))
 
     def test_likelihood_is_the_best_known(self):
@@ -102,11 +100,12 @@ class ReferenceSurvey(EndToEnd):
             self.assertGreaterEqual(good, 0.995, f"above {column} + {limit}: {worst}")
 
     def test_shifts_in_resolution_matrices(self):
-        """DESI since 2026 moves a fibre to its own barycentric velocity by its matrices' rows, by Fourier
-        transforms of the diagonals as stored, so that ends of the arm mix: up to 0.8 km/s.
+        """DESI since 2026 shifts a fibre to its own barycentric velocity, by up to 0.8 km/s, in
+        the rows of its matrices.  It uses Fourier transforms of the stored diagonals, which mix
+        the ends of the arm.
 
-        VRAD follows by a tenth of its error.  Pixels are coarse for the templates, so that -2 ln L of the
-        best spectra feels where lines fall on them.
+        VRAD follows to a tenth of its error.  Pixels are coarse for the templates, so -2 ln L
+        depends on where lines fall on them.
         """
         with pyfits.open(data("sim/coadd-dev.fits.gz")) as hdus:
             for arm in "BRZ":
@@ -130,7 +129,7 @@ class ReferenceSurvey(EndToEnd):
         self.assertLess(off.max(), 0.1)
         self.assertLess(abs(np.median(worse)), 0.02)
         self.assertLess(np.abs(worse).max(), 2.5)
-        # templates of 1.06 A, from which nothing can be taken out: the shift alone stays of a row
+        # nothing can be taken out for templates of 1.06 A, so only the shift of a row stays
         miles, _ = miles_library("miles.h5", data("real/miles/miles_v9.1_packed.fits.gz"))
         put("miles.yaml", "arms: [{name: opt, min: 4500, max: 7300}]\n")
         found = []
@@ -144,7 +143,7 @@ class ReferenceSurvey(EndToEnd):
     def test_rows_are_whole(self):
         table = self.survey.fit
         self.assertWhole(table)
-        # clean spectra of stars: labels at a hull are the only thing to warn of
+        # clean spectra of stars may only have the warning of labels at a hull
         warned = table["RVS_WARN"] & ~WARN_HULL != 0
         self.assertEqual(list(table["TARGETID"][warned]), [])
         self.assertTrue((table["RVS_WARN"][table["HULL_DIST"] > 0] & WARN_HULL != 0).all())
@@ -175,26 +174,26 @@ class ReferenceSurvey(EndToEnd):
 
 
 class SmoothRotation(EndToEnd):
-    """With the default kind of rotation: v sin i is nearer to the truth, all else as good."""
+    """The default rotation: v sin i is nearer to the truth, all else is as good."""
 
     def setUp(self):
         self.smooth, self.linear = survey("spline"), survey("linear")
 
     def test_criteria(self):
-        """The same as of the linear kind.
+        """The criteria of the linear kernel.
 
-        The likelihoods are of different models, but that of the smooth one is higher, so it
-        must not be worse than the reference by more than the criterion allows either.
+        The smooth kernel has another likelihood, but a higher one, so it must meet them too.
         """
         for name, value, good in validate_survey.criteria(self.smooth):
             with self.subTest(name):
                 self.assertTrue(good, value)
 
     def test_rotation_is_less_biased(self):
-        """The median of fitted minus true above a pixel of the templates, 14 to 26 km/s.
+        """For v sin i above a pixel of the templates (14 to 26 km/s) the median of fitted minus
+        true is below 0.6 of the linear kernel's and of rvspecfit's.
 
-        What is left (docs/science/validation.md) is not of the kernel; 9 to 18 stars a bin with a
-        scatter of 1 to 5 km/s put the median off by a third of that, which is alike in both.
+        The kernel does not cause the rest of the bias (docs/science/validation.md).  A bin has 9
+        to 18 stars; chance moves all three medians alike.
         """
         true = self.smooth.truth["VSINI"]
         for low, high in ((15, 30), (30, 60), (60, 101)):
@@ -209,7 +208,7 @@ class SmoothRotation(EndToEnd):
             self.assertLess(abs(smooth), 0.6 * abs(rvspecfit))
 
     def test_rotating_stars_are_more_likely(self):
-        """-2 ln L of the 38 stars above 15 km/s; 1 is an error of a parameter of one star."""
+        """-2 ln L of the 38 stars above 15 km/s; 1 is one error of one parameter."""
         at = self.smooth.truth["VSINI"] >= 15
         gain = self.linear.fit["M2LL"][at] - self.smooth.fit["M2LL"][at]
         print(f"-2 ln L lower by {gain.sum():.1f} for {at.sum()} stars, {gain.min():.2f} to "
@@ -270,8 +269,8 @@ class Reference(EndToEnd):
         both = atpy.join(good, reference, keys="TARGETID", table_names=["ours", "theirs"],
                          metadata_conflicts="silent")
         self.assertGreater(len(both), 0.8 * N_STAR)
-        # both minimise the same function: most velocities agree far within their errors, and a
-        # tenth of one is more than the stops of the two minimizers leave
+        # Both minimise the same function: most velocities agree far within their errors.  The two
+        # minimizers stop within a tenth of an error of each other.
         far = np.abs(both["VRAD_ours"] - both["VRAD_theirs"]) / both["VRAD_ERR_theirs"]
         self.assertLess(np.percentile(far, 80), 0.1)
         # the S/N that the file states is a median over other pixels: a few per cent
@@ -307,7 +306,7 @@ class Reference(EndToEnd):
 
     def test_files_end_where_fits_says(self):
         """Of all real files, also of DESI's newer format, whose FIBERMAP has a header of whole
-        blocks; its one row has one axis of wavelengths, as rvspecfit writes it."""
+        blocks.  Its single row still has one axis of wavelengths, as rvspecfit writes it."""
         self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
         export("new.h5", "new-models.h5", "new")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):
@@ -322,7 +321,7 @@ class Reference(EndToEnd):
         self.assertVerified(*glob.glob(tmp("products/*")), *glob.glob(tmp("new/*")))
 
     def test_exposures_fitted_together(self):
-        """One row of RVTAB, of FIBERMAP that of the first exposure; a model of each."""
+        """One row of RVTAB; FIBERMAP has the first exposure's row; each exposure has a model."""
         def edit(hdus):
             for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                 for name in {"TARGETID", "TARGET_RA", "TARGET_DEC"} & set(hdus[table].data.names):

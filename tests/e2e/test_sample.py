@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Posteriors of fitted stars: what the file says, that it is the same however it was made, and what
-is refused."""
+"""Posteriors of fitted stars: the file's contents, the same bits however it was made, refusals."""
 
 import matplotlib.image
 
@@ -70,7 +69,7 @@ class Sample(ProgramTest):
             order = [n.decode() if isinstance(n, bytes) else n
                      for n in f["fits/POST_MEAN"].attrs["ORDER"]]
         self.assertEqual(order, ORDER)
-        # the row is the fit's, which started from the solution: F to what a polish leaves
+        # the row's F is that of a fit started at the solution, within what a polish leaves
         np.testing.assert_allclose(table["M2LL"][good], fit["M2LL"][good], rtol=0, atol=0.05)
         levels = [table[f"POST_{p}"][good] for p in ("P2_5", "P16", "P50", "P84", "P97_5")]
         self.assertTrue((np.diff(levels, axis=0) >= 0).all())
@@ -133,7 +132,7 @@ class Sample(ProgramTest):
         part = read(tmp("stopped.h5"))
         done = part["STATUS"] == FITTED
         self.assertEqual(done.sum(), 1)
-        # that a run which is continued has the bits of another: test_ranks_slots_and_kills_...
+        # test_ranks_slots_and_kills_... compares the bits of a continued run
         again = self.sample("stopped.h5", "--quiet", *slow)
         self.assertEqual(again.returncode, 0, again.stderr)
         for name, values in read(tmp("stopped.h5")).items():

@@ -208,7 +208,7 @@ class Files(Simulate):
 class SameBytes(Simulate):
     def test_processes_do_not_matter(self):
         self.make("one", *FAST, "--redrock", "--pathological", 100, "--threads", 1)
-        # under mpirun the first rank makes all, and the others have nothing to do
+        # under mpirun the first rank makes everything
         self.make("three", *FAST, "--redrock", "--pathological", 100, "--threads", 5, ranks=3)
         # other folders, other processes: no trace of them
         self.assertEqual(len(digests("one")), 10)
@@ -359,7 +359,7 @@ class Refusals(Simulate):
         self.assertFalse(os.path.exists(tmp("never")))
 
     def test_limits_of_options_are_the_surveys(self):
-        # what the options let through must not fail later, when an old survey has gone
+        # values that the options allow must not fail later, when an old survey has been removed
         for ends in (["--sn", "0.1,1e5", "--distortion", "0.1", "--vel-sigma", 900],
                      ["--vsini", "0.01,500", "--distortion", 0, "--vel-sigma", 0]):
             self.make("ends", "--stars", 2, "--overwrite", *ends)
@@ -420,7 +420,7 @@ class Refusals(Simulate):
 
 
 class Shipped(Simulate):
-    """Without --library: the shipped one, cut into DESI's arms, with draws of its model error."""
+    """Without --library: the shipped library in DESI's arms, with draws of its model error."""
 
     def test_arms_errors_and_a_fit(self):
         few = ["--stars", 12, "--per-file", 6, "--seed", 3, "--sn", "20,100"]

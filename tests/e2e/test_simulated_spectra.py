@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What starmill simulate draws and observes against its documentation.
+"""What starmill simulate draws and observes, against docs/science/simulator.md, to 5 sigma.
 
-Emulator: noise-free pixels, computed from the templates (test_library_file.py) as
-docs/science/numerics.md has it.  Differences are relative, after one factor per star, as
-the drawn S/N sets its brightness.  Model: the fit's own model at the
-truth.  Draws, Instrument, ModelError: docs/science/simulator.md; chance within 5 sigma.
+Emulator: noise-free pixels against templates (test_library_file.py) observed by
+docs/science/numerics.md.  Each star has a free factor, as the drawn S/N sets its brightness.
+Model: the fit's own model at the truth.
 """
 
 from base import *
@@ -24,8 +23,8 @@ from starmill.templates.library_data import ModelError, inside_hulls
 
 C_KM_S = 299792.458
 
-# float64 on both sides, stored as float32, whose rounding is 6e-8 and comes twice, with the
-# resolution matrix in the file: 1.1e-7 was measured.
+# Both sides are float64 stored as float32.  The file's resolution matrix rounds once more: 6e-8
+# twice (measured: 1.1e-7).
 TOLERANCE = 3e-7
 
 
@@ -100,7 +99,7 @@ class Emulator(ProgramTest):
             arm, wave = self.library.arm[self.arm[name]], self.survey.wave[name]
             flux = emulate.flux(self.library, self.arm[name], [labels])[0]
             w = rotation_weights(vsini / (C_KM_S * arm.ln_step))
-            # the ends of the grid are far from the pixels that are not dead
+            # pixels that count are far from the ends of the grid
             flux = np.convolve(flux, np.concatenate([w[:0:-1], w]), "same")
             rest = CubicSpline(arm.wave_aa, flux, bc_type="natural")(np.clip(
                 wave * np.exp(ln_doppler(vel)), *arm.wave_aa[[0, -1]]))
@@ -132,7 +131,7 @@ class Emulator(ProgramTest):
 
 class Model(ProgramTest):
     def test_fit_finds_the_truth(self):
-        """Without noise the fit's model is the simulated one: nothing is left, at the truth."""
+        """Without noise the fit's model at the truth leaves no residual."""
         path = coarse_library()
         run("simulate", "--noiseless", "--library", path, "--stars", 60, "--sn", "3000,10000",
             "--vsini", "20,200", "--seed", 4, "--output", tmp("exact"))
@@ -143,7 +142,7 @@ class Model(ProgramTest):
         self.assertTrue((fits["STATUS"] == FITTED).all())
         n_pix = sum(fits[f"NPIX_{arm}"] for arm in "BRZ")
         print(f"chi-square a pixel: at most {(fits['CHISQ_TOT'] / n_pix).max():.1e}")
-        # float32 of the fit: 1e-6 of the flux, whose error is 1e-4 or more of it
+        # the fit's float32: 1e-6 of the flux, which has an error of at least 1e-4
         self.assertLess((fits["CHISQ_TOT"] / n_pix).max(), 1e-3)
         for name in ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"):
             off = np.abs(fits[name] - truth[name]) / fits[name + "_ERR"]
@@ -284,7 +283,7 @@ class Instrument(ProgramTest):
                 fit = np.polyfit(x[good], off, 2)
                 self.assertLess(np.abs(off - np.polyval(fit, x[good])).max(), 1e-6)  # float32
                 square.append((np.polyval(fit, x) ** 2).mean())
-        # three terms of equal rms: sigma of the mean square is sqrt(2 / 3) of it
+        # three terms of equal rms: the mean square has a relative sigma of sqrt(2 / 3)
         self.assertLess(abs(np.mean(square) / 0.03 ** 2 - 1), 5 * np.sqrt(2 / 3 / len(square)))
 
     def test_cosmics_and_dead_pixels_have_their_rates(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the jobs that make libraries share: spectra with labels from FITS, and their convolution."""
+"""Parts that jobs which make libraries share: labelled spectra, and their convolution."""
 
 import io
 
@@ -121,8 +121,8 @@ class ArmSetup(unittest.TestCase):
 
 
 def scene(ln_step, sigma, n_pix, n_line=60):
-    """Gaussian lines on a slope, as a function of wavelength and as its average over a pixel after
-    a convolution with kernel, in closed form."""
+    """Gaussian lines on a slope, in closed form: as a function of wavelength, and convolved with
+    kernel and averaged over a pixel."""
     i = np.arange(n_line)
     centre = 5000 + 5000 * np.expm1(n_pix * ln_step) * ((0.5 + 0.6180339887 * i) % 1)
     depth = 0.1 + 0.8 * ((0.7548776662 * i) % 1)
@@ -140,9 +140,8 @@ def scene(ln_step, sigma, n_pix, n_line=60):
 
 
 class Convolution(unittest.TestCase):
-    """A cubic spline through a line of depth 1 is off by at most 3 / (384 n^4) with n samples a
-    sigma: 2e-4 for 2.5 samples and 1.3e-5 for 5, of which a convolution leaves a part; wings beyond
-    5 sigma are 6e-7 of the depth."""
+    """A cubic spline through a line of depth 1 is off by at most 3 / (384 n^4) for n samples a
+    sigma: 2e-4 for 2.5 samples, 1.3e-5 for 5.  Wings beyond 5 sigma are 6e-7."""
 
     def largest_error(self, warp, step, line, kernel, ln_step, n_pix=300):
         kernel = np.linspace(*kernel, n_pix)

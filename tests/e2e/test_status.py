@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `starmill status` and the status file say of runs that go, end, stop, fail and die."""
+"""`starmill status` and the status file of runs that go on, end, stop, fail and die."""
 
 import socket
 
@@ -22,7 +22,7 @@ def often():
 
 
 def status_of(path):
-    """The status file of a result, as another program's JSON reader has it; None: none."""
+    """The status file of a result as JSON; None if there is none."""
     try:
         return json.loads(content(path + ".status.json").decode())
     except FileNotFoundError:
@@ -96,7 +96,7 @@ class Status(EndToEnd):
         self.assertEqual(run["done"] + run["remaining"], N_STAR)
         self.assertEqual([r["rank"] for r in run["ranks"]], [0, 1])
         for rank in run["ranks"]:
-            # a process that has the library in memory, and no more than this machine has
+            # the process holds the library in memory, and at most what this machine has
             self.assertGreater(rank["resident_bytes"], 10 << 20)
             self.assertLess(rank["peak_bytes"], 8 << 30)
             self.assertIsNone(rank["gpu"])
@@ -151,7 +151,7 @@ class Status(EndToEnd):
         self.assertEqual(self.ask_json(self.path, status=INCOMPLETE)["state"], "incomplete")
 
     def test_the_first_error_of_a_rank_is_told_and_kept(self):
-        # rank 1 gets no memory for its million slots; rank 0 is at its stars meanwhile
+        # rank 1 gets no memory for its million slots, while rank 0 fits stars
         self.path = tmp("fail.h5")
         common_part = ["fit", "--library", library(), "--output", self.path, "--threads", 1,
                        "--config", often(), "--log", tmp("fail.log")]
@@ -175,7 +175,7 @@ class Status(EndToEnd):
         self.assertEqual(self.ask_json(self.path, status=FINISHED)["remaining"], 0)
 
     def test_ranks_that_fail_alike(self):
-        # one of them speaks; the other one's word is for those who want all details
+        # one rank prints the failure; the other prints it only at log level debug
         done = ended([MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
                       *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads",
                                1, "--slots", 1000000, "--log-level", "debug", stars())])

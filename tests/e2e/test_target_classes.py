@@ -142,7 +142,7 @@ class Selection(ProgramTest):
             for name, unit in GAIA.items():
                 np.testing.assert_array_equal(catalog[name], hdus["FIBERMAP"].data[name])
                 self.assertEqual(out["catalog"][name].attrs["unit"].decode(), unit)
-        # adaptive pixels are nested ones of any nside: that of nside 64 around them, if there is one
+        # an adaptive pixel belongs to the pixel of nside 64 around it, unless it is larger
         for nside, pixel, wanted in ((256, 435897, 27243), (16, 1702, -1), (64, 27247, 27247), (96, 5, -1)):
             unique = pixel + 4 * nside**2
             for header in ([("HPXPIXEL", pixel), ("HPXNSIDE", nside)], [("SPGRP", "uniqpix"), ("SPGRPVAL", unique)],
@@ -172,7 +172,7 @@ class Selection(ProgramTest):
                 for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
 
     def test_tiles_and_nights(self):
-        # of a tile's file, in which a star was observed in several nights and one on no tile
+        # a tile's file: some stars were observed in several nights, one on no tile
         nights = [[20210406], [20210406] * 2, [20210406, 20210407], [20210408], [20210407], []]
         rows = [(star, night) for star, of_star in enumerate(nights) for night in of_star]
         rows = rows[1:] + rows[:1]

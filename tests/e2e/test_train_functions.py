@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train --emulator radial | splines | linear: a made-up grid file to a library, its
-templates against SciPy's interpolation and the spectra's own formula, its report against an own
-one, a fit with it, gaps and refusals."""
+"""starmill library train --emulator radial | splines | linear, from a made-up grid file.
+Templates are compared with SciPy's interpolation and the spectra's formula, and the report with
+our own.  Also a fit, gaps and refusals."""
 
 import itertools
 
@@ -109,8 +109,8 @@ def table(text, begin):
 
 
 def own_part(lib, label):
-    """What an emulator's error does to labels and velocity, to first order: least squares of the
-    error of ln flux on the templates' derivatives, without the continuum.  [n][labels and km/s]"""
+    """Errors [n][labels and km/s] of labels and velocity by an emulator's error, to first order:
+    least squares of the error of ln flux on derivatives of the templates, without continuum."""
     step, edge, arms = 1e-4, 8, list(ARMS)
     with h5py.File(lib, "r") as f:
         scale = [(f[f"labels/label{i}"].attrs["std"], f[f"labels/label{i}"].attrs["mapping"])
@@ -233,8 +233,8 @@ class TrainFunctions(ProgramTest):
             self.assertIn("worst spectra", f.attrs["report"].decode())
 
     def test_report_tells_the_emulators_own_part(self):
-        """A bad emulator's part of the error shows, a good one has next to none, and errors of
-        labels fall as S/N rises."""
+        """The report shows the emulator's part of the error: large for a bad emulator, almost
+        nothing for a good one.  Errors of labels fall as S/N rises."""
         # velocity and labels, S/N 20 then 100: median, scatter, sigma, own median, own scatter ...
         good = self.good(train("good.h5", write_grid("many.h5", scattered(250)), "radial"))
         bad = self.good(train("worse.h5", full_grid(), "linear"))
@@ -264,7 +264,7 @@ class TrainFunctions(ProgramTest):
             self.assertEqual(a.attrs["hash"], b.attrs["hash"])
 
     def test_whole_hull(self):
-        """One hull of all labels: SciPy's, of scattered models, and six faces of a box."""
+        """One hull over all labels: SciPy's for scattered models, six faces for a box."""
         from scipy.spatial import ConvexHull
         self.good(train("box.h5", full_grid(), "linear", "--hulls", "whole", "--left-out", 0))
         with h5py.File(tmp("box.h5"), "r") as f:
@@ -294,7 +294,7 @@ class TrainFunctions(ProgramTest):
         np.testing.assert_allclose(one, two, rtol=1e-6)
 
     def test_fit(self):
-        """A fit takes each of them and finds the labels and velocities of made-up stars."""
+        """Fits with each of these libraries find the labels and velocities of made-up stars."""
         truth = np.array([[5100, 3.1, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
         vrad = np.array([30.0, -80.0, 0.0])
         rng = np.random.default_rng(SEED + 3)
@@ -322,7 +322,7 @@ class TrainFunctions(ProgramTest):
             self.assertLess(abs(got["VRAD"] - vrad).max(), 2, way)
             for k, name in enumerate(("TEFF", "LOGG", "FEH")):
                 self.assertLess(abs(got[name] - truth[:, k]).max(), limit[k], (way, name))
-        # the stars lie inside of both kinds of hulls, which then have no part in the fit
+        # the stars lie inside both kinds of hulls, so hulls have no part in the fit
         for name in ("VRAD", "TEFF", "LOGG", "FEH"):
             pairs, whole = found["radial", "pairs"], found["radial", "whole"]
             self.assertLess((abs(whole[name] - pairs[name]) / pairs[name + "_ERR"]).max(), 0.02)
@@ -391,8 +391,8 @@ class LengthTest(unittest.TestCase):
 
 
 class GapsTest(unittest.TestCase):
-    """Filling of nodes without a model: what is linear along each label exactly, wherever the gaps
-    are, and cubics where two nodes lie on either side."""
+    """Nodes without a model are filled exactly if flux is linear along each label.  With two nodes
+    on either side a cubic is exact too."""
 
     def lattice(self, gaps, shape=(6, 5, 4)):
         axes = [np.cumsum(RNG.uniform(0.5, 1.5, n)) for n in shape]

@@ -48,8 +48,8 @@ class TrainOnGpus(ProgramTest):
         self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
 
     def test_auto(self):
-        """The CPU until a size has been measured from which on the GPU pays, then by that size; a
-        checkpoint keeps its own."""
+        """auto takes the CPU until the crossover has been measured, then the GPU from that size
+        on; a checkpoint keeps its device."""
         kept = tmp("crossover")
         known = {"STARMILL_CROSSOVER": kept, "MILL_EMULATED_GPUS": "1"}
         line = ["library", "train", self.grid, *FEW, "--overwrite", "--output"]

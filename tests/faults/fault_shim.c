@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Faults of file systems and processes for tests, loaded by LD_PRELOAD.
  *
- * FAULTS="WHAT:CALL:PATH:FIRST:COUNT[:RANK];..." does WHAT in the calls CALL on files whose path
- * holds PATH (or ends so, with a $ at its end), COUNT times (0: always) from call number FIRST
- * (from 1) on, in the rank RANK alone.
+ * FAULTS="WHAT:CALL:PATH:FIRST:COUNT[:RANK];..." applies WHAT to calls of CALL on files whose path
+ * contains PATH (ends with PATH, if PATH ends with $).  It applies to COUNT calls from number
+ * FIRST on; the first call is 1, and COUNT 0 is all.  RANK restricts it to one rank.
  *
- *   WHAT   ENOSPC, EIO, EROFS, ENOENT, EOPNOTSUPP   the call fails so
- *          slow=MS   takes so much longer        hang        never returns
- *          deaf                never returns, and no signal reaches its thread
- *          kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
- *          count               nothing
- *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
- *   CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang
+ *    WHAT   ENOSPC, EIO, EROFS, ENOENT, EOPNOTSUPP   the call fails with this error
+ *           slow=MS   the call takes MS longer          hang   it never returns
+ *           deaf                it never returns, and no signal reaches its thread
+ *           kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
+ *           count               nothing
+ *           touch, cut          the file itself changes: its time, or it keeps only 5000 bytes
+ *    CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang
  *
- * FAULTS_COUNT=FILE: at its end, or before a call hangs, the process appends to FILE, for every
- * fault, how many calls there were.
- *
- * FAULTS_CLOCK=S: time() is S seconds ahead.
- */
+ * FAULTS_COUNT=FILE: at its end, or before a call hangs, the process appends to FILE how many
+ * calls each fault has counted.  FAULTS_CLOCK=S: time() is S seconds ahead. */
 #define _GNU_SOURCE
 
 #include <dlfcn.h>
@@ -148,7 +145,7 @@ static void change(const char *what, const char *path)
     abort();
 }
 
-/* Does the fault what it says; 1 when the call is to fail, with errno. */
+/* Does what the fault says; returns 1, with errno, if the call must fail. */
 static int happens(const fault *f, const char *path)
 {
   if (strcmp(f->what, "count") == 0)

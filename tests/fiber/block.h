@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A block in the checking build: several fibers.  Included by kernels/math/block.h, which explains
- *  the names. */
+/** A block as several fibers, in the checking build; kernels/math/block.h explains the names. */
 #pragma once
 
 typedef struct mill_block {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fiber build: what every backend must do (tests/conformance/), and any number of fibers, in
- * any order, gives what the plain build gives. */
+/* The fiber build passes the tests of tests/conformance/; any number of fibers in any order gives
+ * the results of the plain build. */
 #include "tests/mill_test.h"
 
 #define CONFORMANCE_STARS 14

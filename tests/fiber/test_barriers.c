@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every barrier matters: the blocks compiled once more with barriers that can be
- * left out one at a time, and the whole fit run without each.
+/* Every barrier matters: the blocks are compiled once more with barriers that can be left out, and
+ * the whole fit runs without each of them in turn.
  *
- * With all of them, the order in which fibers run between barriers decides
- * nothing.  Without one, some order must give another result (or the fibers lose
- * step, or never end).  The loss of a barrier listed below shows in no order, for
- * the reason given there. */
+ * With all barriers the order in which fibers run changes nothing.  Without one, some order must
+ * change the result, let fibers end at different barriers, or never end.  The barriers listed
+ * below are the exceptions, with the reason. */
 #include "tests/mill_test.h"
 
 #include <signal.h>
@@ -39,7 +38,7 @@ static site site_list[MAX_SITE];
 static int n_site;
 static const site *lost[2]; /**< barriers left out; NULL: none */
 
-/* The fits here are of float32, with hidden layers in float64, which have no barrier. */
+/* These fits are in float32; hidden layers run in float64 and have no barrier. */
 mill_answer_arm mill_answer_arm_f64_fiber;
 void mill_layer_product_f64_fiber(const mill_layer *, const void *, int, const double *,
                                   const int *, double *const *);
@@ -72,8 +71,8 @@ static void marked_barrier(mill_block *b, const char *name, int line)
   mill_fiber_barrier(b);
 }
 
-/** Barriers whose loss no order of the fibers shows, and why.  They cost little, and
- *  stay because loops are changed more often than barriers are thought about. */
+/** Barriers whose loss no order of the fibers shows, and why.  They stay: they cost little, and
+ *  loops change more often than anyone reconsiders barriers. */
 typedef struct harmless {
   const char *function;
   int first, last; /**< ordinals */
@@ -100,7 +99,7 @@ static const harmless allowed[] = {
     {"mill_block_guess_starts", 1, 2, serial},
     {"mill_block_guess_least", 1, 1, own},
     {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess_starts, 2: see pairs */
-    /* mean[0] sets the limits of a clip in mill_block_flux that no template meets */
+    /* mean[0] sets the limits of a clip in mill_block_flux that no template reaches */
     {"mill_block_take_stored", 1, 1, next},
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_curvature", 2, 2, next}, /* mill_block_locate of the next segment */
@@ -130,7 +129,7 @@ static int by_place(const void *a, const void *b)
   return order ? order : x->line - y->line;
 }
 
-/** In a child, for a lost barrier may end in an abort or in no end at all. */
+/** Runs in a child: without a barrier the program may abort or never end. */
 static int differs_without(const site *s, const site *t, const work_output *expected,
                            work_input *in)
 {

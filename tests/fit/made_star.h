@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Stars made from an emulator, and a second, dense likelihood to compare with.
  *
- *  The template is evaluated as in docs/science/numerics.md but by other means: float64
- *  throughout, the spline by solving its tridiagonal equations in wavelength, the
- *  resolution matrix by solving for each row, the continuum by least squares
- *  (LAPACK's QR) in place of normal equations.
- */
+ *  The likelihood is that of docs/science/numerics.md in float64, solved in other ways: the spline
+ *  by tridiagonal equations in wavelength, the resolution matrix by equations for each row, the
+ *  continuum by LAPACK's QR in place of normal equations. */
 #pragma once
 
 #include <lapacke.h>
@@ -52,7 +50,7 @@ static inline void made_check(int err)
   assert_ok(err);
 }
 
-/* Irwin-Hall: sums of twelve, good to 3 sigma, and no libm in the stars */
+/* Irwin-Hall: sums of twelve numbers, good to 3 sigma; stars do not depend on libm */
 static inline double made_normal(uint64_t *state)
 {
   double sum = 0;
@@ -112,8 +110,8 @@ static inline void made_resolution_rows(const mill_library *lib, made_segment *s
   }
 }
 
-/** Sigma that templates lack at pixel p: 0 where they are too broad, NaN where a pixel is
- *  not fitted (docs/science/numerics.md, "Line-spread function"). */
+/** Sigma of the Gaussian that templates lack at pixel p: 0 if they are too broad, NaN if the pixel
+ *  is not fitted (docs/science/numerics.md, "Line-spread function"). */
 static inline double made_lack_aa(const mill_library *lib, const made_segment *s, int p)
 {
   const double sigma = (double)s->sigma_aa[p], templ = lib->arm[s->arm].template_sigma_aa;
@@ -150,9 +148,8 @@ static inline double made_spline(int n, const double *x, const double *y, const 
 /** Variance in A^2 of a further Gaussian that made_template convolves with. */
 static double made_more_aa2;
 
-/** Template of one segment at its pixels, after its resolution matrix or its sigma:
- *  the Gaussian of a sigma acts on the spline itself and not on its values at pixels.
- *  kind: enum mill_rotation_kind. */
+/** Template of one segment at its pixels, after its resolution matrix or sigma; a sigma's Gaussian
+ *  is convolved with the spline, not with pixels.  kind: enum mill_rotation_kind. */
 static inline void made_template(const mill_library *lib, int kind, const made_segment *s,
                                  const double *theta, double *out)
 {
@@ -218,9 +215,9 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
   }
 }
 
-/** Segments of n_exposure exposures of every arm, without flux.  Wavelengths are
- *  random, about step_aa apart, and begin and end margin grid points off the ends of the
- *  templates; with_matrix: even, and a resolution matrix of 11 diagonals. */
+/** Make segments of n_exposure exposures of every arm, without flux.  Pixels have random steps of
+ *  about step_aa, and begin and end `margin` grid points inside the templates.  with_matrix: steps
+ *  are even, and there is a resolution matrix of 11 diagonals. */
 static inline void made_star_cut(const mill_library *lib, int n_exposure, double step_aa,
                                  int with_matrix, int margin, uint64_t *random, made_star *star)
 {
@@ -262,8 +259,8 @@ static inline void made_star_init(const mill_library *lib, int n_exposure, doubl
   made_star_cut(lib, n_exposure, step_aa, with_matrix, 70, random, star);
 }
 
-/** The parameters with the velocity offset of an arm, which follow the labels, in the velocity;
- *  with_offsets 0: there are none. */
+/** The parameters theta with an arm's velocity offset added to the velocity.  In theta offsets
+ *  follow the labels; with_offsets 0: there are none. */
 static inline void made_arm_theta(const mill_library *lib, int with_offsets, int i_arm,
                                   const double *theta, double *out)
 {
@@ -272,8 +269,8 @@ static inline void made_arm_theta(const mill_library *lib, int with_offsets, int
     out[0] += theta[2 + lib->n_label + i_arm - 1];
 }
 
-/** Flux of the template at theta times a smooth continuum, with noise of S/N sn per
- *  pixel; noise 0 leaves it out (the errors stay).  Rotation is of the smooth kind. */
+/** Fill in the template at theta times a smooth continuum, with noise of S/N sn per pixel.  noise
+ *  0: no noise, but the same errors.  Rotation is of the smooth kind. */
 static inline void made_star_fill_offset(const mill_library *lib, int with_offsets,
                                          const double *theta, double sn, int noise,
                                          uint64_t *random, made_star *star)
@@ -459,7 +456,7 @@ static inline void made_evaluate(const mill_library *lib, const mill_fit_setting
   }
 }
 
-/** Random labels within fraction of the hulls, velocity within vel, v sin i up to vsini. */
+/** Random labels inside `fraction` of the hulls, velocity within +-vel, v sin i up to vsini. */
 static inline void made_theta(const mill_library *lib, double fraction, double vel, double vsini,
                               uint64_t *random, double *theta)
 {
@@ -506,8 +503,7 @@ static inline int made_sink(void *context, mill_star *star)
   return MILL_OK;
 }
 
-/** Fit all stars; star i comes back as result[i], and with set->epochs each exposure as an epoch in
- *  epoch [n][MADE_MAX_SEG]. */
+/** Fit all stars: star i gives result[i] and, with set->epochs, epoch [n][MADE_MAX_SEG]. */
 static inline void made_fit_epochs(const mill_library *lib, const mill_fit_settings *set,
                                    const mill_backend *backend, int n_slot, int n_thread, int n,
                                    made_star *star, const int *order, mill_fit_result *result,
@@ -549,8 +545,8 @@ static inline double made_err(const mill_fit_result *r, int j)
   return j == 0 ? r->vrad_err_km_s : (j == 1 ? r->vsini_err_km_s : r->label_err[j - 2]);
 }
 
-/** Hold a star, evaluate it at points and drop it; f gets hull penalty and priors.  eval is untouched
- *  unless prepared->status is NOT_DONE. */
+/** Hold a star, evaluate it at points and drop it; f includes hull penalty and priors.  eval is
+ *  only written if prepared->status is NOT_DONE. */
 static inline void made_ask(mill_pipeline *p, const mill_star *star, int request, int n_point,
                             const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The library and settings of a program whose stars are all made from one library: N_LABEL labels
- *  and N_ARM arms, which the includer defines. */
+/** Library and settings of a program whose stars all come from one library.  The includer defines
+ *  N_LABEL and N_ARM, the numbers of labels and arms. */
 #pragma once
 
 #include "tests/fit/made_star.h"

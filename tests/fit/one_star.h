@@ -46,8 +46,8 @@ static inline void end(void)
   mill_library_clear(&fx.lib);
 }
 
-/** theta with parameter j moved by step; v sin i by a step of its inner parameter, with
- *  respect to which the Jacobian is (kernels/math/rotation.h). */
+/** theta with parameter j moved by step.  For v sin i it is a step of the inner parameter, in
+ *  which the Jacobian is (kernels/math/rotation.h). */
 static inline void moved(const double *theta, int j, double step, double *x)
 {
   const int kind = fx.set.rotation;

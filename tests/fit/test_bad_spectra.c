@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows of spectra with unusable pixels or arms, and of spectra of no star; flags of elements. */
+/* Rows of spectra with unusable pixels or arms, and of no star; flags of elements. */
 #include "tests/mill_test.h"
 
 enum { SEED = 31337, MAX_STAR = 30, N_LABEL = 4, N_ARM = 3 };
@@ -53,8 +53,8 @@ MILL_TEST(nan_and_infinite_pixels_change_nothing_else)
   for (int i = 0; i < 6; i++) {
     assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
     assert_int_equal(result[1][i].warn, result[0][i].warn);
-    /* both are bad pixels now; the scale of their errors is the median of all flux,
-     * one of which has become infinite: 1000 times the errors at all other pixels */
+    /* The pixel is bad in both fits, and bad pixels get errors 1000 times those of others.  These
+     * are scaled by a median of flux, which the infinite flux moves. */
     assert_close(made_par(&result[1][i], 0), made_par(&result[0][i], 0),
                  0.05 * result[0][i].vrad_err_km_s);
     assert_close(result[1][i].chisq_tot, result[0][i].chisq_tot, 0.05);
@@ -134,8 +134,7 @@ MILL_TEST(good_stars_have_no_flags)
     assert_int_equal(result[0][i].warn, 0);
 }
 
-/* Add a misfit of so many sigma where the template follows a label most, in a twentieth of the
- * pixels. */
+/* Add n_sigma to the twentieth of the pixels where the template follows label l most. */
 static void spoil_lines(made_star *of, double *theta, int l, double n_sigma)
 {
   for (int i = 0; i < of->n_segment; i++) {
@@ -159,7 +158,7 @@ MILL_TEST(elements_have_flags_of_their_own)
   enum { MG = 3, N = 4 };
   static const double abundance = 0.3;
   const struct {
-    double max_err, prior, outside, misfit; /* sigma of the prior; of the star, mapped; in sigma */
+    double max_err, prior, outside, misfit; /* of a prior; mapped; in sigma */
     int fixed, flag;
   } row[] = {{.flag = 0},
              {.max_err = 1e-4, .flag = MILL_ELEMENT_WEAK},

@@ -13,7 +13,6 @@ static void begin_with(int kind, int n_label, int n_exposure, int with_matrix, d
   made_check(test_library_make(n_label, n_label == 3 ? 2 : 3, 5, &fx.lib));
   made_check(test_library_to(&fx.lib, kind));
   one_star_make(SEED + 17 * (uint64_t)n_label + (uint64_t)with_matrix, n_exposure, with_matrix, sn);
-  /* some bad pixels and a mask */
   for (int i = 0; i < fx.star.n_segment; i++) {
     made_segment *s = &fx.star.segment[i];
     s->mask[20] = s->mask[21] = 8;
@@ -29,8 +28,8 @@ static void begin(int n_label, int n_exposure, int with_matrix, double sn)
   begin_with(MILL_EMULATOR_MLP, n_label, n_exposure, with_matrix, sn);
 }
 
-/** Of every kind; tests/src/pipeline compares the emulators that made_template has with the
- *  definitions of splines and of radial functions. */
+/** One of every kind.  tests/src/pipeline compares the emulators of made_template with the
+ *  definitions of splines and radial functions. */
 static const int emulators[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF};
 
 /** Each arm but the first with a velocity of its own. */
@@ -79,10 +78,9 @@ static void compare_value(void)
     mill_evaluation final, jacobian;
     evaluate(MILL_REQ_MODELS, 1, theta, &final);
     evaluate(MILL_REQ_TANGENTS, 1, theta, &jacobian);
-    /* flux / sigma and 1 / sigma are float32: at S/N 40 each puts a pixel's residual off
-     * by 1.1e-6 rms (a spacing of 3.8e-6 over sqrt 12), and F by twice the sum of residual
-     * times that; the position within a grid interval, float32 too, adds a tenth.  Four
-     * standard deviations, and the rounding of sums. */
+    /* flux / sigma and 1 / sigma are float32: at S/N 40 each moves a pixel's residual by 1.1e-6
+     * rms, and F by twice the sum of residual times that.  Allowed are four standard deviations
+     * and the rounding of sums. */
     double chisq = 0;
     for (int a = 0; a < fx.lib.n_arm; a++)
       chisq += expected.chisq[a];
@@ -176,9 +174,9 @@ static void compare_gradient(int at_zero)
     evaluate(MILL_REQ_TANGENTS, 1, theta, &eval);
     for (int j = 0; j < np; j++) {
       const double sigma = 1 / sqrt(eval.hess[j * np + j]);
-      /* F in units of one standard deviation; the linear kernel has corners where v sin i
-       * is a whole number of grid points, the smooth one changes its kind within a step:
-       * small steps there, in units of the inner parameter */
+      /* Steps are a part of one error.  In v sin i a step must not reach a corner of the linear
+       * kernel, at whole numbers of grid points; from 0 it must stay where the smooth kernel keeps
+       * its form. */
       const double grid = MILL_C_KM_S * fx.lib.arm[0].ln_step;
       double step = 0.2 * sigma, found;
       if (j == 1) {
@@ -191,9 +189,8 @@ static void compare_gradient(int at_zero)
       found = at_zero && j == 1 ? forward(theta, j, step) : richardson(value, theta, j, step);
       if (j >= fx.lib.n_label + 2) /* priors are no part of a Jacobian's answer */
         found -= 2 * theta[j] / pow(fx.set.velocity_offset_sigma_km_s, 2);
-      /* relative to the noise: F has 1e-9 |F| (and for velocities the float32
-       * position in an interval), divided by the step; the gradient itself carries
-       * that position as 6e-8 of its parts */
+      /* Noise of the differences: 1e-9 |F| and, for velocities, the float32 position in a grid
+       * interval, both divided by the step.  The gradient has that position's 6e-8 too. */
       const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
       worst = fmax(worst, fabs(eval.grad[j] - found) / unit);
       assert_close(eval.grad[j] / unit, found / unit, 2e-5);
@@ -217,8 +214,8 @@ MILL_TEST(gradient_matches_differences)
         }
 }
 
-/* The splines' third derivatives jump at their knots, so the extrapolation of differences
- * across one is worse; should other seeds fail, look there first. */
+/* The splines' third derivatives jump at their knots, so extrapolated differences across a knot
+ * are worse.  If other seeds fail, look there first. */
 MILL_TEST(gradient_of_other_emulators)
 {
   for (int e = 1; e < 3; e++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Line-spread functions given as a sigma per pixel: against the resolution matrix of the
- * same Gaussian, against stars whose templates were convolved densely (made_star.h), and
- * what is said of pixels that have none. */
+/* Line-spread functions given as a sigma per pixel: against the resolution matrix of the same
+ * Gaussian; against densely convolved templates (made_star.h); and pixels without a sigma. */
 #include "tests/mill_test.h"
 
 enum { SEED = 90210, MAX_STAR = 3, EDGE = 6, N_LABEL = 3, N_ARM = 2 };
@@ -12,9 +11,9 @@ static made_star star[MAX_STAR];
 static double truth[MAX_STAR][N_PAR];
 static mill_fit_result result[2][MAX_STAR];
 
-/** A star on a smooth grid, uniform in ln wavelength as most surveys have it, of some
- *  step_aa, with a line-spread function of sigma(x) pixels, x from 0 to 1 along the arm,
- *  beyond what templates carry. */
+/** Make a star with pixels of about step_aa, uniform in ln wavelength as in most surveys.  The
+ *  templates lack a Gaussian of lack_pix(x) pixels of its line-spread function; x runs from 0 to 1
+ *  along the arm. */
 static void make(double step_aa, double (*lack_pix)(double x), uint64_t *random, made_star *out)
 {
   made_star_init(&lib, 1, step_aa, 0, random, out);
@@ -86,7 +85,7 @@ static void matrix_for_sigma(const made_star *from, made_star *to)
   }
 }
 
-/** Both ways leave out pixels at the ends, not the same number: leave out more. */
+/** The two ways leave out different numbers of pixels at the ends: mask more than either. */
 static void mask_ends(made_star *s)
 {
   for (int i = 0; i < s->n_segment; i++)
@@ -115,8 +114,8 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&star[0], at, MILL_REQ_TANGENTS, &a, &ra);
     evaluate(&with_matrix, at, MILL_REQ_TANGENTS, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
-    /* a part of the sigma acts on the grid, where it is more exact than the matrix: that is
-     * 1e-4 of the templates' curvature, and 1e-3 in F at residuals of one sigma */
+    /* A part of the sigma acts on the templates' grid, which is more exact than the matrix.  The
+     * difference is 1e-3 in F at residuals of one sigma. */
     assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
       const double size = sqrt(b.hess[j * N_PAR + j]);
@@ -127,8 +126,7 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
   template_sigma(0.5);
 }
 
-/** chi-square of a star without noise at the truth, over that of a fit that leaves the
- *  line-spread function out. */
+/** chi-square at the truth without noise, with and without the line-spread function. */
 static void check_noise_free(double step_aa, double (*lack)(double x), double chisq_per_pixel)
 {
   uint64_t random = SEED;
@@ -156,8 +154,8 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
   template_sigma(0.5);
-  /* lines of sigma 1 A: kernels are sampled so well that float32 weights are left, 6e-8 of 100
-   * sigma, but for the nine weights of narrow ones at 1.2 A (measured: 1.5e-6) */
+  /* What is left are float32 weights, 6e-8 of 100 sigma.  Pixels of 1.2 A sample narrow kernels
+   * with nine weights alone, which leaves more (measured: 1.5e-6). */
   check_noise_free(0.45, about_one, 1e-8);
   check_noise_free(0.45, through_the_change, 1e-8);
   check_noise_free(0.8, about_one, 1e-8);
@@ -225,7 +223,7 @@ MILL_TEST(pixels_with_an_invalid_sigma_are_not_fitted)
       assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
                    made_err(&result[0][i], j));
   }
-  /* just as masked ones, but that their flux is kept as it is: sigma 1000 times larger */
+  /* as masked pixels, but the flux is kept: sigma is 1000 times larger */
   static mill_fit_result spoiled[3];
   memcpy(spoiled, result[1], sizeof spoiled);
   fit_both(3, mask_the_same);
@@ -288,7 +286,7 @@ MILL_TEST(a_function_narrower_than_templates_is_told_and_changes_nothing)
   assert_same_but_narrow(3, 0);
 }
 
-/** As matrix_for_sigma, for whoever has the wavelengths only: Gaussians of this sigma in A. */
+/** As matrix_for_sigma, for wavelengths alone: Gaussians of this sigma in A. */
 static double matrix_sigma_aa;
 
 static void as_matrix(made_segment *s)
@@ -302,8 +300,7 @@ static void as_matrix(made_segment *s)
   *s = with_matrix.segment[0];
 }
 
-/* Templates of 0.5 A on pixels of 0.7 A: taken out of a matrix of 0.3 A they leave nothing that
- * could be a line-spread function. */
+/* Templates of 0.5 A are broader than a matrix of 0.3 A: nothing is left of the matrix. */
 MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
 {
   make_few(0.5);
@@ -336,7 +333,6 @@ MILL_TEST(sigma_is_not_used_where_templates_are_at_the_instruments_resolution)
   set.resolution = MILL_RES_NONE;
   fit_both(3, no_sigma);
   assert_same_but_narrow(3, 0);
-  /* and is where they are not */
   set.resolution = MILL_RES_AUTO;
   fit_both(3, no_sigma);
   for (int i = 0; i < 3; i++)

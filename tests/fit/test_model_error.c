@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Model error in the likelihood: value and curvature against a dense covariance matrix in float64,
- * the gradient against differences, and that without it nothing changes. */
+ * the gradient against differences; without model error nothing changes. */
 #include "tests/mill_test.h"
 
 #include <cblas.h>
@@ -39,8 +39,7 @@ static void jacobian(const double *theta, mill_evaluation *eval)
 
 /* --- the dense reference --- */
 
-/** A row of the library's grid at a wavelength: the polynomial through the four points around it,
- *  by Neville's scheme in the index. */
+/** A row of the library's grid at a wavelength, by the cubic through four points (Neville). */
 static double row_at(const mill_arm *arm, const float *row, double rest_aa)
 {
   int k = 0;
@@ -58,8 +57,7 @@ static double row_at(const mill_arm *arm, const float *row, double rest_aa)
 
 typedef struct dense {
   int n;
-  double inverse[MADE_MAX_PIX * MADE_MAX_PIX]; /**< of the covariance; then that of the continuum
-                                                    taken out */
+  double inverse[MADE_MAX_PIX * MADE_MAX_PIX]; /**< covariance; later without the continuum */
   double ln_det;
   ref_prepared prepared;
 } dense;
@@ -95,8 +93,8 @@ static double width2(const made_segment *s, int p)
   return pow(sum * sum / (2 * sqrt(acos(-1.0)) * square) * pixel, 2);
 }
 
-/** What the width of the line-spread function adds to the covariance, by differences of templates
- *  that were convolved densely. */
+/** What the error of the line-spread function's width adds to the covariance, by differences of
+ *  densely convolved templates. */
 static void add_width(const made_segment *s, int n_share, const double *templ, const double *model,
                       dense *d)
 {
@@ -188,7 +186,7 @@ static void make_dense(const made_segment *s, int n_share, dense *d)
   invert(n, d->inverse, &d->ln_det);
 }
 
-/** F of a segment at theta, and what is left of the inverse covariance without the continuum. */
+/** F of a segment at theta.  left: the inverse covariance with the continuum projected out. */
 static double project_dense(const made_segment *s, int n_share, const dense *d, const double *theta,
                             double *left, double *model)
 {
@@ -259,7 +257,7 @@ static void compare_dense(const double *theta, double f_error, double hess_error
               v[j][p] * cblas_ddot(s->n_pix, left + (size_t)p * (size_t)s->n_pix, 1, v[l], 1);
   }
   f += made_penalty(&fx.lib, &fx.set, &fx.star, theta);
-  /* The prepared data and the rows of the error are float32: their rounding moves residuals of
+  /* The prepared data and the rows of the error are float32.  Their rounding moves residuals of
    * some 60 sigma in thousands of pixels by 1e-6 of themselves. */
   assert_close(eval.f, f, f_error);
   for (int j = 0; j < NP; j++)
@@ -286,8 +284,7 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
     }
 }
 
-/** The width of a line-spread function, as a sigma or as a matrix, with and without model error of
- *  the library. */
+/** An error of the width of a sigma or a matrix, with and without the library's model error. */
 MILL_TEST(width_of_the_line_spread_function)
 {
   for (int kind = 0; kind < 4; kind++) {
@@ -353,7 +350,7 @@ MILL_TEST(gradient_matches_differences)
 
 /* --- off and absent --- */
 
-/** Fits with and without, bit for bit: only the results of fixed settings are compared. */
+/** Fit with fixed settings, to compare results with and without model error bit for bit. */
 static void fit_once(mill_fit_result *result)
 {
   made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 1, &fx.star, NULL, result, NULL);
@@ -380,8 +377,8 @@ MILL_TEST(off_is_absent)
   mill_library_clear(&fx.lib);
 }
 
-/** The solution is that of the covariance fixed there: with it the next step goes less than 0.1
- *  errors.  Templates are wrong by several standard deviations of their stated error. */
+/** The fit's covariance of the model error is the one at its solution: with that covariance the
+ *  next step is below 0.1 errors.  Templates are wrong by several times their stated error. */
 MILL_TEST(solution_is_that_of_its_own_covariance)
 {
   for (int i = 0; i < 12; i++) {
@@ -418,7 +415,7 @@ MILL_TEST(solution_is_that_of_its_own_covariance)
   }
 }
 
-/** Two segments of an arm with the same spectrum say no more about the templates than one. */
+/** Two segments of an arm with the same spectrum constrain the templates no more than one does. */
 MILL_TEST(exposures_share_the_error)
 {
   mill_fit_result one, two;
@@ -439,7 +436,7 @@ MILL_TEST(exposures_share_the_error)
   mill_library_clear(&fx.lib);
 }
 
-/* A CPU computes the part of the grid that a star sees within the velocity limits. */
+/* The CPU only computes the part of the grid that a star sees within the velocity limits. */
 MILL_TEST(velocity_limits_change_no_bit)
 {
   static const int request[] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS};

@@ -52,7 +52,7 @@ MILL_TEST(optimizers_agree)
   static const char *const name[3] = {"hybrid", "nelder-mead", "levenberg-marquardt"};
   for (int o = 0; o < 3; o++)
     printf("%s: %.1f values and %.1f Jacobians a star\n", name[o], evaluations[o], jacobians[o]);
-  /* a simplex in axes of the curvature needs a fifth of what it takes in plain units (430) */
+  /* a simplex in axes of the curvature needs a fifth of the 430 in plain units */
   assert_true(evaluations[0] <= 45 && evaluations[1] <= 160);
 }
 
@@ -75,8 +75,8 @@ MILL_TEST(float32_leads_to_the_minima_of_float64)
       worst = fmax(worst, fabs(made_par(a, j) - made_par(b, j)) / made_err(a, j));
   }
   printf("float32: -2 ln L within %.1g, parameters within %.1g errors\n", worst_f, worst);
-  /* both take a last step that promises less than 0.01, of which a tenth may be missed, and there
-   * is the noise of float32, 1e-3; in errors the root of that */
+  /* Both end when a step promises less than 0.01, and may miss a tenth of it; float32 adds 1e-3.
+   * Errors of parameters are the root of that. */
   assert_close(worst_f, 0, 2e-3);
   assert_close(worst, 0, 0.045);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fit from spectra to rows: what it must do with settings, limits, slots and threads, and
- * whether errors, chi-squares and models are right. */
+/* Fits from spectra to rows: settings, limits, slots and threads do what they must, and errors,
+ * chi-squares and models are right. */
 #include "tests/mill_test.h"
 
 enum { SEED = 31337, MAX_STAR = 30, N_LABEL = 4, N_ARM = 3 };
@@ -44,8 +44,7 @@ MILL_TEST(results_do_not_depend_on_slots_threads_or_order)
   compare_runs();
 }
 
-/* The same with splines over a grid in one arm, radial functions in the second, and a network in
- * the third. */
+/* The same with splines in one arm, radial functions in the next, a network in the third. */
 MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
 {
   const mill_library plain = lib;
@@ -61,8 +60,8 @@ MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
     for (int j = 0; j < N_PAR; j++)
       n_near += j != 1 && fabs(made_par(r, j) - truth[i][j]) < 3 * made_err(r, j);
   }
-  /* the stars were made from these emulators: of 140 numbers 0.4 are more than three sigma
-   * off; six would be a chance of 1e-5 */
+  /* the stars are made from these emulators: 0.4 of 140 numbers are more than three sigma off by
+   * chance, six with a chance of 1e-5 */
   assert_int_equal(n_fitted, MAX_STAR - 2);
   assert_true(n_near >= 5 * n_fitted - 5);
   mill_library_clear(&lib);
@@ -130,7 +129,7 @@ MILL_TEST(one_arm_and_few_labels)
         n_near += j != 1 && fabs(made_par(r, j) - truth[i][j]) < 3 * made_err(r, j);
     }
   }
-  /* of 108 numbers 0.3 are more than three sigma off, and the three runs are the same stars */
+  /* by chance 0.3 of 108 numbers are more than three sigma off, the same in all runs */
   assert_true(n_near >= 108 - 6);
   mill_library_clear(&lib);
   lib = plain;
@@ -156,7 +155,7 @@ MILL_TEST(priors_pull)
   }
 }
 
-/** Arms whose wavelengths are off by some km/s, and which know little of each other. */
+/** Wavelengths of arms are off by some km/s, and the prior of the offsets is wide. */
 MILL_TEST(velocity_offsets_are_found)
 {
   enum { N = 16 };
@@ -188,9 +187,8 @@ MILL_TEST(velocity_offsets_are_found)
     const int first = i == 0;
     assert_int_equal(free->status, MILL_STATUS_FITTED);
     assert_int_equal(free->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN), 0);
-    /* what the data say is lost in the prior, and the velocity is that of the first arm: both
-     * searches end within a hundredth of an error, and the moments of a profile that is no
-     * parabola are a few per cent off its curvature */
+    /* With so weak a prior VRAD is that of the first arm; both searches end within 0.01 errors.
+     * The errors differ by a few per cent, as the profile is no parabola. */
     assert_close(free->vrad_km_s, free->vrad_arm_km_s[first], 0.05 * free->vrad_err_km_s);
     assert_close(free->vrad_err_km_s / free->vrad_arm_err_km_s[first], 1, 0.05);
     assert_true(free->vrad_err_km_s > none->vrad_err_km_s);
@@ -211,7 +209,7 @@ MILL_TEST(velocity_offsets_are_found)
         n++;
       }
     }
-    /* one that must not move is none: two runs of the polish, whose F has noise of 1e-3 */
+    /* an offset held at 0 is no offset, within the noise of two polishes: 1e-3 in F */
     assert_close(stiff->m2ll, none->m2ll, 0.01);
     assert_close(stiff->vrad_km_s, none->vrad_km_s, 0.05 * none->vrad_err_km_s);
     assert_close(stiff->vrad_err_km_s / none->vrad_err_km_s, 1, 0.01);
@@ -223,7 +221,7 @@ MILL_TEST(velocity_offsets_are_found)
   assert_true(chi2 > 11 && chi2 < 60);
 }
 
-/** u of v sin i in km/s, in which F is smooth at 0 (docs/science/numerics.md, "Rotation"). */
+/** The inner parameter u of v sin i, in km/s, in which F is smooth at 0. */
 static double inner(double v)
 {
   return set.rotation == MILL_ROT_LINEAR ? v : sqrt(v * v + 900) - 30;
@@ -275,8 +273,7 @@ MILL_TEST(rotation_is_never_negative)
           assert_int_equal(unresolved, v * v < 2 * 2 * rise * sigma);
         }
       }
-      /* without rotation, half of the optima lie below zero, and one of 40 stars is two
-       * errors above it */
+      /* without rotation half the optima lie below zero, one of 40 two errors above it */
       assert_true(n_zero >= 4 && n_zero <= 17);
       assert_true(n_unresolved >= 17);
     }
@@ -386,8 +383,8 @@ MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
   }
 }
 
-/** Half the second differences of -2 ln L around x, where F = d H d; step: of the parameters.
- *  unresolved: in u in place of v sin i, around a point two steps from 0 where x is nearer. */
+/** Half the second differences of -2 ln L around x, to a [N_PAR][N_PAR]; step: of each parameter.
+ *  unresolved: in the inner parameter u in place of v sin i, at least two steps from 0. */
 static void curvature(const made_star *s, const double *x, const double *step, int unresolved,
                       double *a)
 {
@@ -411,8 +408,8 @@ static void curvature(const made_star *s, const double *x, const double *step, i
     }
 }
 
-/* The first stars rotate so fast that v sin i is resolved, and differences are in it; of the
- * others, which do not, F has no curvature in v sin i but in u. */
+/* Stars 0 to 2 rotate so fast that v sin i is resolved, and differences are in v sin i.  For the
+ * others F has no curvature in v sin i, and differences are in u. */
 MILL_TEST(covariance_is_the_inverse_curvature_of_the_likelihood)
 {
   enum { N = 6 };
@@ -448,8 +445,7 @@ MILL_TEST(covariance_is_the_inverse_curvature_of_the_likelihood)
     assert_int_equal(LAPACKE_dgetrf(LAPACK_ROW_MAJOR, N_PAR, N_PAR, a, N_PAR, pivot), 0);
     assert_int_equal(LAPACKE_dgetri(LAPACK_ROW_MAJOR, N_PAR, a, N_PAR, pivot), 0);
     for (int j = 0; j < N_PAR; j++)
-      /* Gauss-Newton leaves out residual times second derivatives: a few per cent of
-       * the error at S/N 60 */
+      /* second derivatives that Gauss-Newton leaves out: a few per cent at S/N 60 */
       assert_close(error[j] / sqrt(a[j * N_PAR + j]), 1, 0.1);
   }
   assert_true(n_unresolved > 0);
@@ -484,9 +480,8 @@ MILL_TEST(velocity_moments_match_a_dense_integral)
     for (int k = 0; k < N; k++)
       for (int power = 2; power <= 4; power++)
         m[power] += exp(-0.5 * (f[k] - least)) * pow((k - N / 2) * 0.15 - mean, power) / sum;
-    /* steps of half a width or less are exact for a Gaussian to 1e-6; float32
-     * templates move F by 1e-3 at most.  A profile that the velocity limits cut off
-     * has an edge, and steps of a twentieth of the range there. */
+    /* The sums are exact for a Gaussian to 1e-6; float32 templates move F by 1e-3 at most.  Star 4
+     * has a profile that the velocity limits cut, so its steps are a twentieth of their range. */
     const int cut = fabs(r->vrad_km_s) + 4 * r->vrad_err_km_s > 1000;
     assert_int_equal(cut, i == 4);
     assert_close(sqrt(m[2]), 1, cut ? 0.05 : 3e-3);

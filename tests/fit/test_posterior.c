@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Posteriors from spectra to rows: the fit's errors where the posterior is Gaussian, the same bits
- * whatever runs beside, and what is refused.
+/* Posteriors from spectra to rows: the fit's errors if the posterior is Gaussian, the same bits
+ * whatever runs beside, and refusals.
  *
- * With arguments no test but what campaigns/posteriors.py asks for: "stars N SN ESS" prints
- * truth, posterior and samples of N stars, "likelihood I SN" answers points on standard input for
- * star I. */
+ * With arguments it runs no test, but serves campaigns/posteriors.py: "stars N SN ESS" prints
+ * truth, posterior and samples of N stars; "likelihood I SN" evaluates points on standard input. */
 #include "tests/mill_test.h"
 
 enum { SEED = 2718, MAX_STAR = 512, N_DRAW = 100, N_LABEL = 4, N_ARM = 3 };
@@ -25,7 +24,7 @@ static void usual_sampling(void)
       (mill_sample_settings){.max_eval = 4000, .n_draw = N_DRAW, .least_ess = 100, .seed = 3};
 }
 
-/** Star i of any number: labels within the hulls' inner part, v sin i up to 160 km/s. */
+/** Make star i: labels in the inner part of the hulls, v sin i up to 160 km/s. */
 static void make_star(int i, double sn, made_star *star, double *truth)
 {
   uint64_t random = SEED + 1000 * (uint64_t)i;

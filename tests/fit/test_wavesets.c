@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Wavelength sets without bound: stars with grids of their own, the same bits whatever
- * is in the batch and however small the cache is, and memory that stays bounded. */
+/* Any number of wavelength sets: stars with grids of their own have the same bits whatever is in
+ * the batch and however small the cache is, and memory stays bounded. */
 #include "tests/mill_test.h"
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
@@ -10,8 +10,8 @@ enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
 static made_star star[N_STAR];
 static mill_fit_result result[2][N_STAR];
 
-/** Every third star has the wavelengths of star 0, the others grids of their own and
- *  numbers of pixels from 70 to 450; matrix, sigma and nothing in turn. */
+/** Every third star has the wavelengths of star 0, the others grids of their own with 70 to 450
+ *  pixels.  Stars have a matrix, a sigma or neither, in turn. */
 static int make_stars(void **state)
 {
   uint64_t random = SEED;
@@ -73,7 +73,7 @@ static int lazy_sink(void *context, mill_star *done)
   return MILL_OK;
 }
 
-/** Fit n stars in an order with a cache of this many bytes; what was held and made. */
+/** Fit n stars in an order, with a cache of `limit` bytes; return what was held and made. */
 static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int n, const int *order,
                                     mill_fit_result *out, lazy_run *run)
 {
@@ -111,7 +111,7 @@ MILL_TEST(bits_do_not_depend_on_the_batch_or_on_eviction)
   assert_int_equal(all.n_set, all.n_made);
   for (int i = 0; i < N_STAR; i++)
     assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
-  /* nothing stays: every star makes its sets, shared ones whenever no slot holds them */
+  /* no cache: every star makes its sets, and a shared set is made again once no slot holds it */
   const mill_waveset_stats none = run_stars(8, 2, 0, N_STAR, mixed, result[1], &run);
   assert_same(N_STAR, NULL);
   assert_int_equal(none.n_set, 0);
@@ -119,7 +119,7 @@ MILL_TEST(bits_do_not_depend_on_the_batch_or_on_eviction)
   assert_int_equal(none.n_evicted, none.n_made);
   assert_true(none.n_made >= all.n_made);
   assert_int_equal(run.most.n_set, run.most.n_held);
-  /* one slot: when a star is asked for, at most the one before has sets */
+  /* one slot: when a star begins, at most the star before it has sets */
   run_stars(1, 1, 0, N_STAR, NULL, result[1], &run);
   assert_same(N_STAR, NULL);
   assert_true(run.most.n_held <= MADE_MAX_SEG);
@@ -128,7 +128,6 @@ MILL_TEST(bits_do_not_depend_on_the_batch_or_on_eviction)
   assert_same(N_STAR, NULL);
   assert_true(part.n_evicted > 0 && part.n_set > 0);
   assert_true(part.bytes <= all.bytes / 3 && run.most.bytes <= all.bytes / 3);
-  /* each star alone */
   memset(result[1], 0, sizeof result[1]);
   for (int i = 0; i < N_STAR; i += 5) {
     run_stars(1, 1, 0, 1, &i, result[1], &run);

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
   return 0;
 }
 
-/* libFuzzer's own mutations, except that most of those of a FITS file keep its structure. */
+/* libFuzzer's own mutations, but most mutations of a FITS file keep its structure. */
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t max, unsigned seed)
 {
   const int is_fits = target()->is_fits && n >= 2880 && bytes[0] == 'S';

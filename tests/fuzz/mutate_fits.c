@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random damage of the kinds that matter in a FITS file.  Bytes put in or taken out at random
- * shift all that follows and are found at once, so blocks are kept. */
+/* Random damage of the kinds that matter in a FITS file.  Blocks keep their places: a byte put in
+ * or taken out shifts all that follows, and is found at once. */
 #include <stdio.h>
 #include <string.h>
 

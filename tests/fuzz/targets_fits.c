@@ -11,13 +11,12 @@
 
 enum { N_ARM = 3, BATCH_EXPOSURES = 16, MAX_EXPOSURES = 4096 };
 
-/* A file costs its own rows, so it may fail in these ways and in no other. */
+/* A bad file costs its own rows only, so no other codes are allowed. */
 static const int of_a_file[] = {MILL_ERR_INPUT, MILL_ERR_RANGE, -1};
 
 static mill_open_limits limits = {.gzip_limit_mib = 4};
 
-/* Arms that take whole channels, cut others by wavelength, and want a line-spread function
- * or not. */
+/* Arms take whole channels or cut them by wavelength; some need a line-spread function. */
 static void make_library(mill_library *lib)
 {
   static const char *const name[N_ARM] = {"b", "r", "blue"};
@@ -34,7 +33,7 @@ static void make_library(mill_library *lib)
   }
 }
 
-/* Every value that a run would look at, so that memory that is not there shows. */
+/* Read every value that a run would read, so that an invalid address shows. */
 static double touch(const mill_read_batch *batch)
 {
   double sum = 0.0;
@@ -129,7 +128,7 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
     if (run_once(path, &settings, format) == FUZZ_ACCEPTED)
       accepted = FUZZ_ACCEPTED;
   }
-  /* pixels are read only where there is a line-spread function, or none is asked for */
+  /* without a line-spread function pixels are only read if none is asked for */
   config.format[0] = '\0';
   config.lsf = MILL_LSF_OFF;
   (void)run_once(path, &settings, NULL);

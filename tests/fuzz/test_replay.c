@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every input of the corpus through its target, in every build: a target aborts where a reader
- * does not keep its promise.  tests/fuzz/README.md says how to search for more of them. */
+/* Run every input of the corpus through its target, in every build; a target aborts if a reader
+ * breaks its promise.  tests/fuzz/README.md says how to search for more inputs. */
 #include "tests/mill_test.h"
 
 #include <dirent.h>
@@ -26,8 +26,8 @@ static int is_input(const struct dirent *entry)
   return entry->d_name[0] != '.';
 }
 
-/* Names say what is expected: good-* is read to its end, bad-* is refused; of others (what
- * fuzzers found) only that the target returns. */
+/* good-* is read to its end, bad-* is refused.  Of other names, found by fuzzers, the target must
+ * only return. */
 static void replay(const fuzz_target *target)
 {
   char folder[1024], path[1400];

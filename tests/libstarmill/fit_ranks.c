@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fit_ranks LIBRARY CONFIG SPECTRA RESULT [FAILS]: the ranks fit the stars of a file together, and
- * every column, gathered on the last rank, is that of a result of the program, bit for bit.  The
- * rank FAILS asks for a column that is not there.  Built by tests/e2e/test_install.py with what
- * is installed. */
+/* fit_ranks LIBRARY CONFIG SPECTRA RESULT [FAILS]: the ranks fit the stars of a file together.
+ * Every column, gathered on the last rank, has the bits of RESULT, which the program wrote.  The
+ * rank FAILS asks for a column that does not exist.  tests/e2e/test_install.py builds it. */
 #include <string.h>
 
 #include <starmill/starmill_mpi.h>
@@ -20,8 +19,7 @@ static void check(int code)
   }
 }
 
-/* Rows of a gathered column that are not those of the result: row i of the file was fitted by rank
- * i % n_rank. */
+/* Number of a gathered column's rows that differ; rank i % n_rank has fitted row i. */
 static int n_other(const char *gathered, const char *expected, int n, int n_rank, size_t row_bytes)
 {
   int differ = 0, at = 0;

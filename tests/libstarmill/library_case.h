@@ -64,8 +64,8 @@ static inline starmill_star *make_star(starmill_library *library, const made_sta
   return star;
 }
 
-/** The segments as libstarmill has them, one exposure after the other: the guess adds them up in
- *  float32, and the last bits of a row depend on their order. */
+/** Put the segments into libstarmill's order, one exposure after the other.  The guess adds them
+ *  up in float32, so their order decides the last bits of a row. */
 static inline void by_exposure(made_star *made)
 {
   for (int i = 1; i < made->n_segment; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libstarmill through its public header, against the dense second implementation of made_star.h.
- * Its fits: test_library_fit.c. */
+/* libstarmill through its public header, against the dense second implementation of made_star.h;
+ * test_library_fit.c has the fits. */
 #include "tests/mill_test.h"
 
 #include <pthread.h>
@@ -85,7 +85,7 @@ MILL_TEST(points_beyond_the_limits_are_infinite)
   }
 }
 
-/** Value at theta and a step to each side of it by parameter j, and the same of half the step. */
+/** Values at theta, at a step of parameter j to either side, and at half the step. */
 static void around(const starmill_star *star, const double *theta, int j, double step,
                    double value[5])
 {
@@ -113,12 +113,11 @@ MILL_TEST(gradient_and_curvature_match_differences)
     around(fx.star[0], theta, j, step, value);
     const double wide = (value[2] - value[1]) / (2 * step), near = (value[4] - value[3]) / step;
     const double unit = fmax(sqrt(c), fabs(gradient[j]));
-    /* the rounding of values, 1e-8, over a tenth of a standard deviation, and what one step of
-     * extrapolation leaves */
+    /* rounding of values, 1e-8, over a tenth of a deviation; error of one extrapolation */
     assert_close(gradient[j] / unit, (4 * near - wide) / 3 / unit, 1e-4);
   }
-  /* the curvature by Gauss and Newton is that of spectra without residuals; the determinant, which
-   * it leaves out, is small at high S/N */
+  /* At high S/N and without residuals the Gauss-Newton curvature is exact, but for the small
+   * determinant that it leaves out */
   check(minus2loglike, fx.library, star, 1, theta, &m2ll, NULL, NULL, curvature);
   for (int j = 0; j < N_PAR; j++) {
     const double c = curvature[j * N_PAR + j], step = 0.3 / sqrt(c);
@@ -198,8 +197,7 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
         assert_true(piece.wave[p] == s->wave_aa[p]);
         assert_true(piece.data[p] == s->flux[p] || isnan(s->flux[p]));
         assert_true(piece.ivar[p] == (s->mask[p] || isnan(s->flux[p]) ? 0.0f : s->ivar[p]));
-        /* float32 of the continuum functions, of the position in a grid interval, and of what is
-         * written out */
+        /* float32: the continuum functions, the position in a grid interval, and the output */
         assert_close(t * piece.continuum[p], flux, 2e-6 * fabs(flux));
         assert_close(flux, expected.model[piece.i_spectrum][p], 2e-6 * fabs(flux));
         assert_close(t, templ[p], 2e-6 * fabs(templ[p]));
@@ -210,8 +208,7 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
   }
 }
 
-/** With the errors of the templates the likelihood is that of the fit, and lower by what they
- *  explain. */
+/** With the templates' model error -2 ln L is the fit's, lower by what the error explains. */
 MILL_TEST(model_error_counts_where_it_is_fixed)
 {
   char path[80];
@@ -230,7 +227,7 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   const double without = m2ll_of(library, star[0], theta);
   check(fix_model_error, library, star[0], theta);
   values_of(library, star[0], 1, theta, &with, &penalty);
-  /* the fit fixed it at its last Jacobian, less than 0.1 errors away, where F is off by 0.01 */
+  /* the fit took the error at its last Jacobian, within 0.1 errors: F is off by 0.01 */
   assert_close(with + penalty, number_of(table, "M2LL"), 0.02);
   assert_true(fabs(with - without) > 1);
   (void)m2ll_of(library, star[1], theta); /* another star in between */

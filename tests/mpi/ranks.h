@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What tests of several ranks share: the ranks, and an end that all of them come to. */
+/** Shared by tests of several ranks: the ranks, and an end that all of them reach. */
 #pragma once
 
 #include "src/ranks/mpi_context.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A small make-believe survey for the tests of the result file: two to three
- *  input files, rows with one to three exposures, results that depend on the row
- *  alone, and reading back with plain HDF5. */
+/** A small make-believe survey for the tests of the result file, read back with plain HDF5: two to
+ *  three input files, rows of one to three exposures, results that depend on the row alone. */
 #pragma once
 
 #include "tests/mpi/ranks.h"
@@ -208,7 +207,7 @@ static inline int read_finished(const char *path)
   return value;
 }
 
-/* Every column of /fits as it must be, bit for bit. done: NULL, or which rows are done. */
+/* Check every column of /fits bit for bit.  done: which rows are done (NULL: all). */
 static inline void check_fits(const survey *s, const char *path, const uint8_t *done)
 {
   const mill_columns *columns = &s->columns;
@@ -315,7 +314,7 @@ static inline char *slurp(const char *path, long *n)
   return bytes;
 }
 
-/* Refused on every rank with a line that says why, and what is there is left as it was. */
+/* Every rank refuses the file with a line that says why, and the file stays as it was. */
 static inline void refuses(const survey *s, const char *path, const char *why)
 {
   mill_result_file *file;

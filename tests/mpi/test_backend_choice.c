@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which backend the ranks of a run take, over make-believe GPUs: every rank has its own, and one
- * of them goes wrong.  All ranks must come to the same end, and none must wait for ever. */
+/* The backend that ranks of a run take.  Every rank has its own make-believe GPUs, and one rank
+ * fails.  All ranks must come to the same end, and none may wait for ever. */
 
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"
@@ -93,7 +93,7 @@ static void good_machine(void)
   mill_gpu_assign(NULL);
 }
 
-/* What goes wrong on the last rank; a driver that is too old shows no GPU. */
+/* Faults of the last rank's machine; a driver that is too old shows no GPU. */
 static const struct fault {
   const char *what, *message;
   int code, driver, is_without, try_code, backend_code;
@@ -207,7 +207,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
   good_machine();
   assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
   assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == mpi.rank);
-  /* one GPU, or all but one rank have one; it need not be shared */
+  /* one rank has a GPU, or all but one have; none need be shared */
   for (int n_gpu = 1; n_gpu < mpi.size; n_gpu++) {
     good_machine();
     machine.n_gpu = n_gpu;
@@ -223,7 +223,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
       assert_int_equal(place.bytes, 140 * GIB);
     }
   }
-  /* the first rank sees none: of the others each has the GPU that it would have with it */
+  /* the first rank sees no GPU; each of the others gets the same GPU as if it saw one */
   good_machine();
   if (mpi.rank == 0)
     machine.n_gpu = 0;
@@ -251,7 +251,7 @@ MILL_TEST(a_rank_without_fits_on_the_cpu)
       continue;
     faulty_machine(&fault[i]);
     const int code = mill_backend_place_some(&mpi, &has_gpu);
-    /* a GPU that is there and fails ends the run; none is no failure, where another rank has one */
+    /* a GPU that fails ends the run; a missing GPU does not, if another rank has one */
     const int is_none = fault[i].is_without && fault[i].driver != 12000;
     const int expected =
         mpi.size < fault[i].least || (is_none && mpi.size > 1) ? MILL_OK : fault[i].code;
@@ -331,7 +331,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
   good_machine();
   assert_string_equal(settled(NULL, 1, &code), "cpu"); /* --overwrite */
   assert_int_equal(code, MILL_OK);
-  /* one begun on both goes on on both, with or without a GPU of every rank */
+  /* a run begun on GPU and CPU continues on both, whether or not every rank has a GPU */
   good_machine();
   machine.n_gpu = 1;
   assert_string_equal(settled(begun_on_both, 1, &code), "cuda+cpu");
@@ -349,7 +349,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
       assert_int_equal(code, MILL_OK);
       continue;
     }
-    /* a machine without GPUs is the wrong one for that file; a GPU that fails has failed */
+    /* without GPUs the machine is the wrong one for that file; a GPU that fails is a failure */
     const int expected = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
     if (code != expected)
       fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());

@@ -195,7 +195,7 @@ MILL_TEST(a_wait_can_be_given_up)
     assert_int_equal(mill_draw_next(draw, always, &n_asked, &number), MILL_OK);
     n_missing += number < 0;
   }
-  /* rank 0 has its counter at hand; others may now and then find the answer there */
+  /* rank 0 reads its own counter; others may find the answer there only now and then */
   assert_true(mpi.rank == 0 ? n_missing == 0 : n_missing == n_asked);
   /* the answer under way is not lost */
   if (number < 0)
@@ -292,7 +292,7 @@ static void copy_mine(int start, int end, mill_file_index *mine)
   }
 }
 
-/* The row of place i against the table, and against the index of its file if that is ours. */
+/* Check the row of place i against the table, and against its file's index if this rank has it. */
 static void check_row(const mill_join *join, int64_t new_row, int i, const mill_file_index *index,
                       int64_t *n_exposure)
 {

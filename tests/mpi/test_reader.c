@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reader threads of all ranks together bring every wanted row once, with its pixels. */
+/* The reader threads of all ranks together read every wanted row once, with its pixels. */
 #include "tests/mpi/ranks.h"
 
 #include "io/stars/reader.h"
@@ -11,7 +11,7 @@ enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 static int n_thread; /* that read, of each rank */
 static char folder[256];
 static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
-/* The same unpacked, once by rank 0: every opening of a packed file unpacks it again. */
+/* The same files unpacked, once by rank 0, as every opening of a packed file unpacks it again. */
 static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
@@ -154,7 +154,7 @@ static void check_pixels(const catalog *c, mill_spectra *spectra, const mill_bat
   assert_memory_equal(got->ivar, plainly->ivar, n_pix * sizeof(float));
   assert_memory_equal(got->mask, plainly->mask, n_pix * sizeof(int32_t));
   assert_memory_equal(got->resolution, plainly->resolution, n_pix * n_diag * sizeof(float));
-  /* one behind the other as in a slot, so that a GPU gets them by one copy */
+  /* arrays lie one after the other, so that one copy takes them to a GPU */
   const mill_raw_segment *s = star->segment;
   const char *begin = (const char *)s->flux;
   size_t at = 0;
@@ -247,7 +247,7 @@ MILL_TEST(rows_that_are_done_are_passed_over)
     skip();
   close_catalog(&c);
   assert_true(open_catalog(&c, "done.h5", 0));
-  /* all rows of the first file and the first of the second, each by one rank */
+  /* all rows of the first file and the first row of the second, each by one rank */
   for (int64_t row = mpi.rank; row <= c.file[1].row_start; row += mpi.size) {
     mill_fit_result result;
     mill_fit_result_init(&result, &c.lib, row, MILL_STATUS_NO_ARM);
@@ -283,7 +283,6 @@ MILL_TEST(reader_can_be_stopped_at_any_time)
   close_catalog(&c);
 }
 
-/* A failure of one thread ends all, and is told with its message. */
 MILL_TEST(threads_that_fail)
 {
   static catalog c;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The result file written by several ranks: values, counts, failures, and what may continue it.
- * What a whole run makes of the same: tests/e2e/test_fit_stop.py,
- * test_fit_same_run.py, test_overwrite.py. */
+/* The result file written by several ranks: values, counts, failures, and which run may continue
+ * it.  For whole runs: tests/e2e/test_fit_stop.py, test_fit_same_run.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
 #include "io/result/stored_rows.h"
@@ -67,7 +66,7 @@ MILL_TEST(rows_come_back_bit_for_bit)
   mill_result_file *file = open_as(&s, in_dir("rows.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(is_wanted(file, 0), 1);
   assert_int_equal(is_wanted(file, s.info.n_row - 1), 1);
-  /* out of order, and in two epochs at least: the second half waits for a write of the first */
+  /* out of order, and in at least two epochs of writing */
   for (int64_t i = 0; i < s.info.n_row; i++) {
     const int64_t row = i * 1009 % s.info.n_row;
     if (row % mpi.size == mpi.rank)
@@ -135,7 +134,7 @@ done:
   return err;
 }
 
-/* A large catalog is written in several pieces, and rows that were not kept are read again. */
+/* A large catalog is written in pieces; rows that are no longer in memory are read again. */
 MILL_TEST(catalog_in_pieces)
 {
   MILL_AT_END(survey_free) survey s;
@@ -162,14 +161,14 @@ MILL_TEST(catalog_in_pieces)
   assert_int_equal(n_loaded, 2);
   if (mpi.rank == 0)
     check_catalog(&s, in_dir("pieces.h5"));
-  /* one that cannot be read again ends the start on every rank, with its name */
+  /* if rows cannot be read again, the start fails on every rank, with the file's name */
   a.fails = 1;
   assert_fails(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT,
                "has vanished");
 }
 
-/* One rank produces more than the queue holds while the others have nothing and no
-   reason of their own to write: they must join, or it waits for ever. */
+/* One rank produces more than the queue holds, while the others have nothing to write: they must
+ * join the collective write, or that rank waits for ever. */
 MILL_TEST(idle_ranks_join_a_busy_one)
 {
   MILL_AT_END(survey_free) survey s;
@@ -227,7 +226,6 @@ static void limit_file_size(rlim_t n_byte)
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* Writing begins to fail later, on one rank: every rank hears of it and none hangs. */
 MILL_TEST(failing_write_reaches_every_rank)
 {
   MILL_AT_END(survey_free) survey s;
@@ -330,7 +328,7 @@ MILL_TEST(other_identity_is_refused)
   close_all(file, NULL);
 }
 
-/* Rows cannot be written at a place in the file where another program has moved them. */
+/* Ranks write at fixed places of a contiguous column, so a chunked column is refused. */
 MILL_TEST(columns_in_chunks_are_refused)
 {
   MILL_AT_END(survey_free) survey s;
@@ -394,7 +392,7 @@ MILL_TEST(models_belong_to_one_result)
     assert_int_equal(n_left_over("m.h5"), 1);
 }
 
-/* A requeued script that has --overwrite goes on with what its first start has begun. */
+/* A requeued script with --overwrite continues what its first start began. */
 MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
 {
   MILL_AT_END(survey_free) survey s;

@@ -185,7 +185,7 @@ MILL_TEST(a_reader_always_finds_a_whole_file)
   }
 }
 
-/* Nor does one that is not wanted; the ranks are known at the end all the same. */
+/* Also if no status file is wanted; at the end the ranks are known all the same. */
 MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
 {
   char nowhere[600];

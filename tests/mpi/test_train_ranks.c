@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An arm's network trained by several ranks: as by one, and the same bits every time. */
+/* An arm's network trained by several ranks: as by one, and the same bits each time. */
 #include "tests/mill_test.h"
 
 #include <mpi.h>
@@ -69,7 +69,7 @@ static void clear(trained *t)
   mill_train_state_clear(&t->state);
 }
 
-/* Largest error of ln flux over the models left out, of an emulator of two hidden layers. */
+/* Largest error of ln flux of an emulator with two hidden layers, over the models left out. */
 static double left_out_error(const mill_emulator *e)
 {
   double worst = 0;
@@ -117,8 +117,8 @@ MILL_TEST(as_one_rank)
       printf("last %d: %d components, loss %.3g, one rank %.3g; solved %.3g; largest error %.3g\n",
              last, b.report.n_component, several[29].validation, one[29].validation, b.report.loss,
              error);
-    /* the report is the mean square of ln flux times the S/N of 100; the largest of 780 numbers is
-       below ten times their rms unless the emulator is not that of the report */
+    /* The report is the mean square of the error of ln flux, times 100^2 (S/N 100).  If it is that
+     * of this emulator, the largest of 780 errors is below ten times their rms. */
     assert_true(error < 10 * 0.01 * sqrt(b.report.loss));
     assert_true(b.report.loss < b.report.loss_unsolved);
     clear(&a);

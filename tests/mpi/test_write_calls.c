@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an epoch of writing costs a rank: calls of MPI by kind, writes and their bytes; and rows
- * that go to several ranks.  The functions of MPI here stand before those of the library, and
- * count. */
+ * that go to several ranks.  The MPI functions here replace the library's, to count the calls. */
 #define _GNU_SOURCE
 
 #include "io/result/table.h"
@@ -35,8 +34,8 @@ int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op o
   return PMPI_Allreduce(from, to, n, type, op, comm);
 }
 
-/* Rows of many short runs, as ranks have them that draw chunks in turn, become one write a column:
-   of one rank, with two collective calls. */
+/* Ranks that draw chunks in turn have rows in many short runs.  One rank writes them all, with one
+ * write a column and two collective calls. */
 MILL_TEST(an_epoch_costs_few_calls)
 {
   enum { N_ROW = 3000, CHUNK = 50 };
@@ -62,7 +61,7 @@ MILL_TEST(an_epoch_costs_few_calls)
          (long long)n_write, (long long)n_byte);
   fflush(stdout);
   assert_true(summary.n_write >= 1 && summary.n_write <= mpi.size);
-  /* two an epoch, one of an epoch without rows at the end, five of the end */
+  /* two an epoch, one in an epoch without rows, five at the end */
   assert_true(count.agreed <= 2 * summary.n_write + mpi.size + 5);
   assert_true(count.other == 0);
   if (mpi.rank > 0)
@@ -74,9 +73,8 @@ MILL_TEST(an_epoch_costs_few_calls)
     check_fits(&s, in_dir("calls.h5"), NULL);
 }
 
-/* Ranks on several nodes: blocks of rows have different writers, and rows on both sides of a
- * border,
-   with gaps between them that are read and written again, reach their own. */
+/* Ranks on several nodes: each block of rows has a writer.  Rows on both sides of a border between
+ * blocks reach theirs; gaps between rows are read and written again. */
 MILL_TEST(several_writers)
 {
   enum { N_ROW = 2 * BLOCK + 500, NEAR = 60, STEP = 3 };

@@ -71,8 +71,8 @@ class Ranges(ProgramTest):
         self.assertEqual(count["prepare"], count["guess"])
         self.assertLessEqual(count["guess"], N_STAR)
         table = read(tmp("ranges.h5"))
-        # an answer of each arm for every evaluation, but only one for a Jacobian of a leading arm,
-        # which a star's last one is not; and two digests that make errors
+        # Every evaluation has an answer for each of three arms, but a Jacobian may have one for
+        # its leading arm alone (not the last of a star).  A star's errors take two digests.
         less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR
                 - count["likelihood"] - count["errors"])
         self.assertEqual(less % 2, 0)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A tool that NVTX finds by NVTX_INJECTION64_PATH: it writes the ranges of the domain
- * "starmill" to the file that STARMILL_NVTX_RECORD names, one line an event:
+/* A tool that NVTX loads by NVTX_INJECTION64_PATH.  It writes the ranges of the domain "starmill"
+ * to the file that STARMILL_NVTX_RECORD names, one event a line:
  *
- *   THREAD push NAME | THREAD pop | THREAD name TEXT | domain NAME
- *
- * What it cannot do it says there as "problem ...". */
+ *   THREAD push NAME | THREAD pop | THREAD name TEXT | domain NAME | problem ... */
 #define _GNU_SOURCE /* gettid */
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Digests of four small libraries, from docs/use/formats.md alone; e2e/test_library_file.py builds the
-same libraries."""
+"""Digests of four small libraries, computed as docs/use/formats.md says; e2e/test_library_file.py
+builds the same libraries."""
 import hashlib
 import struct
 

@@ -29,8 +29,8 @@ ROTATION_R = [0.05, 0.3, 0.9, 1.0, 1.7, 2.2, 5.0, 36.2]
 
 
 def smooth_cardinal():
-    """The quintic spline through a unit impulse at 0: at every integer the value and the first
-    two derivatives of the quartic through the five nearest points, quintics between."""
+    """The quintic spline through a unit impulse at 0.  At each integer its value and first two
+    derivatives are those of the quartic through the five nearest points."""
     nodes = np.arange(-4, 5)
     at_node = []
     for j in nodes:
@@ -46,8 +46,9 @@ REACH = 3
 
 
 def rotation_integral(r, k, leg, reach=1):
-    """Integral of leg(k - r x, x) K(x) dx over [-1, 1] with x = sin t, which removes the
-    square root at the ends; split at the grid points within reach, where L has its corners."""
+    """Integral of leg(k - r x, x) K(x) over x in [-1, 1], with the rotation kernel K.  x = sin t
+    removes the square root at the ends.  The range is split at grid points within reach, where leg
+    has corners."""
     norm = math.pi * (1.0 - EPS / 3.0)
 
     def integrand(t):
@@ -170,7 +171,7 @@ def spline():
         rng = np.random.RandomState(seed)
         wave = np.exp(ln_wave0 + ln_step * np.arange(n))
         i = np.arange(n)
-        # lines a few pixels wide; float32 as templates are, so that inputs can be exact there
+        # lines a few pixels wide; float32, as templates, so that the test's input is exact
         flux = np.ones(n)
         for _ in range(8):
             flux -= rng.uniform(0.1, 0.5) * np.exp(
@@ -196,8 +197,7 @@ def resolution():
     n, n_diag, half, s = 40, 11, 5, 0.5 / 0.8
     rng = np.random.RandomState(21)
     offset = np.arange(half, -half - 1, -1)
-    # column j spreads its light over rows j - offset; places off the arm keep wrong values,
-    # as files do
+    # column j spreads light over rows j - offset; places off the arm hold wrong values
     width = 1.0 + 0.2 * np.arange(n) / n
     raw = np.exp(-0.5 * (offset[:, None] / width)**2) * rng.uniform(0.9, 1.1, (n_diag, n))
     raw = (raw / raw.sum(axis=0)).astype(np.float32)
@@ -213,7 +213,7 @@ def resolution():
                 inside[i, k] = True
                 rows[i, k] = dense[i, j]
     solved = np.linalg.solve(gauss, rows.T).T
-    # of whole rows: what the solution puts off the arm counts here, in 10 rows of 40
+    # sums of whole rows: what the solution puts off the arm counts, in 10 rows of 40
     median = np.median(solved.sum(axis=1))
     for i in list(range(half)) + list(range(n - half, n)):
         solved[i] *= median / solved[i][inside[i]].sum()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The losses of a network's first epochs by NumPy in float64, as `starmill library train` has them.
+"""The losses of a network's first epochs by NumPy in float64, as in `starmill library train`.
 
-Repeats the training of a grid file's first arm from the file alone (docs/develop/performance.md):
-statistics and components by NumPy's SVD, models left out, first weights and the order of the models
-from the counters of starmill's random numbers, and steps of Adam.
+Repeats the training of a grid file's first arm (docs/develop/performance.md): statistics,
+components by NumPy's SVD, and steps of Adam.  The counters of starmill's random numbers give the
+models left out, the first weights and the order of the models.
 """
 
 import math
@@ -12,7 +12,7 @@ import types
 import h5py
 import numpy as np
 
-# the options of starmill library train that this script knows, with their defaults but for epochs
+# options of starmill library train that this script knows, with their defaults (but epochs)
 DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=64, rate=5e-3, least_rate=1e-6, decay=0.0,
                 loss="l2", huber=0, sn=100.0, last="components", components=0, left_out=0.1, seed=1)
 
@@ -73,8 +73,7 @@ def read_grid(path, arm=0):
 
 
 def split(n, left_out, seed):
-    """The models in their order, those that are left out after the others; and how many are not.
-    Knuth's algorithm S."""
+    """Order of the models, those left out last; number of the others.  Knuth's algorithm S."""
     still = int(left_out * n + 0.5)
     n_train, is_out = n - still, np.zeros(n, bool)
     for i, u in enumerate(uniform(seed, 0, "splt", n)):
@@ -93,9 +92,9 @@ def map_labels(names, label):
 
 
 def components(scaled, n_component):
-    """Patterns [n][n_pix] and variances of centred spectra in units of the loss; scores have a mean
-    square of 1, the largest coefficient of a pattern is positive.  n_component 0: as many as leave
-    1e-8 of the variance, at most 256."""
+    """Principal components of centred spectra in units of the loss: patterns [n][n_pix] and
+    variances.  Scores have a mean square of 1; the largest coefficient of a pattern is positive.
+    n_component 0: as many as leave 1e-8 of the variance, at most 256."""
     n = len(scaled)
     _, value, vector = np.linalg.svd(scaled / math.sqrt(n), full_matrices=False)
     variance, total = value**2, (value**2).sum()
@@ -109,8 +108,8 @@ def components(scaled, n_component):
 
 
 def make_problem(path, o, arm=0):
-    """What the network learns: labels x, targets, scale, floors and the last layer to begin with;
-    the models that are learned come first."""
+    """What the network learns: labels x, targets, scale, floors and the first last layer; the
+    models that are learned come first."""
     if o.loss != "l2" and o.last != "pixels":
         raise SystemExit("scores of components are trained with the loss l2 alone")
     names, label, flux = read_grid(path, arm)
@@ -150,8 +149,8 @@ def layers_of(param, width):
 
 
 def loss_and_slopes(kind, param, x, target, scale, width, n_norm, most=1.0):
-    """The loss of models x, which is a mean over them and a sum over n_norm outputs by their number, and
-    its slopes; the network has layers of these widths."""
+    """Loss of the models x and its slopes: the mean over models of the sum over outputs, divided
+    by n_norm.  width: of the network's layers."""
     layers, a, z = layers_of(param, width), [x], []
     for i, (weight, bias) in enumerate(layers):
         z.append(a[-1] @ weight.T + bias)
@@ -188,7 +187,7 @@ class Adam:
 
 
 def first_weights(p, o):
-    """SiLU layers as starmill begins them, and the problem's last layer, in one array."""
+    """First weights of starmill's SiLU layers and the problem's last layer, in one array."""
     part, n_in = [], p.x.shape[1]
     for i, n_out in enumerate(o.width):
         part.append(((2 * uniform(o.seed, i, "init", (n_in + 1) * n_out) - 1) / math.sqrt(n_in)).astype("f4"))
@@ -222,9 +221,8 @@ def train(p, o):
 
 
 def make_spectra(n_model, n_pix, n_line, seed):
-    """Labels [n][4] scattered over FGK stars, and Gaussian lines over a sloping continuum whose
-    strengths depend on them as a curve of growth does: flux [n][n_pix] from 4000 A, in steps of
-    0.8 A / 4000 A."""
+    """Labels [n][4] of FGK stars and flux [n][n_pix] from 4000 A, in ln steps of 2e-4: Gaussian
+    lines on a sloping continuum, whose strengths follow curves of growth."""
     u = uniform(seed, 0, "labe", 4 * n_model).reshape(-1, 4)
     u[:16] = [[i >> k & 1 for k in range(4)] for i in range(16)]  # corners first
     label = np.array([4000, 0.5, -2.5, 0]) + u * [3500, 4.5, 3, 0.4]
@@ -242,8 +240,8 @@ def make_spectra(n_model, n_pix, n_line, seed):
 
 
 def write_grid(path, names, label, arms, complete=1):
-    """A grid file (docs/use/formats.md), all models good, of arms {name: (ln_wave0, ln_step, sigma,
-    flux [n][n_pix], whether the continuum is there: 1)}: its path."""
+    """Write a grid file (docs/use/formats.md) of good models and return its path.  arms: {name:
+    (ln_wave0, ln_step, sigma, flux [n][n_pix], 1 if the continuum is there)}."""
     with h5py.File(path, "w") as file:
         file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
                           generator=np.bytes_("test"), settings=np.bytes_("none"),
@@ -272,7 +270,7 @@ def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
 
 
 def words_for_starmill(o):
-    """The same options for starmill library train, all of them: its defaults may become others."""
+    """All options as words for starmill library train, as its defaults may change."""
     return [word for name in DEFAULTS if name not in ("components", "huber") or getattr(o, name)
             for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
 

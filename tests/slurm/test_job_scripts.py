@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""job.sh and the job scripts with make-believe srun, squeue and scontrol: every way to end."""
+"""job.sh and the job scripts, with make-believe srun, squeue and scontrol: every way to end."""
 
 from survey import *
 from base import *

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The job scripts in a private Slurm on this machine: they run, are requeued and finish.
 
-Skipped where Slurm's daemons are not there or cannot run.  What mostly waits runs in parallel with the
-other tests: a job that outlasts its time limit, and whole tests.
+Skipped if Slurm's daemons are missing or cannot run.  What mostly waits runs in parallel.
 """
 
 import shlex
@@ -11,11 +10,11 @@ import threading
 from survey import *
 from base import *
 
-# as Ctrl-C, which no test takes for an error of its own: the daemons end with us
+# SIGTERM raises KeyboardInterrupt, which no test takes for its own error: the daemons end with us
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-# Slurm looks at time limits every 30 s, so a job of 1 min that wants its warning 25 s
-# before lives for 5 to 35 s after its start.  This much work outlasts that for certain.
+# Slurm looks at time limits every 30 s.  A job of 1 min that asks for a warning 25 s before its
+# end gets it 5 to 35 s after its start.  This much work outlasts that for certain.
 LONG_WORK_S = 38.0
 WARN_S = 25
 
@@ -77,7 +76,7 @@ class Slurm:
     def start(self):
         self.dir = tempfile.mkdtemp(prefix="mill-slurm.", dir="/tmp")  # a short path for sockets
         atexit.register(self.stop)  # after Ctrl-C too, and before the folder of the jobs goes
-        # as many CPUs and GPUs a node as the scripts ask for as they come
+        # as many CPUs and GPUs a node as the shipped scripts ask for
         settings = {"NODES": "5", "CPUS": "64", "GPUS": "4", "OWNER": str(os.getpid())}
         done = subprocess.run(
             [self.tool, "start", self.dir], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -166,7 +165,7 @@ def site(name, program, *more):
 
 
 class Beside(threading.Thread):
-    """A test that runs from the start, in parallel; a daemon thread, so that the program can end."""
+    """A test that runs beside the others from the start, as a daemon thread."""
 
     waiting = []  # tests that are to run so
 
@@ -239,14 +238,13 @@ def write_sites():
 
 
 def submit_long():
-    """Slurm's first look at time limits is 30 s after its start, so this job has a long first
-    start and a short second one."""
+    """Slurm first checks time limits after 30 s: the first start is long, the second short."""
     LONG["job"] = submit("long", "gpu", "--time", 1, fit=("--output", tmp("long.h5"), "--catalog",
                                                          tmp("survey/catalog.txt")))
     LONG["begin"] = time.time()
 
 
-# one thread, an optimizer of some work, and epochs often enough to have rows when it stops
+# one thread, a slow optimizer and frequent writes, so that it has rows when it stops
 FIT = ("--library", tmp("lib.h5"), "--threads", "1", "--slots", "4", "--optimizer", "nelder-mead",
        "--config", tmp("fit.yaml"))
 put("fit.yaml", "write_interval: 0.2\n")
@@ -312,8 +310,8 @@ class Submitted(Jobs):
 
     @beside
     def test_array_task_is_requeued(self):
-        # as when Slurm warns one task of its limit; the other is not touched
-        # the last task's number is also the array's
+        # As if Slurm warned one task of its limit; the other is not touched.  The last task's
+        # number is also the array's.
         job = submit("slow", "array", "--parts", 2, "--no-merge", fit=(
             "--catalog", tmp("few.txt"), "--output", tmp("task.h5")))
         self.some_rows(tmp("task.parts/part-0001.h5"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill-submit without Slurm: rows are counted, nodes and time chosen, scripts filled in."""
+"""starmill-submit without Slurm: it counts rows, chooses nodes and time, and fills in scripts."""
 
 import importlib.machinery
 import importlib.util
@@ -202,7 +202,7 @@ class Submit(unittest.TestCase):
         self.assertIn("remove it first", self.said)
 
     def test_the_mark_of_parts_is_not_for_the_output(self):
-        """The job would look for the lists in other folders than they are written to."""
+        """With the mark of parts in --output the job would look for the lists in other folders."""
         self.write("list.txt", "a.fits\nb.fits\n")
         self.bin = self.folder
         os.mkdir(os.path.join(self.folder, "d-{part}"))
@@ -215,7 +215,7 @@ class Submit(unittest.TestCase):
     # --- the script ----------------------------------------------------------
 
     def test_script_stands_alone(self):
-        """Nothing is read from slurm/ by a job, and its arguments are one word each."""
+        """A job reads nothing from slurm/, and each of its arguments is one word."""
         nasty = ["--log=a b", "$(touch pwned)", "; touch pwned", "it's", "x\n#SBATCH --hold", "*"]
         text = self.dry("node", fit=nasty)
         self.assertNotIn("STARMILL_SLURM", text)

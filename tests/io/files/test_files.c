@@ -23,7 +23,7 @@ static int begin(void **state)
   return unsetenv("SLURM_JOB_ID");
 }
 
-/* A child that takes the lock, says so through a pipe, and lives until its own pipe ends. */
+/* Start a child that takes the lock, says so by a pipe, and ends with keep_alive. */
 static pid_t start_holder(int *keep_alive)
 {
   int ready[2], hold[2];
@@ -137,7 +137,7 @@ MILL_TEST(who_may_take_it_over)
   const int dead = MILL_LOCK_DEAD_S;
   mill_lock_beat_s = 0.05; /* of the watching, too */
   const struct {
-    const char *line, *value; /* of this very process but for one line; NULL: none */
+    const char *line, *value; /* the line in which the lock is not ours; or NULL */
     long age_s;
     int is_taken;
   } row[] = {{NULL, NULL, 0, 0},
@@ -165,7 +165,7 @@ MILL_TEST(who_may_take_it_over)
   mill_lock_beat_s = 10;
 }
 
-/* A lock of another host that looks old, as where a clock is ahead, but is touched. */
+/* A lock that looks old, as another host's clock is ahead, but whose holder touches it. */
 MILL_TEST(old_lock_that_is_touched)
 {
   mill_lock lock = {.path = ""};
@@ -193,7 +193,7 @@ MILL_TEST(requeued_job_takes_its_own)
   assert_int_equal(setenv("SLURM_JOB_ID", "17", 1) + setenv("SLURM_RESTART_COUNT", "1", 1), 0);
   own_lock_but("host", "elsewhere", text);
   write_lock(text, 0);
-  assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT); /* of this start */
+  assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT); /* taken by this start */
   assert_says("Slurm job 17");
   assert_int_equal(setenv("SLURM_RESTART_COUNT", "2", 1), 0);
   mill_lock_beat_s = 0.05;
@@ -221,7 +221,7 @@ MILL_TEST(lock_that_says_nothing)
   }
 }
 
-/* A thread shows that the holder is alive, and finds out when another job has taken it over. */
+/* A thread of the holder touches the lock, and notices if another job has taken it. */
 MILL_TEST(holder_keeps_it_and_hears_of_its_loss)
 {
   mill_lock lock = {.path = ""};

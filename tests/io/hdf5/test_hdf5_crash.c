@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process says that dies of an HDF5 file, and files that lead elsewhere; e2e/test_hostile_files.py
- * has damaged ones. */
+/* The message of a process that an HDF5 file crashes, and files that link elsewhere;
+ * e2e/test_hostile_files.py has damaged files. */
 #include "tests/test_folder.h"
 
 #include <signal.h>
@@ -23,7 +23,7 @@ static void make_file(const char *path)
   assert_true(file >= 0 && H5Gclose(group) >= 0 && H5Fclose(file) >= 0);
 }
 
-/* A result that is continued is written, so it may not lead elsewhere; readers look themselves. */
+/* A result that is continued is written to, so it may not link elsewhere. */
 MILL_TEST(other_storage)
 {
   const hsize_t dim = 100;
@@ -63,7 +63,7 @@ static int signal_of(int kind)
   return end_signal[kind < 8 ? kind / 2 : kind - 8];
 }
 
-/* Another file was opened after it, and closed; from kind 8 on nothing is open. */
+/* A second file was opened and closed before; from kind 8 on no file is open. */
 static void *crash(void *context)
 {
   const int kind = *(int *)context;
@@ -79,7 +79,7 @@ static void *crash(void *context)
   return NULL;
 }
 
-/* Of a child of this process that crashes in a thread; what it says on stderr. */
+/* Status of a child that crashes in a thread; said: its standard error. */
 static int status_of_child(int kind, char *said)
 {
   int status = -1;

@@ -183,7 +183,7 @@ MILL_TEST(pack_takes_every_value)
   }
 }
 
-/* A row that was not fitted has no values but its reason, whatever was there before. */
+/* A row that was not fitted has missing values and a reason, whatever its memory held before. */
 MILL_TEST(values_that_do_not_exist_are_missing)
 {
   memset(&result, 0x5a, sizeof result);
@@ -199,7 +199,7 @@ MILL_TEST(values_that_do_not_exist_are_missing)
   }
 }
 
-/* A row without a posterior has the missing values, one with it its numbers and samples. */
+/* A row without a posterior has missing values, a row with a posterior its numbers and samples. */
 MILL_TEST(posteriors_are_packed_with_their_samples)
 {
   mill_columns plain;
@@ -290,7 +290,7 @@ MILL_TEST(crc_covers_every_byte_before_it)
   assert_int_equal(crc, crc32(0, (const Bytef *)row, (uInt)n_byte));
   assert_int_equal(crc32(0, (const Bytef *)"123456789", 9), 0xcbf43926);
   assert_int_equal(columns.column[columns.i_status].at, n_byte + 4);
-  /* what readers make of it: STATUS is no part of it, but only a known one counts as done */
+  /* the key leaves out STATUS, but readers take only a row of a known STATUS as done */
   static mill_table table;
   table.columns = columns;
   const mill_stored_rows rows = {.table = &table};
@@ -330,7 +330,7 @@ static void type_and_unit(const mill_column *column, char *out, size_t size)
     snprintf(out + n, size - (size_t)n, ", %s", column->unit);
 }
 
-/* The columns as docs/use/formats.md has them, of labels and arms one each. */
+/* Print the columns as docs/use/formats.md lists them, with one label and one arm. */
 static void print_markdown(FILE *out)
 {
   fprintf(out, "| column | type, unit | missing | meaning |\n|---|---|---|---|\n");

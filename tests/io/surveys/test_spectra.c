@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any format's channels become segments of the library's arms: recognised, cut, converted; and bits
- * of targeting. */
+/* Any format's channels as segments of arms: recognised, cut, converted.  Targeting bits. */
 
 #include "io/surveys/spectra.h"
 #include "io/surveys/target_bits.h"
@@ -229,7 +228,7 @@ static void choose(int i, const char *arm, double min_aa, double max_aa, const c
   config.n_arm = i + 1 > config.n_arm ? i + 1 : config.n_arm;
 }
 
-/* Arms overlap; usable is what the templates reach at the limits of the velocity. */
+/* Arms overlap; pixels are usable where templates reach at the velocity limits. */
 MILL_TEST(which_pixels_go_to_which_arm)
 {
   const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
@@ -247,7 +246,7 @@ MILL_TEST(which_pixels_go_to_which_arm)
   } row[] = {
       /* cut in the middle of overlaps */
       {"coadd", NULL, 7, {{0}}, {{b, b_r}, {b_r, r_z}, {r_z, z_end}}},
-      /* a channel named as an arm goes there whole: what is too much is the pipeline's to say */
+      /* a channel named like an arm goes there whole: the pipeline leaves out what is too much */
       {"r", NULL, 7, {{0}}, {[ARM_R] = {0, INFINITY}}},
       /* an arm that is not wanted keeps its channel from the others */
       {"r", NULL, 5, {{0}}, {{0, 0}}},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a fit says about its input: segments whose line-spread function is narrow, and a shift of
- * all velocities by the refraction of air. */
+/* Hints about a fit's input: segments with a narrow line-spread function, and velocities shifted
+ * by the refraction of air. */
 #include "tests/mill_test.h"
 
 #include "jobs/fit/hints.h"
@@ -19,8 +19,8 @@ static void fill_wave(void)
     wave_aa[i] = 4000.0 + PIXEL_AA * i;
 }
 
-/* Gaussian rows of this sigma in pixels, as DESI stores them: element of row i and column i - HALF
-   + k in diagonal N_DIAG - 1 - k at that column. */
+/* Gaussian rows of this sigma in pixels, as DESI stores them: row i, column c = i - HALF + k is in
+ * diagonal N_DIAG - 1 - k at c. */
 static void fill_matrix(double sigma)
 {
   memset(matrix, 0, sizeof matrix);
@@ -36,8 +36,8 @@ MILL_TEST(rows_of_a_matrix)
   const mill_raw_segment s = {
       .n_pix = N, .wave_aa = wave_aa, .n_diag = N_DIAG, .resolution = matrix};
   fill_wave();
-  /* the sum over pixels of a Gaussian of sigma 1 or more is its integral to 1e-4; 5 pixels hold
-     all but 3e-4 of one of 1.3 */
+  /* the sum of a Gaussian over pixels is off by 1e-4 for sigma 1 and more; 5 pixels lose 3e-4 of
+   * it for sigma 1.3 */
   for (double sigma = 1.0; sigma < 1.35; sigma += 0.1) {
     fill_matrix(sigma);
     assert_true(fabs(mill_lsf_width(&s) / (PIXEL_AA * sigma) - 1.0) < 1e-3);
@@ -86,8 +86,8 @@ MILL_TEST(what_counts)
 
 /* --- the shift of air is seen, and not that of other stars --- */
 
-/* n velocities at the quantiles (i + 1/2) / n of a logistic distribution, whose quartiles are
-   those of a normal one of this sigma: 0.6745 sigma = ln(3) s */
+/* n velocities at the quantiles (i + 1/2) / n of a logistic distribution.  Its scale s gives it
+ * the quartiles of a normal distribution: 0.6745 sigma = ln(3) s. */
 static void fill(mill_velocity_counts *counts, int n, double mean, double sigma)
 {
   const double scale = 0.6744897501960817 * sigma / log(3.0);
@@ -108,7 +108,7 @@ static int sign_of(int n, double mean, double sigma)
   fill(&counts, n, mean, sigma);
   const int sign = mill_medium_shift(&counts, &median, &n_row);
   assert_int_equal(n_row, n);
-  /* the median of an odd number of quantiles is the mean; bins have 1 km/s */
+  /* the median of an odd number of quantiles is the mean, within a bin of 1 km/s */
   if (n % 2 == 1 && fabs(mean) < 150)
     assert_true(fabs(median - mean) <= 1.0);
   return sign;
@@ -130,7 +130,7 @@ MILL_TEST(other_stars_are_none)
   assert_int_equal(sign_of(1001, -120, 40), 0);
   assert_int_equal(sign_of(1001, 400, 40), 0);
   assert_int_equal(sign_of(0, 0, 1), 0);
-  /* too few of them to tell: 1.253 sigma / sqrt(n) is above 10 km/s, or fewer than 10 */
+  /* no sign if 1.253 sigma / sqrt(n) is above 10 km/s, or of fewer than 10 stars */
   assert_int_equal(sign_of(21, -83, 100), 0);
   assert_int_equal(sign_of(9, -83, 5), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Codes, exit statuses, messages and memory of kernels/base/error.c, arrays laid out from a table, and
- * what a library in memory knows about its labels. */
+/* Codes, exit statuses, messages and memory of kernels/base/error.c; arrays laid out from a table;
+ * labels of a library in memory. */
 #include "tests/mill_test.h"
 
 #include <pthread.h>
@@ -72,7 +72,7 @@ MILL_TEST(message_belongs_to_its_thread)
 
 MILL_TEST(alloc_is_zeroed_and_aligned)
 {
-  /* the last two are taken in large pages, one of them a page and a little */
+  /* the last two use large pages, one of them a page and a little */
   static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
   for (int i = 0; i < 7; i++) {
     MILL_OWNED double *p = NULL;
@@ -162,7 +162,7 @@ enum { N_COPY = 3 };
 static const mill_array pair_array[] = {{offsetof(pair, first), sizeof(double), 0, 0},
                                         {offsetof(pair, second), 1, 1, 1}};
 
-/* Of each array those of all copies lie together, each at a multiple of the unit. */
+/* The copies of an array lie one after the other, each at a multiple of the unit. */
 MILL_TEST(copies_of_an_array_lie_together)
 {
   static char block[1024];
@@ -202,7 +202,7 @@ MILL_TEST(without_memory_sizes_are_measured)
 
 /* --- labels, and why a star was not fitted --- */
 
-/* rvspecfit warns within 10 K and 0.01 dex of the ends of its range; other labels have no edges. */
+/* rvspecfit warns within 10 K and 0.01 dex of the ends of its range; other labels have no edge. */
 MILL_TEST(edges_of_labels_are_those_of_rvspecfit)
 {
   static const struct {

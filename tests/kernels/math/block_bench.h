@@ -29,8 +29,7 @@ typedef struct block_bench {
   double sums[MILL_BLOCK_MAX_SUM], error[MILL_ERROR_SPACE];
 } block_bench;
 
-/** An arm of n_grid knots and a segment of n_pix pixels, no resolution matrix, S/N of
- *  order 10, everything good. */
+/** An arm of n_grid knots; n_pix good pixels at an S/N of about 10, without a matrix. */
 static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0, double ln_step,
                                     int n_pix, int n_cont, int n_label)
 {

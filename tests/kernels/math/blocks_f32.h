@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The block functions with float32 templates, for tests that compare them with those in float64
+/** Block functions with float32 templates, for tests that compare them with the float64 functions
  *  of their own file (kernels/math/real.h). */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks of a model and of a sample against NumPy, SciPy and Qhull: tests/reference/make_blocks.py makes
- * reference/blocks.h in the build folder. */
+/* Blocks of a model and of a sample against NumPy, SciPy and Qhull.
+ * tests/reference/make_blocks.py makes reference/blocks.h in the build folder. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/continuum.h"
@@ -40,7 +40,7 @@ MILL_TEST(chebyshev_matches_numpy)
   compare_continuum(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
 }
 
-/* By width where that is more than npoly, within half the pixels and the most there are. */
+/* npoly, or more for a wide arm; at most half the pixels and the maximum. */
 MILL_TEST(number_of_functions)
 {
   mill_fit_settings set = {.n_cont = 10};
@@ -128,9 +128,9 @@ static void compare_rotation(int kind, const int *n, const double *expected,
       const double r = ref_rotation_r[i];
       double weight, slope;
       mill_rotation_weight(kind, r, k, &weight, &slope);
-      /* 1e-13 of the reference's quadrature, whose smooth slopes are divided by r, and
-       * roundings: a linear weight is a difference of numbers of size k + 1 and r, a smooth
-       * one a sum of weights below one of L(k - r x), which rounds with its argument */
+      /* 1e-13 is the reference's quadrature error; its smooth slopes are divided by r.  The rest
+       * is rounding: a linear weight is a difference of numbers up to k + 1 and r, a smooth one a
+       * sum over L(k - r x). */
       assert_close(weight, expected[at], 1e-13 + 4e-16 * (k + 1 + r));
       assert_close(slope, expected_slope[at], 1e-13 * (kind == MILL_ROT_SPLINE ? 1 + 1 / r : 1));
     }
@@ -156,8 +156,7 @@ MILL_TEST(weights_sum_to_one_and_slopes_to_zero)
           sum += k ? 2 * weight : weight;
         slopes += k ? 2 * slope : slope;
       }
-      /* half + 1 weights, each from numbers of size half: half^2 roundings at most; and the
-       * smooth ones' quadrature */
+      /* at most half^2 roundings of half + 1 weights, and the smooth kernel's quadrature */
       const double tolerance = 1e-13 + 2.3e-16 * half * half;
       assert_close(sum, 1, tolerance);
       assert_close(slopes, 0, tolerance);
@@ -176,8 +175,8 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_half_width(kind, 0), 0);
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
-      /* below one grid point the linear kernel is linear in r; the smooth one is in r^2 / 2
-       * but for m4 r^4 / 24 times a fourth difference, whose largest weight is 28/3 */
+      /* below one grid point the linear kernel is linear in r, the smooth one in r^2 / 2; the next
+       * term is m4 r^4 / 24 times a fourth difference, with weights up to 28/3 */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);
@@ -215,7 +214,7 @@ MILL_TEST(inner_parameter_of_rotation)
       assert_close(mill_vsini_outer(kind, u) / v, 1, 1e-14);
       const double slope =
           (mill_vsini_outer(kind, u + h) - mill_vsini_outer(kind, u - h)) / (2 * h);
-      /* h^2 of a third derivative, which is 3/8 of the slope in units of u below the
+      /* the difference's error: h^2 times a third derivative, 3/8 of the slope below the
        * softening, and rounding / h */
       assert_close(mill_vsini_outer_slope(kind, u) / slope, 1, 1e-8);
       /* the chain rule that the Jacobian uses */
@@ -265,11 +264,9 @@ static void compare_f64(const reference *r)
   mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
                          b.work.frac, out, mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
-    /* position in an interval: 3e-8 by float32, and 1e-11 of ln wave over the step; a
-     * template changes by up to 0.2 from knot to knot */
+    /* float32 position in an interval: 3e-8, times up to 0.2 from knot to knot */
     assert_close(out[i], r->value[i], 2e-8);
-    /* dT/dv = dT/dwave dwave/dv at the template's wavelength; second derivative up to
-     * 0.1 per knot squared, times the same position */
+    /* dT/dv = dT/dwave dwave/dv; the position's error times a second derivative of 0.1 */
     const double per_km_s = r->slope[i] * r->wave[i] * mill_doppler_ln_slope(vel);
     const double unit = 1 / (MILL_C_KM_S * arm->ln_step);
     assert_close(slope[i] / unit, per_km_s / unit, 5e-8);
@@ -384,7 +381,7 @@ MILL_TEST(weights_that_say_nothing)
   assert_true(isinf(pareto(20)));
 }
 
-/** Against a sorted list in which each value is there as often as it counts. */
+/** Against a sorted list that holds each value as often as its count. */
 MILL_TEST(values_are_those_of_a_sorted_list)
 {
   enum { N = 70, MOST = 3 };

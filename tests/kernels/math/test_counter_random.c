@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Numbers by counter: Philox against its published words, and what is made of them.
+/* Random numbers by counter: Philox against its published words, and distributions made from it.
  *
- * Statistical limits are 5 sigma: with a fixed seed a test passes always or never.  The float32
- * functions are the ones of src/system/random.c, whose tests look at their distribution closely. */
+ * Statistical limits are 5 sigma: with a fixed seed a test passes always or never.  The tests of
+ * src/system/random.c look at the distributions of the same float32 functions closely. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/counter_random.h"
@@ -69,8 +69,8 @@ MILL_TEST(uniform)
   assert_true(mill_counter_uniform(0xffffffffu, 0xffffffffu) < 1);
 }
 
-/* Of x^k the mean is (k - 1)!! or 0, the variance the mean of x^2k less its square; x and y of a
- * pair, of neighbouring particles and of neighbouring steps have nothing in common. */
+/* The mean of x^k is (k - 1)!! for even k and 0 for odd k; its variance is <x^2k> - <x^k>^2.  x
+ * and y of a pair, of neighbouring particles and of neighbouring steps are uncorrelated. */
 static void check_normals(int n, const double *x)
 {
   static const double even[] = {1, 1, 3, 15, 105, 945, 10395};

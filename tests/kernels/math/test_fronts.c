@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fronts of emulators, splines over a grid of labels and radial functions around scattered
- * ones, against their definitions. */
+/* The fronts of emulators against their definitions: splines over a grid of labels, radial
+ * functions around scattered labels. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/rbf.h"
@@ -152,7 +152,8 @@ static void sums(const front *f, int n_tangent, const double *x, int x_pitch, do
     mill_block_rbf(&block, f->rbf, n_tangent, x, x_pitch, out, pitch);
 }
 
-/** Value and tangents at a place [n_axis]; rounding: of the sums, for a grid as a part of them. */
+/** Compare value and tangents at place [n_axis].  rounding: error of the sums; for a grid it is
+ *  relative to the sums. */
 static void compare(const front *f, int n_axis, int n_out, const double *place, double rounding)
 {
   enum { PITCH = MAX_OUT + 3 };

@@ -112,8 +112,8 @@ MILL_TEST(random_matrices_by_residuals)
   }
 }
 
-/* A singular matrix of each size: the last row is the sum of the others, so the last
- * pivot is rounding noise of either sign */
+/* Singular matrices of each size: the last row is the sum of the others, so the last pivot is
+ * rounding noise of either sign */
 MILL_TEST(singular_fails_at_its_pivot)
 {
   uint64_t seed = 4;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The visited points must equal SciPy's bit for bit, so nothing here may be fused. */
+/* The visited points must equal SciPy's bit for bit, so no products may be fused here. */
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
@@ -95,7 +95,7 @@ MILL_TEST(points_are_scipys)
     n_max = ref->n > n_max ? ref->n : n_max;
     double f_best = NAN;
     const double *x_best = mill_nm_best(&nm, &f_best);
-    /* SciPy drops a reflection when the limit falls before the expansion: ours may be lower */
+    /* SciPy drops the reflected point if the limit falls before the expansion: ours may be lower */
     if (ref->status == 1)
       assert_true(f_best <= ref->f_best);
     else
@@ -109,8 +109,7 @@ MILL_TEST(points_are_scipys)
   assert_int_equal(n_max, MILL_MAX_PAR);
 }
 
-/* Cut after every possible number of evaluations: exactly that many, the same points,
- * and the best of them. */
+/* Any limit of evaluations: exactly so many, the same points, and the best of them. */
 static void check_every_max_eval(const char *name)
 {
   const reference_nm *ref = find_case(name);

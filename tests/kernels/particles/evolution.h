@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evolutions for tests: a setup with nothing unusual, and memory for what comes of it. */
+/** Evolutions for tests: a setup without anything unusual, and memory for the results. */
 #pragma once
 
 #include "tests/mill_test.h"
@@ -16,8 +16,8 @@ typedef struct evolution {
   int n_problem, n_grid, record[1];
 } evolution;
 
-/** One problem of n particles without forces, from the origin, by n_step steps of dt, D = 1; open
- *  axes; a density in the end on 41 points from -4 to 4 of the first axis (one of the others). */
+/** Set up one problem: n particles without forces from the origin, n_step steps of dt, D = 1, open
+ *  axes.  The last density has 41 points from -4 to 4 on the first axis, one on the others. */
 static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, double dt)
 {
   memset(e, 0, sizeof *e);
@@ -44,7 +44,7 @@ static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, do
   }
 }
 
-/** Run it by an engine, whose code it returns; frees what an earlier run left. */
+/** Run e on an engine and return the engine's code; frees the results of an earlier run. */
 static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
 {
   e->s.record = e->record;

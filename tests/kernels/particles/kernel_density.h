@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Kernel densities by an engine against the sum over every particle at every point: both are
- *  float64, so what differs is rounding, and 1e-9 of a value allows for the products along a line
- *  of the grid.  The binned form keeps the bound that it states. */
+/** Kernel densities of an engine against the sum over every particle at every point.  Both are
+ *  float64; 1e-9 of a value allows for rounding of the products along a line of the grid.  The
+ *  binned form keeps the bound that it states. */
 #pragma once
 
 #include "tests/mill_test.h"
@@ -72,8 +72,8 @@ static inline void make_samples(int n_dim, double *sample)
   }
 }
 
-/* The lower triangle whose square is the kernel's covariance: the samples' (with n - 1), times
- * n^(-2 / (d + 4)) by Scott's rule, times (n (d + 2) / 4)^(-2 / (d + 4)) by Silverman's. */
+/* The lower triangular root of the kernel's covariance.  This is the samples' covariance (with n -
+ * 1) times n^(-2 / (d + 4)) (Scott) or (n (d + 2) / 4)^(-2 / (d + 4)) (Silverman). */
 static inline void kernel_root(const mill_particle_setup *s, const double *sample,
                                double root[3][3])
 {
@@ -98,7 +98,6 @@ static inline void kernel_root(const mill_particle_setup *s, const double *sampl
     }
 }
 
-/* The sum of all kernels at a point of the grid. */
 static inline double sum_of_kernels(const mill_particle_setup *s, const double *sample,
                                     double root[3][3], int point)
 {
@@ -141,7 +140,7 @@ static inline void check_exact(const mill_particle_ops *ops)
     }
 }
 
-/* A kernel along the axes is the covariances' own where these are taken out of the samples. */
+/* The binned form differs from the exact density by no more than the bound that it states. */
 static inline void check_binned(const mill_particle_ops *ops)
 {
   static double exact[N_ALL], binned[N_ALL], sample[3 * N_SAMPLE];
@@ -163,8 +162,8 @@ static inline void check_binned(const mill_particle_ops *ops)
   }
 }
 
-/* A density at a mirror: twice that of particles and their images without one.  Across a period:
- * one kernel with its neighbours. */
+/* At a mirror the density is that of particles and their images without a mirror; across a period
+ * it is one kernel with its neighbours. */
 static inline void check_images(const mill_particle_ops *ops)
 {
   enum { N = 3 };

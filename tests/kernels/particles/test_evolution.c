@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Evolutions against solutions of the equations.
+/* Evolutions against solutions of the equations, with a fixed seed.  Tolerances are the error of
+ * the scheme plus 5 standard errors of n particles:
  *
- * Tolerances are 5 standard errors of so many particles (a mean: sqrt(var / n); a variance of
- * normal particles: var sqrt(2 / n); a kernel density f: sqrt(f / (2 sqrt(pi) h n))), with what a
- * step leaves beside them where it leaves anything; the seed is fixed. */
+ *    mean: sqrt(var / n)
+ *    variance of normal particles: var sqrt(2 / n)
+ *    kernel density f of width h: sqrt(f / (2 sqrt(pi) h n)) */
 #include "tests/kernels/particles/evolution.h"
 
 #define PI 3.14159265358979323846
@@ -15,13 +16,13 @@ static double normal(double x, double mean, double var)
   return exp(-0.5 * (x - mean) * (x - mean) / var) / sqrt(2 * PI * var);
 }
 
-/* Width of the kernel by Scott's rule of a problem with this variance, along one axis. */
+/* Kernel width by Scott's rule for this variance along one axis. */
 static double scott(double var)
 {
   return sqrt(var) * pow(N, -0.2);
 }
 
-/* The density of the first problem against what the kernel makes of the truth. */
+/* The density of the first problem against the true density smoothed by the kernel. */
 static void check_density(const evolution *e, double h, double (*truth)(double x, double h))
 {
   for (int i = 0; i < e->n_grid; i++) {
@@ -76,9 +77,9 @@ static double ou_density(double x, double h)
   return normal(x, ou_mean(OU_STEPS * ou_dt), ou_variance(OU_STEPS * ou_dt) + h * h);
 }
 
-/* Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2, in place of exp(-k dt): off by
- * (k dt)^3 / 6 a step, 1e-4 over all, and the variance likewise.  Euler's own mean and variance
- * differ from the process's by 2.5 % here. */
+/* Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2 a step, in place of exp(-k dt);
+ * over all steps the mean and the variance are off by 1e-4.  Euler's are off by 2.5 %, and are
+ * compared with its own recurrence. */
 MILL_TEST(ornstein_uhlenbeck)
 {
   const double keep = 1 - ou_rate * ou_dt;
@@ -121,7 +122,7 @@ static void box_init(evolution *e, int boundary)
   e->problem[0].start_centre[0] = box_from;
 }
 
-/* A kernel with its images is the heat kernel of the box: it does what time h^2 / (2 D) does. */
+/* A kernel of width h with its images acts as diffusion in the box for a time h^2 / (2 D). */
 static double reflected(double x, double h)
 {
   double sum = 1;
@@ -156,8 +157,8 @@ MILL_TEST(reflecting_and_periodic_boxes)
   }
 }
 
-/* With the crossings within steps the number left is the series' to the standard error; without
- * them it would be too large by 0.58 sqrt(2 D dt) (p'(0) + p'(1)) D t, some 4 %, 9 of these. */
+/* The number of particles left is that of the series, within the standard error.  If crossings
+ * within a step were missed, it would be too large by 4 %, 9 standard errors. */
 MILL_TEST(absorbing_box)
 {
   MILL_AT_END(evolution_end) evolution e;
@@ -173,8 +174,7 @@ MILL_TEST(absorbing_box)
   assert_close(n_gone, N * (1 - mass), 0.5);
   for (int step = 1; step <= e.s.n_step; step++)
     assert_true(evolution_moment(&e, step)[0] <= evolution_moment(&e, step - 1)[0]);
-  /* the density is that of those that are left: 2 % of it lies beyond the ends, whither the kernel
-     reaches */
+  /* the density is that of the particles left; the kernel spreads 2 % of it beyond the ends */
   double sum = 0;
   for (int i = 0; i < e.n_grid; i++)
     sum += e.result[0].density[i] / (e.n_grid - 1);

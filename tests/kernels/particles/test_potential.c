@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gridded potentials: their slopes, and evolutions in them; and kernel densities of the CPU. */
+/* Gridded potentials: slopes, and evolutions in them.  Kernel densities of the CPU. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/block.h"
@@ -79,10 +79,10 @@ MILL_TEST(slopes_of_cubics_are_exact)
   }
 }
 
-/* The slope s of a periodic cubic spline through sin(k x) on a grid of step h: from its condition
- * s(x - h) + 4 s(x) + s(x + h) = 3 (f(x + h) - f(x - h)) / h it is cos(k x) times
- * 3 sin(k h) / (h (2 + cos(k h))) at the nodes, and half way between two of them
- * 3 (f(x + h) - f(x)) / (2 h) - (s(x) + s(x + h)) / 4. */
+/* Slopes s of a periodic cubic spline through f = sin(k x) on a grid of step h, from its condition
+ * s(x - h) + 4 s(x) + s(x + h) = 3 (f(x + h) - f(x - h)) / h.
+ *  At a node: cos(k x) 3 sin(k h) / (h (2 + cos(k h))).
+ *  Half way between nodes: 3 (f(x + h) - f(x)) / (2 h) - (s(x) + s(x + h)) / 4. */
 MILL_TEST(slopes_of_a_periodic_spline)
 {
   enum { N = 7 };
@@ -109,7 +109,7 @@ MILL_TEST(slopes_of_a_periodic_spline)
   }
 }
 
-/* Beyond the grid the slope is that of the edge; between two times it is linear. */
+/* Beyond the grid the slope is that at the edge; between two times it is interpolated linearly. */
 MILL_TEST(edges_and_times)
 {
   static const int n_node[] = {9};
@@ -136,7 +136,7 @@ MILL_TEST(edges_and_times)
   }
 }
 
-/* Splines are parabolas where the values are: the same particles as in the named potential. */
+/* Splines reproduce a parabola, so the particles are those in the named potential. */
 MILL_TEST(parabola_is_the_named_one)
 {
   static const int n_node[] = {33, 33};

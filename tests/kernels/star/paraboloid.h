@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two velocities and three labels without a hull, an F of correlated curvature about a centre, and
- *  segments that answer in the place of a device. */
+/** A star with two velocities and three labels, no hull, and an F that is a correlated parabola
+ *  about a centre.  Segments answer in the place of a device. */
 #pragma once
 
 #include <string.h>
@@ -44,8 +44,7 @@ static inline void paraboloid(double vsini, double vsini_sigma)
       hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
 }
 
-/** The values that segment i is asked for: f of the star's parameters, its velocity in the place of
- *  VRAD. */
+/** Answer segment i's request for values: f of the parameters, at the segment's velocity. */
 static inline void answer_values(int i, double (*f)(const double *theta))
 {
   for (int k = 0; k < slot.n_vel; k++) {

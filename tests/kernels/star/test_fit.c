@@ -95,7 +95,7 @@ static void answer(void)
     answers[MILL_ANSWER_F] += 1;
 }
 
-/** From the starts that are in the slot to the end; more: to the answer for models, or NULL. */
+/** Run from the slot's starts to the end; more (or NULL) is called when models are asked for. */
 static void run(void (*more)(void))
 {
   mill_fit_resume(&model, &slot);
@@ -116,7 +116,7 @@ static void fit(int n_start, const double *start0, const double *start1)
   slot.starts.n = n_start;
   run(NULL);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
-  /* the emulator runs for one velocity profile, whatever starts there were, and again only where
+  /* the emulator runs for one velocity profile, whatever the number of starts, and again only if
    * the last step is taken back */
   assert_int_equal(n_kept[VALUE] + n_kept[MILL_REQ_TANGENTS], 0);
   if (n_request[PROFILE] > 0) {
@@ -153,8 +153,8 @@ MILL_TEST(every_method_finds_the_minimum)
   }
 }
 
-/* Derivatives of the wrong sign, and steep: no step ever falls, so every polish fails, and
- * the simplexes, which look at values alone, find the minimum. */
+/* Derivatives are steep and have the wrong sign, so no step lowers F and every polish fails.  The
+ * simplexes look at values alone, and find the minimum. */
 MILL_TEST(a_failing_method_falls_to_the_next)
 {
   static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
@@ -175,10 +175,9 @@ MILL_TEST(a_failing_method_falls_to_the_next)
   assert_true(slot.result.n_eval <= 150 + MILL_POLISH_MAX_JAC + 2);
 }
 
-/* Derivatives that lie at the start: all steps from there rise.  hybrid looks around at the
- * first of them by its short simplex and goes on from what that found; the polish alone tries
- * to its end and falls to the simplex then.  A star that is not misled has no simplex
- * (test_every_method_finds_the_minimum). */
+/* Derivatives are wrong at the start, so all steps from there raise F.  hybrid runs its short
+ * simplex after the first such step, and goes on from the simplex's result.  The polish alone
+ * tries to its end, then falls back to the simplex. */
 MILL_TEST(hybrid_looks_around_where_a_step_goes_wrong)
 {
   int n_jac[3];
@@ -213,7 +212,7 @@ MILL_TEST(few_evaluations_end_with_a_result)
         fit(1, start, NULL);
         assert_true(isfinite(slot.result.m2ll));
         assert_int_equal((slot.result.warn & MILL_WARN_NOT_CONVERGED) != 0, lying);
-        /* the methods at work when the limit is met may end: a simplex has one more */
+        /* methods at work when the limit is met may end; a simplex makes one more evaluation */
         assert_true(slot.result.n_eval <= n + 2 * MILL_POLISH_MAX_JAC + 4);
       }
 }
@@ -257,7 +256,7 @@ static void explains_much(void)
   answers[MILL_ANSWER_CHISQ_C_DATA] = 1e5;
 }
 
-/* What is hardly a star has one short start, unless the template explains more than the guess's. */
+/* What is hardly a star has one short start, unless its template explains more than the guess's. */
 MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 {
   const double other[NP] = {-30, 30, 0, 0, 0};
@@ -292,7 +291,7 @@ MILL_TEST(two_minima_are_told)
     }
 }
 
-/* a third start that is far better than two minima that tie takes the flag back */
+/* two minima tie, but a third start is far better, which takes the flag back */
 MILL_TEST(a_tie_that_is_beaten_is_none)
 {
   for (int better = 0; better < 2; better++) {
@@ -361,7 +360,7 @@ MILL_TEST(error_of_vsini)
 MILL_TEST(limit_of_vsini)
 {
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
-  /* the last: still falling from the limit, as in a fit that did not converge */
+  /* the last slope still falls away from the limit, as in a fit that did not converge */
   static const double slopes[3] = {0.3, 0, -0.05};
   for (int k = 0; k < 2; k++)
     for (int upper = 0; upper < 2; upper++)
@@ -397,8 +396,8 @@ MILL_TEST(limit_of_vsini)
       }
 }
 
-/* The point from which the last step leads to the limit is kept when that step leads uphill:
- * then v sin i is not at the limit. */
+/* The last step leads to the limit, v sin i = 0, but raises F.  It is taken back, so v sin i keeps
+ * the value from before that step. */
 MILL_TEST(a_step_to_a_limit_that_is_taken_back)
 {
   make(MILL_OPT_LM);
@@ -419,8 +418,8 @@ MILL_TEST(a_step_to_a_limit_that_is_taken_back)
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
 }
 
-/** NEAR_HULL of a star at labels 0 and 1 with errors 0.1, correlated by rho; the hull's facets
- *  are normal . labels = 1 and one far away. */
+/** NEAR_HULL of a star with errors 0.1 of labels 0 and 1, correlated by rho.  The hull has the
+ *  facet normal . labels = 1 and one far away. */
 static int near_hull(double label0, double label1, double rho, double normal0, double normal1)
 {
   double facet[2 * 3] = {normal0, normal1, -1, -normal0, -normal1, -50};
@@ -442,7 +441,7 @@ static int near_hull(double label0, double label1, double rho, double normal0, d
   return (slot.result.info & MILL_INFO_NEAR_HULL) != 0;
 }
 
-/* a facet is seen from within one error across it and from outside, not from farther inside */
+/* a facet is noticed from outside and from within one error across it, not from farther inside */
 MILL_TEST(near_hull)
 {
   const double r = sqrt(0.5);
@@ -469,9 +468,8 @@ static void arms(void)
     mill_answer_of(&model, &slot, i)[MILL_ANSWER_CHISQ] = slot.segment[i].arm == 0 ? 90 : 12;
 }
 
-/* Degrees of freedom are good pixels less continuum functions, and in all less free parameters;
- * errors and COVAR grow with the root of the reduced chi-square, where that is asked for and it is
- * above 1. */
+/* Degrees of freedom are good pixels less continuum functions, in all also less free parameters.
+ * If asked for, errors and COVAR grow with the root of a reduced chi-square above 1. */
 MILL_TEST(errors_are_scaled)
 {
   mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};
@@ -505,7 +503,7 @@ MILL_TEST(errors_are_scaled)
     assert_close(r->label_err[1], scale * r->label_err_formal[1], 1e-14);
     /* the last element of COVAR is the variance of the last label */
     assert_close(r->covar[NP * (NP + 1) / 2 - 1], r->label_err[2] * r->label_err[2], 1e-14);
-    /* an arm's velocity by its own chi-square, which is below 1 in the second */
+    /* an arm's velocity error scales with its own chi-square, which is below 1 in the second arm */
     const double arm_err = sqrt(2 / hess[0]); /* an arm has half of F */
     assert_close(r->vrad_arm_err_km_s[0], (rescale ? sqrt(2.0) : 1) * arm_err, 1e-9 * arm_err);
     assert_close(r->vrad_arm_err_km_s[1], arm_err, 1e-9 * arm_err);

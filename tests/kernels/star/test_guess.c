@@ -112,8 +112,7 @@ static float *data_bin(int i)
                   block % MILL_GUESS_LANE];
 }
 
-/** Every template at every shift, of one block of bins and of more than lie side by side, also
- *  where the last one is not full. */
+/** Every template at every shift: one block of bins, many, and a last one that is not full. */
 MILL_TEST(match_is_the_sum_over_bins)
 {
   static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},
@@ -148,8 +147,8 @@ MILL_TEST(match_is_the_sum_over_bins)
       mill_block_fourier(&g.b.block, n, 0, g.root, g.guess + i * n * 2 * MILL_GUESS_LANE);
     for (int k = 0; k < N_TEMPL; k += MILL_GUESS_LANE)
       mill_block_guess_match(&g.b.block, &g.b.model, k, &g.slot, &g.b.work);
-    /* float32: a few half units in the last place for each step of two transforms, for the
-     * template's, and for the sum over blocks, of what Cauchy and Schwarz allow the correlation */
+    /* float32 rounds by half units in the last place: at each step of the transforms and in the
+     * sum over blocks.  The errors are relative to the largest possible correlation. */
     const double error = 6e-8 * (6 * log2_of(n) + g.b.ws.n_block + 1) * sqrt(data2 * templ2);
     for (int e = 0; e < N_TEMPL * nv; e++)
       assert_close(g.chisq[e], g.expected[e], error);
@@ -210,8 +209,8 @@ MILL_TEST(bins_sum_good_pixels)
   assert_close(found2, expected2, 1e-6 * expected2);
 }
 
-/** The least chi^2 within the limits of velocity, then the least of those with labels apart from
- * the ones before, farther and farther; of equal ones the first; what is not a number never. */
+/** The first start has the least chi^2 within the velocity limits; each further one the least
+ *  among labels apart from those before.  The first of equal ones is taken, and NaN never. */
 MILL_TEST(starts_are_the_best_that_are_apart)
 {
   uint64_t random = SEED + 2;

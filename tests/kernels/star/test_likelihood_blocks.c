@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Projection, derivatives and residuals of one segment against least squares by
- * LAPACK's QR, at sizes around the chunks of the block functions. */
+/* Projection, derivatives and residuals of one segment against least squares by LAPACK's QR, at
+ * sizes around the chunks of the block functions. */
 #include "tests/mill_test.h"
 
 #include <lapacke.h>
@@ -114,8 +114,8 @@ static double curve(const double *answer, int n, int j, int l)
   return l > j ? curve(answer, n, l, j) : answer[MILL_ANSWER_TANGENTS + n + j * (j + 1) / 2 + l];
 }
 
-/** Gradient and curvature with float32 templates, from polynomials over cells, against those with
- *  float64 ones, which take the functions. */
+/** Gradient and curvature with float32 templates (continuum by polynomials over cells) against
+ *  float64 templates (continuum by stored functions). */
 static void compare_derivatives(int n, const double *templ)
 {
   static double f32[ANSWER], f64[ANSWER];
@@ -133,8 +133,8 @@ static void compare_derivatives(int n, const double *templ)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
   blocks_f32.jacobian(&b.block, &b.model, &b.s, 0, &b.work, f32);
   for (int j = 0; j < np; j++) {
-    /* functions that are off by 1e-7 move V by as much, and residuals of S/N 30 by 3e-6 and 10
-     * times that where the coefficients are: of a gradient that may be sqrt(hess dd) */
+    /* float32 rows are off by 1e-7, amplified by residuals at S/N 30.  The tolerance is relative
+     * to the largest gradient that is possible, sqrt(hess dd). */
     assert_close(f32[MILL_ANSWER_TANGENTS + j], f64[MILL_ANSWER_TANGENTS + j],
                  1e-6 * sqrt(curve(f64, np, j, j) * b.s.dd));
     for (int l = 0; l < np; l++)
@@ -143,8 +143,8 @@ static void compare_derivatives(int n, const double *templ)
   }
 }
 
-/** What float32 templates take in the place of stored functions: polynomials over cells, against
- *  least squares with the functions in float64. */
+/** float32 templates replace stored continuum functions by polynomials over cells of pixels:
+ *  against least squares with the functions in float64. */
 MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
   static const struct {
@@ -188,8 +188,8 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
           dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
       const double f32 =
           blocks_f32.project(&b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
-      /* functions that are off by e move F by 2 e r S a at most, to first order: 300 pixels of
-       * S/N 30 with residuals of 3 and coefficients of up to 10 */
+      /* functions off by e move F by at most 2 e r S a to first order: 300 pixels, S/N S = 30,
+       * residuals r = 3, coefficients a up to 10 */
       assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);
       for (int k = 0; k < nk; k++)
         assert_close(b.work.solve[k], a[k], 1e-5 * (1 + fabs(a[k])));
@@ -255,7 +255,6 @@ MILL_TEST(residuals_count_good_pixels)
   assert_close(largest, worst, 1e-9 * worst);
   assert_close(negative, below, 1e-9 * (1 + below));
   assert_close(below, 0, 0);
-  /* the same upside down */
   for (int i = 0; i < 130; i++)
     b.d[i] = -b.d[i];
   mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
@@ -264,8 +263,7 @@ MILL_TEST(residuals_count_good_pixels)
   assert_true(negative > 1000);
 }
 
-/* The drop of chi-square is that of a least-squares factor for each block; without noise around
- * the model it is that of the waves put in. */
+/* The gain is the drop of chi-square if each block of pixels gets a least-squares factor. */
 MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 {
   enum { N = 503, NK = 3, N_BLOCK = MILL_STIFF_BLOCKS * NK };
@@ -307,8 +305,7 @@ MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 
 enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
 
-/** F and derivatives of two stars whose rows are row[star]; star: whose parameters are the
- *  answer's first. */
+/** F and derivatives of two stars with rows row[star]; star: whose parameters come first. */
 static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
                          double *answer)
 {
@@ -344,8 +341,8 @@ MILL_TEST(derivatives_of_two_stars)
         row[star][r][i] = round(4096 * 0.3 * test_library_random(&rng)) / 4096;
   for (int star = 0; star < 2; star++)
     both_stars(row, ln_ratio, star, answer[star]);
-  /* the companion's rows are float32: off by 1e-7 of what they do to F, where the gradient may be
-   * sqrt(hess dd); central differences over 1e-4 leave 1e-3 of that and more */
+  /* The companion's rows are float32, off by 1e-7.  The unit of gradients is the largest possible
+   * one, sqrt(hess dd); central differences over 1e-4 are good to 1e-3. */
   const double *at = answer[0] + MILL_ANSWER_TANGENTS, *other = answer[1] + MILL_ANSWER_TANGENTS;
   const double most = curve(answer[0], N, PAIR_DERIV, PAIR_DERIV), unit = sqrt(most * b.s.dd);
   assert_close(answer[0][MILL_ANSWER_F], answer[1][MILL_ANSWER_F], 1e-7 * unit);
@@ -371,7 +368,7 @@ MILL_TEST(derivatives_of_two_stars)
                    curve(answer[0], N, j, k), 1e-6 * most);
 }
 
-/* Of what the value is without that, tests/fit/test_gradient.c has the derivatives. */
+/* A finite value's derivatives are in tests/fit/test_gradient.c. */
 MILL_TEST(infinite_value_has_no_derivatives)
 {
   static double answer[ANSWER];

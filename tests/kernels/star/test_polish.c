@@ -51,7 +51,7 @@ static int polish(const double *start, double bend)
   return MILL_POLISH_GO;
 }
 
-/* the last point evaluated promises less than 1e-2, and the step from there a part of it */
+/* the last point evaluated expects a gain below 1e-2; the step from there gains a part of it */
 static void assert_at_minimum(const double *expected, double f_expected)
 {
   const mill_polish *p = &slot.polish;
@@ -84,8 +84,7 @@ MILL_TEST(a_minimum_inside_is_found)
   }
 }
 
-/* residuals times second derivatives, which Gauss and Newton leave out: without them steps
- * overshoot or creep */
+/* without the second derivatives that Gauss-Newton leaves out, steps overshoot or creep */
 MILL_TEST(a_wrong_curvature_is_learned)
 {
   static const double share[] = {-0.7, 1.5, 4, 30};
@@ -122,8 +121,8 @@ static void assert_nothing_lower(uint64_t *random)
   }
 }
 
-/** Nine facets of three hulls that are about as far from where the star is held, far outside: the
- *  penalty is that of the farthest one, and those that are nearly so have no say. */
+/** Nine facets of three hulls lie at almost the same distance from the star, which is far
+ *  outside.  The penalty is that of the farthest facet alone; the others have no part in it. */
 MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
 {
   enum { N_HULL = 3, N_FACET = 3 };
@@ -192,7 +191,7 @@ MILL_TEST(steps_are_taken_in_the_inner_parameter)
   assert_true(slot.polish.end[1] == 7.3);
 }
 
-/* Else the guess would leave a cool star to hot templates, whatever its prior says. */
+/* Otherwise the guess would leave a cool star to hot templates, whatever the star's prior says. */
 MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
 {
   make();
@@ -204,8 +203,7 @@ MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
   assert_close(slot.result.guess_tie, -9 + 3 * 3, 0);
 }
 
-/* A prior on v sin i, which is no quadratic in u, against a scan; without a mean its slope in
- * u at v = 0 is finite. */
+/* A prior on v sin i, against a scan; with a mean of 0 its slope in u at 0 is finite. */
 MILL_TEST(a_prior_on_rotation)
 {
   static const double mean[] = {0, 0, 0, 20, 3, 60}, sigma[] = {30, 10, 5, 10, 2, 5},
@@ -237,8 +235,8 @@ MILL_TEST(a_prior_on_rotation)
           v_least = slot.theta[1];
         }
       }
-      /* v dv/du of the prior's curvature leaves out its second derivatives, so steps fall
-       * short: of the tolerance, 1e-2, several times as much may be left */
+      /* The prior's curvature in u leaves out second derivatives of v, so steps fall short:
+       * several times the tolerance of 1e-2 may be left. */
       assert_close(f, least, 0.05);
       if (v_least == 0)
         assert_close(slot.polish.end[1], 0, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pixel preparation against a plain second implementation (prepare_reference.h)
- * and the resolution matrix against SciPy (tests/reference). */
+/* Pixel preparation against a plain second implementation (prepare_reference.h), and the
+ * resolution matrix against SciPy (tests/reference). */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
@@ -370,8 +370,7 @@ MILL_TEST(resolution_matrix_matches_scipy)
   for (int i = 0; i < NR; i++) {
     double sum = 0;
     for (int k = 0; k < ND; k++) {
-      /* float32 weights of size 1; edge rows twice rounded, and scaled by a
-       * median of float32 sums */
+      /* float32 weights of size 1; edge rows are rounded twice and scaled by a median */
       assert_close((double)res[k * PITCH + i], ref_resolution_row[i * ND + k], 2.5e-7);
       sum += (double)res[k * PITCH + i];
       if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
@@ -381,8 +380,8 @@ MILL_TEST(resolution_matrix_matches_scipy)
   }
 }
 
-/* Rows that are narrower than the templates are the pixel alone, at the ends of the arm too, and
- * their shift by the difference of its neighbours; the others lose the templates' width whatever their neighbours are. */
+/* A row narrower than the templates becomes the pixel alone, also at the arm's ends; a shift
+ * becomes weights of opposite sign on its neighbours.  Other rows lose the templates' width. */
 MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
 {
   enum { NR = 90, ND = 11, H = ND / 2, PITCH = (NR + 3) / 4 * 4 };
@@ -396,7 +395,7 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
     memset(raw, 0, sizeof raw);
     for (int i = 0; i < NR; i++)
       for (int k = 0; k < ND; k++) {
-        /* 0.8 and 1.3 pixels, off the pixel's middle by up to half of it; sums of 0.9 */
+        /* widths of 0.8 and 1.3 pixels, shifts of up to half a pixel, sums of 0.9 */
         const double width = i < n_narrow ? 0.8 : 1.3, u = (k - H - 0.5 * (i % 3 - 1)) / width;
         if (i - H + k >= 0 && i - H + k < NR)
           raw[(ND - 1 - k) * NR + i - H + k] =
@@ -433,15 +432,15 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
   resolve(NR, ND, NULL, 0, raw, res, base);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 3, 1e-6); /* float32 weights */
-  /* all zero: the pixel alone, so that continuum functions of such pixels alone are not zero */
+  /* a row of zeros becomes the pixel alone, so that its continuum functions are not zero */
   memset(raw, 0, sizeof raw);
   resolve(NR, ND, NULL, 0, raw, res, base);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 1, 0);
 }
 
-/* A pixel whose row has an element that is no number, or no positive sum, is as if it were in
- * wave_mask; elements off the arm are no part of a row. */
+/* A pixel counts as masked if an element of its row is not finite or the row's sum is not
+ * positive.  Elements off the arm are no part of a row. */
 MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
 {
   bench b;
@@ -457,7 +456,7 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
   assert_int_equal(b.s.n_good, N - 10); /* edge_pix on each side */
   memcpy(whole, res, sizeof whole);
   memcpy(base, b.base, sizeof base);
-  /* rows 0 (by an edge), 20, 21 and 40; diagonal 0 of the file is the last weight of a row */
+  /* row 0 at the edge, 20, 21 and 40; diagonal 0 of the file is the last weight of a row */
   const int lost[] = {0, 20, 21, 40};
   raw[1 * N + 0] = NAN;
   raw[0 * N + 21] = INFINITY;
@@ -495,8 +494,8 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
     assert_true(isfinite(res[i]));
 }
 
-/* Rows next to columns that a coadd left out, or counted too often, are scaled to the median sum; a
- * row without half of its weights is no row. */
+/* A coadd may leave out columns or count them too often: rows next to them are scaled to the
+ * median sum.  A row that has lost half of its weights is no row. */
 MILL_TEST(rows_with_other_sums_are_scaled)
 {
   static const struct {
@@ -529,7 +528,7 @@ MILL_TEST(rows_with_other_sums_are_scaled)
 
 /* --- line-spread function from a sigma: its rows are tested in test_lsf_row.c --- */
 
-/** Rows, their sums and the pixels that are left out, against sums over all pixels. */
+/** Rows, their sums and the pixels left out, against plain sums over all pixels. */
 MILL_TEST(lsf_of_a_segment)
 {
   enum { ND = 13 };
@@ -572,7 +571,7 @@ MILL_TEST(lsf_of_a_segment)
     assert_close(b.base[i], row_sum, 0);
     assert_close(row_sum, 1, 2e-7);
   }
-  /* nothing is lacking: no rows, and the pixels that are left out stay so */
+  /* no broadening is lacking: no rows, and pixels left out stay left out */
   b.s.res = NULL;
   b.s.n_diag = 0;
   mill_block_prepare(&block, &b.model, &b.s);

@@ -63,8 +63,8 @@ MILL_TEST(few_velocities_suffice_or_are_not_taken)
   assert_int_equal(slot.profile.curve.n, MILL_N_PROFILE);
 }
 
-/* Profiles that no Gaussian is like: each comes to an end, and those that a grid can hold have
- * the moments of a dense integral. */
+/* Profiles far from Gaussian: each search ends, and if a grid can hold the profile, its moments
+ * are those of a dense integral. */
 static double bad_profile(int kind, double x)
 {
   switch (kind) {
@@ -130,8 +130,8 @@ MILL_TEST(profiles_of_any_shape_end)
         if (pass == 0)
           mean /= sum;
       }
-      /* an edge falls between velocities of the grid: half a step of half a width; where
-       * nothing is known the grid has a twentieth of the range for a step */
+      /* A limit falls between velocities of the grid, which are half a width apart.  If nothing is
+       * known, the grid has steps of a twentieth of the range. */
       const double tol = at_limit || kind == 0 ? 0.35 : (kind == 4 ? 0.02 : 0.01);
       assert_close(r->vrad_err_km_s / sqrt(m2), 1, tol);
     }

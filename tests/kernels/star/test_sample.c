@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Samples of densities with known moments: Gaussians, one that a limit cuts, one with two
- * modes.  The test answers each request in the place of the likelihood. */
+/* Samples of densities with known moments: Gaussians, a Gaussian cut by a limit, and a density
+ * with two modes.  The test answers each request in the place of the likelihood. */
 #include "tests/mill_test.h"
 
 #include "kernels/star/blocks/sample_weigh.h"
@@ -63,7 +63,7 @@ static void look(mill_block *b, void *task)
   mill_block_points_look(b, &model, &slot);
 }
 
-/** Sample f from a solution at `centre`, but `off` in the last label; returns the evaluations. */
+/** Sample f from `centre`, moved by `off` in the last label; returns the evaluations. */
 static int sample_from(double (*f)(const double *theta), double off)
 {
   int n = 0;
@@ -103,8 +103,8 @@ static double covar(int i, int j)
   return i > j ? covar(j, i) : out.posterior.covar[i * NP - i * (i - 1) / 2 + (j - i)];
 }
 
-/** Moments and percentiles against the Gaussian's: of 4,000 effective samples a mean is good to
- *  1.6 % of sigma, a sigma to 1.1 %, the 2.5th percentile to 4.2 %; tolerances are 4 of these. */
+/** Moments and percentiles against the Gaussian's, within 4 standard errors.  These are, for 4,000
+ *  effective samples, 1.6 % of sigma in a mean, 1.1 % in a sigma, 4.2 % in the 2.5th percentile. */
 static void check_gaussian(void)
 {
   static const double quantile[5] = {-1.959963985, -0.994457883, 0, 0.994457883, 1.959963985};
@@ -139,7 +139,7 @@ MILL_TEST(a_gaussian_takes_one_proposal)
   assert_int_equal(slot.sample.n_part, 1);
 }
 
-/** A fit whose curvature is 30 times too large or too small, that ends three deviations off. */
+/** The fit's curvature is 30 times too large or too small, and its end is three deviations off. */
 MILL_TEST(proposals_learn)
 {
   for (int k = 0; k < 3; k++) {
@@ -192,7 +192,7 @@ MILL_TEST(a_limit_cuts_the_posterior)
   assert_int_equal(out.posterior.flag, MILL_POST_LIMIT);
 }
 
-/** Two modes eight deviations apart, of which the fit knows the smaller one (weight 1/4). */
+/** Two modes eight deviations apart; the fit is at the smaller one (weight 1/4). */
 static double two_modes(const double *theta)
 {
   double other[NP];
@@ -221,8 +221,8 @@ static double deviation(int j)
   return sqrt(covariance[j * NP + j]);
 }
 
-/** Values of a density against the sum over all samples of a Gaussian of Scott's width, with
- *  their mirror images at the limits.  Kernels are cut at 9 widths, 3e-18 of the peak. */
+/** Values of a density against a sum over all samples: Gaussians of Scott's width, mirrored at the
+ *  limits.  Kernels are cut at 9 widths, 3e-18 of the peak. */
 static void check_density(int j)
 {
   const mill_posterior *p = &out.posterior;
@@ -273,7 +273,7 @@ MILL_TEST(densities_are_scotts_sum)
     check_density(j);
 }
 
-/** Three Gaussians, weights 0.55, 0.3 and 0.15: the second one 9 deviations off in a label, the
+/** Three Gaussians of weights 0.55, 0.3 and 0.15.  The second is 9 deviations off in a label, the
  *  third in the velocity. */
 static double far[NP];
 
@@ -339,8 +339,8 @@ MILL_TEST(proposals_are_about_all_minima)
   }
 }
 
-/** Two Gaussians in a box of the velocities times a Gaussian prior of the labels: evidence and
- *  weights are known.  They lie 12 deviations apart in velocity. */
+/** Two Gaussians 12 deviations apart in velocity, in a box of velocities times a Gaussian prior of
+ *  the labels: evidence and weights are known. */
 static const double width[NP] = {2, 4, 0.1, 0.2, 0.05};
 
 static double two_in_a_box(const double *theta)
@@ -374,7 +374,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
     slot.starts.minimum[0][0] += 24;
     slot.starts.n_minimum = 1;
     sample(two_in_a_box);
-    /* Gaussians' volumes over that of the box, by the prior's density that the labels see */
+    /* volumes of the Gaussians over that of the box, times the prior at the labels */
     double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
     for (int j = 0; j < NP; j++)
       ln_z += log(width[j]);
@@ -394,8 +394,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
   assert_close(sqrt(sum2), 1, 4 / sqrt(2.0 * N));
 }
 
-/** A label without hull and prior has no evidence; a hull has the part of the range that it leaves.
- */
+/** A label without hull and prior has no evidence; a hull's evidence is its part of the range. */
 MILL_TEST(the_evidence_knows_hulls)
 {
   mill_hull hull[2] = {{.n_label = 1, .label = {0}, .n_facet = 2},
@@ -423,8 +422,9 @@ MILL_TEST(the_evidence_knows_hulls)
   assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
-/** The fit's formal errors decide on NOT_GAUSSIAN: a deviation twice as large differs by 0.3.  The
- *  label's floor, which is in them, is not in the likelihood. */
+/** NOT_GAUSSIAN compares the posterior with the fit's formal errors.  A standard deviation twice
+ *  as large gives a difference of 0.3.  The errors contain the label's floor, the likelihood does
+ *  not. */
 MILL_TEST(the_shape_is_compared_with_the_fit)
 {
   float fraction = 0.01F;

@@ -26,7 +26,7 @@ MILL_TEST(probabilities_of_chi_squares)
     assert_close(mill_chisq_pval(of[i].x, of[i].n), of[i].expected, 1e-13 * of[i].expected);
 }
 
-/** Epochs with minima at these velocities, of width 20 km/s and a depth of 400; NaN: flat. */
+/** Epochs of depth 400 and width 20 km/s with minima at these velocities; NaN: flat. */
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 {
   int n_round = 0;
@@ -94,14 +94,13 @@ MILL_TEST(epochs_that_agree_are_not_scanned)
   assert_false(slot.epochs_shifted);
 }
 
-/** F of an arm whose velocity is 17 km/s off, with a line's shape: flatter than a parabola far
- *  out. */
+/** F of an arm that is 17 km/s off, of the shape of a line: flatter than a parabola far out. */
 static double line_shape(double v, double depth)
 {
   return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
 }
 
-/** Search from v where the models are; n_eval: evaluations, not of a profile where there is one. */
+/** Search an arm's velocity from v; n_eval: evaluations beyond the profile. */
 static mill_curve search(double v, double err, double depth, double noise, int has_profile,
                          int *n_eval)
 {
@@ -140,8 +139,8 @@ MILL_TEST(velocity_of_an_arm)
       /* within a tenth of an error, or of a step: what a parabola misses over it */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
-      /* near its end the profile takes the place of both evaluations, and the steps are the same:
-       * two errors, which its quartic has within 1e-3 of the values themselves */
+      /* Near the solution the profile's quartic takes the place of both evaluations.  It has their
+       * values to 1e-3 within two errors. */
       const mill_curve plain = search(37 + 0.3 * sigma, sigma, depth[i], 0, 0, &n_eval);
       const mill_curve near = search(37 + 0.3 * sigma, sigma, depth[i], 0, 1, &n_near);
       assert_int_equal(n_eval, 2);
@@ -157,8 +156,8 @@ MILL_TEST(velocity_of_an_arm)
 
 /* --- the turns of two stars, on a likelihood that is quadratic in the parameters of both --- */
 
-/** Parameters of a segment: both stars', ln of their ratio.  Of all: a ratio for each of two arms,
- *  and the velocity offset of the second one. */
+/** Parameters of a segment: both stars', then ln of their flux ratio.  Parameters of the fit: a
+ *  ratio for each of two arms, and the velocity offset of the second arm. */
 enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 #define OFFSET_SIGMA 2.0
 #define OFFSET_TRUE  1.5
@@ -166,8 +165,8 @@ enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 static double both_centre[N_ROW], curve[N_ROW * N_ROW], single_f, peak_km_s = 130;
 static int peak_stands = 1;
 
-/** A star at 12 km/s and one at 95, v sin i of both resolved; correlations of 0.3 within a star,
- *  0.2 between stars and -0.4 with the ratio.  One star alone is worse by gain. */
+/** A star at 12 km/s and one at 95, both with v sin i resolved.  The scaled curvature is 0.3
+ *  within a star, 0.1 between stars, -0.15 with the ratio.  F of one star alone is gain. */
 static void make(double gain)
 {
   paraboloid(20, 1);
@@ -213,9 +212,9 @@ static void make(double gain)
   segment[0].ws = segment[1].ws = &ws;
 }
 
-/** F of a segment whose own star is at a velocity, and by its parameters as the answer has them,
- *  own star first: gradient and curvature.  Both arms have half of F.  The stars change places
- *  where the second one is the brighter. */
+/** F of a segment if its own star is at a velocity.  grad, hess_of: gradient and curvature in the
+ *  answer's order of parameters, own star first.  Each arm has half of F.  The stars change places
+ *  if the second one is brighter. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;
@@ -329,8 +328,8 @@ MILL_TEST(turns_end_in_the_joint_minimum)
   const mill_fit_result *r = &slot.result;
   assert_int_equal(r->pair, 1);
   assert_int_equal(r->info & MILL_INFO_PAIR, MILL_INFO_PAIR);
-  /* the polish ends within 1e-2 in F of its minimum, a tenth of an error; a companion that may move
-   * by thirty typical uncertainties lessens an error by 1 % at most */
+  /* The polish ends within 1e-2 in F of its minimum, a tenth of an error.  A companion may move by
+   * thirty typical uncertainties; this prior lessens an error by 1 % at most. */
   const double found[] = {r->vrad_km_s, r->pair_vrad_km_s, r->label[0], r->pair_label[0],
                           r->vrad_offset_km_s[1]};
   const double err[] = {r->vrad_err_km_s, r->pair_vrad_err_km_s, r->label_err[0],

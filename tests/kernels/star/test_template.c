@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the emulator's output to templates at the pixels: exponential, rotation,
- * resolution matrix. */
+/* From emulator output to templates at pixels: exponential, rotation, resolution matrix. */
 #include "tests/mill_test.h"
 
 #include "tests/kernels/math/block_bench.h"
@@ -130,8 +129,8 @@ MILL_TEST(convolution_at_awkward_sizes)
     }
 }
 
-/** A row and two tangents of logarithms of flux, pixels of 2.7 grid points, and kernels of Gaussians
- *  of sigma grid points that end at `half`; the rows in float32 too. */
+/** A row of ln flux and two tangents, pixels of 2.7 grid points, and Gaussian kernels of `sigma`
+ *  grid points that end at `half`.  grid32: the rows in float32. */
 static void bench_of_rows(double ln_step, double sigma, int half, float *grid32)
 {
   enum { N_GRID = 400, N_PIX = 100, FIRST = 40 };
@@ -175,7 +174,7 @@ MILL_TEST(convolved_rows_at_the_pixels_alone)
       double largest = 0.0;
       for (int i = 0; i < b.s.n_pix; i++)
         largest = fmax(largest, fabs(b.pixel[r * BENCH_PIX + i]));
-      /* 33 products in float32; kernels and those of splines are cut at 1e-6 of a kernel's middle */
+      /* 33 products in float32; kernels, also of splines, are cut at 1e-6 of their middle */
       for (int i = 0; i < b.s.n_pix; i++)
         assert_close((double)pixel32[r * BENCH_PIX + i], b.pixel[r * BENCH_PIX + i],
                      3e-6 * largest);
@@ -202,7 +201,7 @@ MILL_TEST(rows_at_the_pixels_alone_are_not_for_all)
     if (c == 4)
       b.model.arm[0].n_pix = 249;
     mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, 0.0, b.index, b.frac);
-    /* all but the first: too broad, near the beginning, near the end, few grid points */
+    /* all but the first are refused: too broad, near either end, few grid points */
     assert_int_equal(blocks_f32.pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
   }
 }
@@ -224,7 +223,7 @@ MILL_TEST(resolution_rows_times_a_template)
         b.res[i] = (float)test_library_random(&random);
       for (int i = 0; i < N_ROW * PITCH; i++)
         in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
-      /* rows are worked on in groups, of which the last one may be smaller */
+      /* rows are processed in groups, and the last group may be smaller */
       for (int n_row = 1; n_row <= N_ROW; n_row++) {
         memset(out, 0, sizeof out);
         memset(out32, 0, sizeof out32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What other code sets in a configuration, its names resolved against a library, and arms that are
- * parts of a library's arms; what files say is tested by e2e/test_config.py. */
+ * parts of a library's arms.  e2e/test_config.py tests configuration files. */
 #include "tests/test_folder.h"
 
 #include "kernels/base/error.h"
@@ -31,7 +31,6 @@ static char *identity(const mill_config *config)
   return text;
 }
 
-/* A table to start from counts by what is in it, not by where it lies. */
 MILL_TEST(identity_holds_the_hash_of_the_start)
 {
   static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
@@ -151,7 +150,7 @@ MILL_TEST(bind_resolves_names)
   must_read(&config, "lsf: resolving_power\narms: [{name: b, fwhm: 2.7}, "
                      "{name: r, resolving_power: 1650}]");
   assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
-  /* by SCORES rows are left out before they are fitted, and then none is too faint */
+  /* with SCORES faint rows are left out before the fit, and no fitted row is too faint */
   config.select.sn_source = MILL_SN_SCORES;
   assert_int_equal(mill_config_bind(&config, &lib, 1), MILL_OK);
   assert_true(isinf(config.fit.min_sn) && config.fit.min_sn < 0);
@@ -185,8 +184,8 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 0}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
-      /* 128 templates with those that fill a group, 2003 velocities, 1e6 bins of each arm: 8 bytes
-       * in the table, 8 of each of 162 blocks of 8192 - 2002; 0.1 GB of velocities */
+      /* 128 templates (a filled group), 2003 velocities, 1e6 bins an arm: the table and 162 blocks
+       * of 8192 - 2002 take 8 bytes each; velocities 0.1 GB */
       {"guess_vel_step: 1", "guess_vel_step: 1 would need 4.9 GB",
        "120 templates, 2003 velocities"},
       {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
@@ -235,8 +234,8 @@ static void close_both(void)
   mill_config_clear(&config);
 }
 
-/* Arm b has 4000 to 4130 A.  A part has the whole arm's pixels bit for bit, with what is known of
- * their errors, all that its range needs at any velocity and rotation, and not all of them. */
+/* Arm b covers 4000 to 4130 A.  A part of it has the same pixels and the same errors, bit for
+ * bit.  It has all that its range needs at any velocity and rotation, but not the whole arm. */
 MILL_TEST(a_part_has_the_pixels_of_the_whole)
 {
   static const int kind[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF,
@@ -334,8 +333,8 @@ static double smooth_at(int n, const double *flux, double sigma, int i)
   return sum / norm;
 }
 
-/* Templates of random lines, sigma 37 km/s as 0.5 A is at 4060 A, on 24 km/s: what a broad
- * line-spread function sees of every second grid point is what it sees of all. */
+/* Templates of random lines with a sigma of 37 km/s (0.5 A at 4060 A), on a grid of 24 km/s.
+ * Through a broad line-spread function every second grid point looks like all of them. */
 MILL_TEST(a_coarser_grid_looks_the_same_through_a_broad_line_spread_function)
 {
   enum { N = 800, MARGIN = 60 };

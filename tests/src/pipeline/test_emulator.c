@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mill_emulator_lanes, which makes the templates of the initial guess, with the fronts'
- * references. */
+/* mill_emulator_lanes, which makes the guess's templates, against references of fronts. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
@@ -34,7 +33,7 @@ static void compare(int kind)
         double y = (double)net->bias[0][i];
         for (int k = 0; k < net->n_in[0]; k++)
           y += (double)net->weight[0][i * net->n_in[0] + k] * h[k];
-        /* labels go through pow and log10; sums of radial functions cancel from some hundred */
+        /* labels go through pow and log10; radial functions cancel from some hundred */
         assert_close(flux[i] / exp(y), 1, 1e-9);
       }
     }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A run in time: the schedule's own code with given costs and any number of ranks.
  *
- *  A rank has a reader, which draws a chunk when it has read the last one, opens files and reads
- *  row after row, and a pipeline, which works on as many rows at once as it has slots and finishes
- *  them at its rate, first in, first out; the reader is at most n_ahead rows ahead of it.  Rank 0
- *  answers one request after the other.
- */
+ *  A rank has a reader and a pipeline.  The reader draws a chunk when it has read the last one,
+ *  opens files and reads row after row, at most n_ahead rows ahead of the pipeline.  The pipeline
+ *  works on as many rows at once as it has slots, first in, first out, at its rate.  Rank 0
+ *  answers one request after the other. */
 #pragma once
 
 #include <string.h>

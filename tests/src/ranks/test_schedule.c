@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How rows are grouped: every wanted row once, in chunks that become smaller, with files whole
- * where that costs nothing; and what that does to a run in time. */
+/* How rows are grouped: every wanted row once, in chunks that become smaller, files whole where
+ * that costs nothing.  And how long runs take with these chunks. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/memory.h"
@@ -72,7 +72,7 @@ static int is_wanted(const mill_schedule_plan *plan, int64_t row)
   return !plan->wanted || (plan->wanted[row / 8] >> (row % 8) & 1);
 }
 
-/* Every wanted row in exactly one chunk; gives the cost of each chunk's rows [n_chunk]. */
+/* Check that each wanted row is in one chunk; return the cost of each chunk [n_chunk]. */
 static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *schedule)
 {
   const int64_t n_row = rows_of(plan->n_file);
@@ -179,7 +179,7 @@ MILL_TEST(one_rank_takes_files_as_they_come)
 
 MILL_TEST(chunks_become_smaller)
 {
-  /* one large file on 4 ranks: by hand, with a least chunk of 12.7 rows and shares of a quarter */
+  /* one large file on 4 ranks, by hand: the least chunk has 12.7 rows, a share is a quarter */
   static const int64_t n_row[] = {100000};
   static const double cheap[] = {0.3};
   mill_schedule_sum sum;
@@ -267,7 +267,7 @@ MILL_TEST(several_chunks_at_a_time)
   mill_schedule_sum sum;
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk > 20);
-  /* draws of 1, 2, ... chunks, the last one beyond the end: all rows once, in the list's order */
+  /* draws of 1, 2, ... chunks, the last one beyond the end, give all rows once and in order */
   memset(n_seen, 0, sizeof n_seen);
   int64_t n = 0;
   for (int64_t number = 0, n_next = 1; number < sum.n_chunk; number += n_next++) {
@@ -373,14 +373,13 @@ MILL_TEST(idle_tail_on_an_uneven_catalog)
     if (o.idle_tail > 0.02)
       fail_msg("%d ranks: idle tail %.4f", n_rank[k], o.idle_tail);
   }
-  /* and one rank at half the speed of the others */
   const double speed[4] = {1, 1, 0.5, 1};
   const mill_schedule_outcome o = run_uneven(4, 4000, 0, speed);
   if (o.idle_tail > 0.02)
     fail_msg("one slow rank: idle tail %.4f", o.idle_tail);
 }
 
-/* The table of docs/develop/scaling.md: SCHEDULE_TABLE=1 of the environment asks for it. */
+/* Prints the table of docs/develop/scaling.md if the environment has SCHEDULE_TABLE=1. */
 MILL_TEST(idle_tail_of_many_ranks)
 {
   static const int n_rank[] = {64, 1024, 8192}, n_row[] = {200, 1000, 2441};
@@ -399,8 +398,7 @@ MILL_TEST(idle_tail_of_many_ranks)
   }
 }
 
-/* 2 ranks that are 79 times as fast as the 6 others, but for how they are counted: as speed_told.
- */
+/* 2 ranks are 79 times as fast as the 6 others; each of the two counts as `told` ranks. */
 static mill_schedule_outcome run_mixed(int64_t n_row, int told)
 {
   enum { N_FAST = 2, N_RANK = 8 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The measured crossover: what auto makes of it, and the file that keeps it. */
+/* The measured crossover from CPU to GPU: what auto makes of it, and its file. */
 #include "tests/test_folder.h"
 
 #include <sys/stat.h>

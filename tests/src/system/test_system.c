@@ -73,8 +73,9 @@ MILL_TEST(eta)
   }
 }
 
-/* What two quick updates, a last one and the end write to a standard error that is a terminal or a
- * pipe; where earlier runs have done n_before rows, one update that adds none. */
+/* Give in out what the progress line writes to standard error, a terminal or a pipe: two quick
+ * updates, a last one and the end.  With n_before rows of earlier runs: one update without a new
+ * row. */
 static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char *out, size_t size)
 {
   int ends[2]; /* to read from, to write to */
@@ -134,8 +135,8 @@ MILL_TEST(terminal_shows_done_rate_and_time_left)
   assert_string_equal(end, "\n"); /* one, at the end */
 }
 
-/* A continued run: what earlier ones did took no time of this one, so before its first
- * row the rate is nothing and the time left is not known. */
+/* A continued run: rows of earlier runs took no time of this run.  Before this run's first row the
+ * rate is 0 and the time left is unknown. */
 MILL_TEST(rows_of_earlier_runs_are_no_rate)
 {
   char out[512];
@@ -217,8 +218,8 @@ static json_t *end(mill_json *json)
 
 MILL_TEST(texts)
 {
-  /* U+FFFD for what is no UTF-8: stray and cut sequences, overlong forms, surrogates, beyond
-   * U+10FFFF; read NULL: the same as given */
+  /* Bytes that are no UTF-8 are read as U+FFFD: stray and cut sequences, overlong forms,
+   * surrogates, numbers beyond U+10FFFF.  read NULL: as given */
   static const struct {
     const char *given, *read;
   } c[] = {
@@ -269,7 +270,7 @@ MILL_TEST(numbers)
   free(text);
 }
 
-/* Members stand in the order in which they were added: a status file is known by its first. */
+/* Members keep the order in which they were added: a status file is known by its first member. */
 MILL_TEST(structure)
 {
   mill_json json = begin();

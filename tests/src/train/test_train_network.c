@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training: the same bits whatever the threads and after a stop, schedules, the solved last layer;
- * steps against NumPy's are in e2e/test_library_train.py. */
+/* Training: the same bits with any threads and after a stop, schedules, the solved last layer.
+ * e2e/test_library_train.py compares steps with NumPy. */
 #include "tests/mill_test.h"
 
 #include "tests/train_problem.h"
@@ -70,8 +70,8 @@ static int stop_at_three(void *context, mill_train_state *state)
              : MILL_OK;
 }
 
-/* As many, on a network whose loops all have several blocks (kernels/train/train_cpu.c): of 64
-   models and neurons, 512 outputs and 16,384 parameters. */
+/* The same on a network whose loops all have several blocks (kernels/train/train_cpu.c): of 64
+ * models and neurons, 512 outputs and 16,384 parameters. */
 typedef struct wide_example {
   example e;
   float target[MANY * N_WIDE], scale[N_WIDE], last[(WIDTH + 1) * N_WIDE];
@@ -147,8 +147,8 @@ MILL_TEST(schedules)
   for (int t = 0; t < 6; t++)
     assert_close(s.epoch[t].rate, 1e-6 + 0.5 * (1e-2 - 1e-6) * (1 + cos(M_PI * t / 6)), 1e-15);
   mill_train_state_clear(&s);
-  /* the last layer alone could do better, were there steps: a rate of nothing never lowers the
-     loss, so the rate falls after every two epochs, and four end it */
+  /* So small a rate never lowers the loss, although a better last layer exists.  The rate falls
+   * after every two epochs without progress; in the second run four of them end the training. */
   e.set = (mill_train_settings){.n_hidden = 2,
                                 .width = {5, 4},
                                 .batch = 200,
@@ -191,7 +191,7 @@ MILL_TEST(no_number)
 
 /* ---- last layer ---- */
 
-/* Targets that the hidden layers can make with another last layer: it is found. */
+/* The hidden layers can make the targets with another last layer, which must be found. */
 MILL_TEST(solved_last_layer)
 {
   static example e;

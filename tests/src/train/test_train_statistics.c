@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* First phase of training: pixels, spectra that do not all fit in, refusals; components against
- * NumPy's are in e2e/test_library_train.py. */
+/* First phase of training: pixels, spectra that do not fit into memory, refusals.
+ * e2e/test_library_train.py compares components with NumPy's. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/memory.h"
@@ -14,8 +14,8 @@ static void make_scale(double *scale)
     scale[p] = 1 + 0.5 * sin(p);
 }
 
-/* Sine of the largest angle between the spaces that n rows span: v orthonormal, the patterns made
-   so.  The part of a unit vector of one space that lies outside the other one. */
+/* Sine of the largest angle between the spaces that v (orthonormal) and the patterns span, n rows
+ * each: how far a unit vector of one space can lie outside the other. */
 static double largest_angle(const mill_train_components *c, const double *scale, const double *v)
 {
   double outside = 0;
@@ -80,7 +80,7 @@ MILL_TEST(more_spectra_than_room)
   for (int k = 0; k < N_COMPONENT; k++)
     for (int p = 0; p < N_PIX; p++)
       v[k * N_PIX + p] = c[0].pattern[k * N_PIX + p] * scale[p] / sqrt(c[0].variance[k]);
-  /* rows of float32 have more than ten patterns, of 1e-7 of the others: so much is lost */
+  /* float32 rounding adds patterns of 1e-7 beyond the ten; this much is lost */
   const double angle = largest_angle(&c[1], scale, v);
   printf("angle to the components of all spectra together %.2g\n", angle);
   assert_true(angle < 1e-5);
