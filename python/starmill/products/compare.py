@@ -13,7 +13,7 @@ from starmill.products.survey import half_width
 QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),
               ("ALPHAFE", "", 3), ("VSINI", "km/s", 1), ("VRAD_ERR", "km/s", 3),
               ("TEFF_ERR", "K", 1), ("LOGG_ERR", "", 3), ("FEH_ERR", "", 3),
-              ("ALPHAFE_ERR", "", 3), ("CHISQ_TOT", "", 2), ("SN", "", 2))
+              ("ALPHAFE_ERR", "", 3), ("VSINI_ERR", "km/s", 1), ("CHISQ_TOT", "", 2), ("SN", "", 2))
 # bits of RVS_WARN: up to 64 rvspecfit's, above starmill's own
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN", 256: "HULL", 512: "NEGATIVE", 1024: "OUTLIER",
