@@ -25,7 +25,7 @@ typedef struct table_column {
 
 struct starmill_table {
   int64_t n_row;
-  int n_column, n_fits; /* number of columns: of /fits and read so far, and of /fits alone */
+  int n_column, n_fits; /* number of known columns, /fits first; number in /fits */
   int64_t n_room;
   table_column **column; /* each column is allocated separately, so that pointers stay valid */
   mill_h5_file file;     /* result file; id 0: the table comes from a fit */

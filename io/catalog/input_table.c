@@ -79,8 +79,8 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* Keep the lines of each result's last run, which have one time.  Of these keep the last line of
- * each path. */
+/* For each result keep the lines of its last run, which all have the same time.  If a path has
+ * several such lines, keep the last. */
 static int drop_replaced(mill_input_table *table)
 {
   int64_t n_kept = 0;

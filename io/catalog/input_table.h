@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The table of inputs: a text file to which runs append the outcome of their input files.
  *
- *  docs/use/formats.md has the columns.  A run replaces its result, so only lines of the result's
- *  last run count.  Of an input's lines only the last counts. */
+ *  docs/use/formats.md has the columns.  A run replaces its result, so for each result only the
+ *  lines of its last run count.  If an input has several lines, the last line counts. */
 #pragma once
 
 #include <stddef.h>

@@ -28,7 +28,7 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the first row of the name at row's position, or row itself as the first there. */
+/* Return the name's first row at the position of `row`: an earlier row or `row` itself. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
   const int is_known = mill_place_known(ra_deg, dec_deg);

@@ -209,7 +209,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Get the range of parameter j of lib[0] in a fit; a label's range spans those of all libraries. */
+/* Get the fit's range of parameter j of lib[0]; for a label, all libraries' ranges together. */
 static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {

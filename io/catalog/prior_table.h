@@ -39,7 +39,7 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
 /** Is any row of the table found by this key? */
 int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
 
-/** Number of priors more than five errors outside the fit's range; *first: the first as text. */
+/** Return how many priors are over five errors outside the range; *first: the first as text. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
 /** SHA-256 (64 digits) of keys and priors; other columns and the order of rows have no effect. */

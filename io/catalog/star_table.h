@@ -44,8 +44,8 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** How many columns of mill_star_column to read, from the first on: the names if the table has one
- *  of them, else all, or 0 if the table has no positions either.
+/** Return how many of the columns mill_star_column to read, from the first on.  If the table has a
+ *  column of names: all names.  Else, if it has positions: all columns.  Else 0.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
@@ -53,7 +53,7 @@ int mill_star_columns_wanted(int (*has)(const void *table, const char *name), co
 /** mill_star_columns_wanted of a FITS table. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);
 
-/** Read these columns into v [MILL_N_STAR_COLUMN] of MILL_FITS_VALUES.  MILL_ERR_INPUT. */
+/** Read the wanted columns into v [MILL_N_STAR_COLUMN] of MILL_FITS_VALUES.  MILL_ERR_INPUT. */
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v);
 
 /** Read a text dataset [n_row] of HDF5 without trailing blanks, as FITS columns are read. */

@@ -166,8 +166,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
                       "if it no longer runs, remove %s and start again",
                       output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
                       strcmp(who.job, "-") ? who.job : "", path);
-  /* of several jobs that find the lock stale, the first removes the file that all have read; where
-   * flock does nothing, mill_lock_keep stops the others */
+  /* several jobs may find the lock stale: flock lets only the first of them remove the file.  Where
+   * flock does nothing, mill_lock_keep stops the other jobs */
   (void)flock(fd, LOCK_EX);
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     return MILL_OK;
@@ -291,7 +291,7 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* Does a temporary name end in a job: a Slurm job, "pid" and a number, or two numbers (Python)? */
+/* Is the end of a temporary name a job: "pid" and digits, a Slurm job, or Python's two numbers? */
 static int is_of_job(const char *end)
 {
   const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;

@@ -31,7 +31,7 @@ MILL_CLOSER(mill_fits_file, mill_fits_file_close)
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
 /** Fail with MILL_ERR_INPUT if a table has more than MILL_FITS_MAX_ROWS rows.  A sparse file of few
- *  bytes can claim any number of rows, and readers allocate memory for each. */
+ *  bytes can claim any number of rows, and readers allocate memory for each row. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Move CFITSIO to HDU i_hdu.  MILL_ERR_INPUT. */

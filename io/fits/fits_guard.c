@@ -277,7 +277,7 @@ static int64_t field_bytes(const char *form)
   static const char codes[] = "LBAIJEKDCMPQ";
   static const int bytes[] = {1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 8, 16};
   const char *p = form + strspn(form, " ");
-  int64_t repeat = !isdigit((unsigned char)*p);
+  int64_t repeat = !isdigit((unsigned char)*p); /* 1 if TFORM gives no number */
   for (; isdigit((unsigned char)*p); p++) {
     repeat = repeat * 10 + (*p - '0');
     if (repeat > INT32_MAX)
@@ -423,8 +423,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory ones?  Of some repeated cards CFITSIO uses the last,
- * which could contradict the checked card. */
+/* Is this card forbidden after the mandatory cards?  If some cards are repeated, CFITSIO uses the
+ * last, which could contradict the checked card. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",

@@ -182,7 +182,7 @@ static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
   z_stream z = {.next_in = bytes, .avail_in = (uInt)n_bytes};
   int status = Z_OK;
   int64_t n_out = 0;
-  if (n_bytes > UINT_MAX || inflateInit2(&z, 15 + 16) != Z_OK)
+  if (n_bytes > UINT_MAX || inflateInit2(&z, 15 + 16) != Z_OK) /* 16: with a gzip header */
     return 0;
   while (status == Z_OK && n_out <= most) {
     z.next_out = out;

@@ -148,7 +148,7 @@ static int unpack_once(unpacker *u)
   if (lseek(u->in, 0, SEEK_SET) != 0)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
   MILL_CHECK(open_unnamed(u));
-  if (inflateInit2(&z, 15 + 16) != Z_OK)
+  if (inflateInit2(&z, 15 + 16) != Z_OK) /* 16: with a gzip header */
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", u->path);
   const int code = inflate_members(u, &z);
   inflateEnd(&z);
@@ -208,7 +208,7 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_OK;
     if (*is_alone || mill_wall_s() > end_s)
       return fail_for_room(u);
-    if (has_room && !is_first) /* at first the room may be what this thread has just given back */
+    if (has_room && !is_first) /* at first, the room may be that of this thread's deleted file */
       return MILL_OK;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);

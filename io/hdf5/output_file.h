@@ -51,7 +51,7 @@ int mill_output_sync(const char *path, int fd);
 /** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd.  fd -1: MILL_OK. */
 int mill_output_still_there(const char *path, int fd);
 
-/** Flush and close a file; only close it if err is a failure.  Returns err or the first failure. */
+/** Close a file; flush it first, unless err is a failure.  Returns err, or else a new failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
 
 /** Call this before a job finalizes MPI.  If any rank failed to close a file, all ranks exit here:

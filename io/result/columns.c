@@ -412,7 +412,7 @@ typedef struct owner {
   const char *unit, *of;
 } owner;
 
-/* Set *o to the texts that replace "%s" in the columns of label k or, by scope, arm k. */
+/* Set *o to the texts that replace "%s" in columns of label k, or of arm k for scopes of arms. */
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};

@@ -79,7 +79,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of file i_file.  A column without an array in the index is i_file itself. */
+/* Pack exposure k of file i_file.  A column without an array in the index gets the value i_file. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {

@@ -402,7 +402,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     code = write_end(file);
-  /* finished: all rows are done by STATUS in the file, and by the count of written rows */
+  /* finished: STATUS in the file and the count of written rows both say that all rows are done */
   if (file->mpi.rank == 0 && code == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
     code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,

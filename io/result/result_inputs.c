@@ -268,8 +268,8 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
 
 /* ---- repaired files ---- */
 
-/* Fail if a changed input no longer has n_row rows, or if one of them is fitted.  In the result,
- * with n_all rows, they are rows [start, start + n_row). */
+/* Check a changed input, whose rows are [start, start + n_row) of the n_all rows of the result.
+ * Fail if the input now has another number of rows, or if any of its rows is fitted. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {

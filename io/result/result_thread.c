@@ -83,8 +83,8 @@ static void write_many_models(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
 }
 
-/* Write the models of a queue, and pack its rows into messages to the ranks that write them.
- * n_message [2][owners.n] gets the numbers of messages, of /fits and of /epochs, to each rank. */
+/* Write the models of a queue, and pack its rows into messages to the ranks that own the rows.
+ * n_message [2][owners.n] out: number of messages to each owner, for /fits, then for /epochs. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -334,7 +334,7 @@ static int hear_wishes(mill_result_file *file, int *wants)
   }
 }
 
-/* Has rank 0 begun the write?  Each rank tells two others by an empty message, from rank 0 on. */
+/* Has rank 0 begun the write?  The news spreads from rank 0: each rank tells two further ranks. */
 static int hear_go(mill_result_file *file, int *begins)
 {
   const mill_mpi *io = &file->io;

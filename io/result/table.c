@@ -142,8 +142,8 @@ static int open_column(mill_table *t, const char *name)
   return MILL_OK;
 }
 
-/* Open the columns `names` of any type, then the columns `expected` (NULL: none), whose types and
- * shapes must be those in the file. */
+/* Open the columns `names`, of any type, then the columns `expected` (NULL: none).  In the file, a
+ * column of `expected` must have the same type and shape. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];

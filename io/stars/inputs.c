@@ -61,11 +61,11 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
   return 1;
 }
 
-/* Keep the wavelengths of each arm's first exposure, and compare those of the batch with them. */
+/* Keep the wavelengths of each arm's first exposure; note if an exposure of the batch differs. */
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
-  const double *last_wave[MILL_MAX_ARM] = {NULL}; /* of the exposure before; often the same array */
+  const double *last_wave[MILL_MAX_ARM] = {NULL}; /* of the last exposure, often the same array */
   for (int i = 0, end; i < batch->n_segment; i = end) {
     const mill_raw_segment *s = &batch->segment[i];
     int n_pix = 0;

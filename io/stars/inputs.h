@@ -56,7 +56,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index);
 
-/** As mill_run_info.load; context: mill_inputs *.  MILL_ERR_STOPPED: the file became unreadable. */
+/** Callback mill_run_info.load; context: mill_inputs *.  MILL_ERR_STOPPED: file now unreadable. */
 int mill_inputs_load(void *context, int i_file, mill_file_index *index);
 
 /** Free the rows that this rank indexed, once they are written. */

@@ -229,8 +229,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* Link owners with positions s [n] within radius_deg of each other, by as few pairs [*n_pair] as
- * possible.  Sorts s, and renumbers its owners from 0. */
+/* List pairs [*n_pair] of owners whose positions, in s [n], are within radius_deg of each other.
+ * Leave out a pair that other pairs link already.  Sorts s, and renumbers its owners from 0. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -260,7 +260,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
       const int64_t a = root_of(parent, s[i].owner), b = root_of(parent, s[k].owner);
       if (a == b || mill_place_distance_deg(s[i].ra, s[i].dec, s[k].ra, s[k].dec) > radius_deg)
         continue;
-      parent[a > b ? a : b] = a > b ? b : a;
+      parent[a > b ? a : b] = a > b ? b : a; /* the earlier owner becomes the root */
       (*pairs)[(*n_pair)++] = (pair){owner[a], owner[b]};
     }
   return MILL_OK;
@@ -302,8 +302,8 @@ static int settle_owners(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Replace each pair by the owners of its rows, and drop it if these are the same.  In each pair
- * left, the earlier row becomes the owner of the later.  *n_left: pairs left on all ranks. */
+/* Replace the two rows of each pair by their owners; drop the pair if both owners are the same row.
+ * Else the earlier row becomes the owner of the later.  *n_left: number of pairs on all ranks. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   MILL_OWNED int *rank = NULL;
@@ -331,7 +331,7 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
 }
 
 /* List this rank's known positions by strip of declination, and the rank that collects each strip.
- * Within radius_deg of the next strip, a position is listed in both strips. */
+ * A position within radius_deg of the next strip is listed in both strips. */
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
@@ -399,9 +399,9 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* List this rank's parts in order of their owners, and the start of each joined row.
- * Count the joined rows and their exposures by file.
- * order [n_entry] out: owner (key) and index (place) of the entry behind each part. */
+/* List the rows that become parts of this rank's joined rows, in order of their owners, and the
+ * start of each joined row.  Count joined rows and their exposures by file.
+ * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
 static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {

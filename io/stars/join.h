@@ -21,8 +21,8 @@ typedef struct mill_join_start {
 /** The joined rows; equal on all ranks, with one copy of the large arrays per node.
  *
  *  Rows with the same name are one object; so are rows without a name but with the same TARGETID.
- *  Objects within a radius of each other are one object too, and so is a chain of them.  An
- *  object's first row in the catalog takes the exposures of its other rows, in catalog order. */
+ *  Objects within a radius of each other are one object, too; so are objects linked by others in
+ *  between.  An object's first row takes the exposures of its other rows, in catalog order. */
 typedef struct mill_join {
   int n_file;
   int64_t *n_row_before;         /**< [n_file] rows of each file before joining */

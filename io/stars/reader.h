@@ -31,7 +31,7 @@ static inline int mill_reader_batches(int n_thread)
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Most rows taken by n_thread threads before the first is fitted, if each has one exposure. */
+/** Most rows that n_thread threads take before a row is fitted, if rows have one exposure. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;

@@ -125,7 +125,7 @@ static int is_positive(double x)
   return isfinite(x) && x > 0.0;
 }
 
-/* Tell by small errors or fluxes per count whether fluxes are in erg / s / cm2 / A. */
+/* Small errors, or small fluxes per count, reveal fluxes in erg / s / cm2 / A. */
 int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;

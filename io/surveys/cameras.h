@@ -71,7 +71,7 @@ int mill_cameras_index(const mill_cameras *cameras, const mill_catalog_row *row,
 
 /** Find a camera's columns in its HDU.  If camera->n_pix is 0, the first column sets it.
  *
- *  is_alone  1: the table is one spectrum, in one row or with a pixel per row; 0: one per row
+ *  is_alone  1: the table is one spectrum (a row, or a row per pixel); 0: each row is a spectrum
  *  name      column of each plane; NULL: skip the plane
  *
  *  MILL_ERR_INPUT: a column is missing, not numeric or of bad length. */
@@ -79,8 +79,8 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
                         const char *const name[MILL_N_PLANE]);
 
 /** Set camera->scale to 1e17 for fluxes in erg / s / cm2 / A, whose inverse variances exceed
- *  float32; else to 1.  Fluxes have this unit if most errors of the first valid row are below
- *  1e-10; with MILL_SENS, if most fluxes per count are.  Not for MILL_NOISE_VARIANCE. */
+ *  float32; else to 1.  Fluxes have this unit if, in the first valid row, most errors (with
+ *  MILL_SENS: fluxes per count) are below 1e-10.  Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

@@ -155,7 +155,7 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Warn if SCORES has columns of an arm without spectra: the file may be truncated.  It is no error,
+/* Warn if SCORES has columns of an arm without spectra: the file may be truncated.  Do not fail,
  * since a file may leave out an arm on purpose. */
 static int warn_missing_arms(mill_desi_file *file)
 {
@@ -361,8 +361,8 @@ typedef struct place {
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set wants [arm] to the data that the run needs, and `to` [arm][image] to the places of their
- * rows in an exposure's memory of *n_byte bytes.  One copy uploads them: they lie as on the GPU. */
+/* Set wants [arm] to the data that the run needs, and `to` [arm][image] to the place of the image's
+ * row in the *n_byte bytes of an exposure, laid out as on the GPU so that one copy uploads them. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {

@@ -160,7 +160,7 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 }
 
 /* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: TILEID and NIGHT if all exposures
- * of the target agree, EXPID if it has only one. */
+ * of the target agree, EXPID if the target has only one exposure. */
 static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
 {
   MILL_FITS_VALUES(exposures, N_EXP_WISH);

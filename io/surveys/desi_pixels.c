@@ -38,7 +38,7 @@ static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t 
     mill_single_narrow(file->convert, row_pix, out);
     return MILL_OK;
   }
-  /* masks of up to 32 bits as doubles: CFITSIO cannot read compressed ones as 64-bit integers */
+  /* read masks of up to 32 bits as doubles: CFITSIO fails to read compressed masks as int64 */
   const uint64_t *wide = (const uint64_t *)(const void *)file->convert;
   fits_read_pix(file->fits->fptr, im->is_wide ? TLONGLONG : TDOUBLE, first, row_pix, NULL,
                 file->convert, &any_null, &status);

@@ -15,7 +15,7 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* Kind of a row: FIRST or later (FOLLOWS) in its exposure, or APART: excluded, its star unclear. */
+/* Kind of a row: FIRST of its exposure, a later row (FOLLOWS), excluded (APART, by set_apart). */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -120,8 +120,8 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
   return MILL_OK;
 }
 
-/* Find the star of each row in key [n] by its NAME, key.text, and position.  Then fill key for
- * sorting by exposure; text becomes ARM.  star [n]: work space. */
+/* Find the star of each row in key [n] by the row's NAME (key.text) and position.  Then fill key
+ * for sorting by exposure: key.text becomes the row's ARM.  star [n]: work space. */
 static void find_stars(const generic *g, const mill_fits_values *v, row_key *key, mill_keyed *star,
                        int64_t n, const char **warning)
 {
@@ -278,7 +278,7 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
     n_above += is_good && ivar[i] > (double)FLT_MAX;
     n_below += is_good && ivar[i] < (double)FLT_MIN;
   }
-  if (n_above > 1 + n_good / 100 || n_below > n_good / 2)
+  if (n_above > 1 + n_good / 100 || n_below > n_good / 2) /* a few odd pixels may be lost */
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
                             "precision; give its fluxes and errors in a unit 10^%d times as large",
@@ -286,8 +286,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Set sigma_aa (A).  A pixel without a width becomes bad.  It gets its neighbour's width, since the
- * line-spread functions of good pixels extend over it. */
+/* Set sigma_aa (A).  A pixel without a width becomes bad, and gets its neighbour's width, since
+ * line-spread functions of good pixels extend over bad pixels. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;

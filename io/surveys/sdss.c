@@ -10,7 +10,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-/* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is left out: its ivar is 0. */
+/* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is not needed: it has ivar 0. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -154,7 +154,7 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
-  for (int i = 0; i <= n_pix; i++) {
+  for (int i = 0; i <= n_pix; i++) { /* n_pix: behind the last pixel */
     const int good = i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MAX_WDISP;
     if (i < n_pix && !good) {
       spectrum->mask[i] |= NO_WDISP;
@@ -211,8 +211,8 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
   return mill_single_check_wave(c->file, camera->i_hdu, what, camera->n_pix, camera->wave_aa);
 }
 
-/* Add a camera for each row of a table.  Undo Astra's shift to the star's rest frame: of a coadd by
- * v_rad, of a coadded visit by xcsao_v_rad. */
+/* Add a camera for each row of a table.  Undo Astra's shift to the star's rest frame: v_rad in a
+ * coadd, xcsao_v_rad in a coadded visit. */
 static int open_mwm_table(mill_cameras *c, int i_hdu)
 {
   enum { V_RAD, V_VISIT, BEGIN, END, N };

@@ -17,7 +17,7 @@ typedef struct mill_candidate {
 /** Is a spectrum selected?  It must pass each of these tests that `select` contains:
  *
  *  target type   by default all but SKY and BAD pass
- *  S/N           of the file, at least min_sn
+ *  S/N           the S/N stated in the file is at least min_sn
  *  redrock       SPECTYPE STAR, or |z| c below the limit
  *  target class  with redrock, select->select_by tells whether one or both must pass */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);

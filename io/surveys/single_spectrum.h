@@ -97,8 +97,8 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** Set *offset, which the caller adds to 64-bit masks as stored: CFITSIO 4.2 cannot read unsigned
- *  ones.  MILL_ERR_INPUT: the masks are scaled.
+/** Set *offset, which the caller adds to 64-bit masks read as stored: CFITSIO 4.2 cannot read
+ *  unsigned 64-bit integers.  MILL_ERR_INPUT: the masks are scaled.
  *
  *  scale, zero  BSCALE and BZERO of an image, TSCAL and TZERO of a column
  *  what         name of the image or column, for the message */

@@ -122,8 +122,8 @@ enum mill_wants {
 };
 
 /** Set *wants (bits of enum mill_wants) to the data of a channel that the run needs.  A format need
- *  not ask: unwanted data are ignored.  Set before: the channel's name, n_pix, wave_aa, air, n_diag
- *  (0: no matrix) and sigma_aa (NULL: no widths). */
+ *  not ask: unwanted data are ignored.  The format must have set the channel's name, n_pix,
+ *  wave_aa, air, n_diag (0: no matrix) and sigma_aa (NULL: no widths). */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Selections that only some formats support. */

@@ -88,7 +88,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const mill_library *lib = spectra->settings.lib;
   const double *wave = known->wave_aa;
   const int n_pix = known->n_pix;
-  unsigned by_choice = 0, by_wave = 0; /* bits of arms: configured for this channel; for any */
+  unsigned by_choice = 0, by_wave = 0; /* bits of arms that take this channel; any channel */
   int same_name = -1;
   known->n_piece = known->outside = 0;
   for (int a = 0; a < lib->n_arm; a++) {

@@ -6,11 +6,11 @@
 
 #include "src/config/config.h"
 
-/** Return the name of target column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, the same with SV1_,
- *  with SV2_ and with SV3_, then CMX_TARGET; NULL: i is too large. */
+/** Return the name of target column i; NULL: i is too large.  The columns are DESI_TARGET,
+ *  MWS_TARGET, SCND_TARGET, the same three with SV1_, with SV2_ and with SV3_, and CMX_TARGET. */
 const char *mill_target_column(int i);
 
-/** Does column i belong to commissioning or survey validation?  In a file that has one of these,
+/** Does column i belong to commissioning or survey validation?  In a file that has such a column,
  *  the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 

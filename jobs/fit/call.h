@@ -23,8 +23,8 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** Stands for all libraries: a shallow copy of library [0], which has all labels, cut to the
-   *  wavelengths that all cover, with a digest of all hashes. */
+  /** This library stands for all: a shallow copy of library [0], which has all labels.  Its arms
+   *  are cut to the wavelengths of all libraries; its hash is a digest of all hashes. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */
   mill_prior_table *priors; /**< NULL: none was given */

@@ -14,8 +14,8 @@ typedef struct mill_fit_device {
       both[144]; /**< names of the backends, equal on all ranks; empty unless cuda+cpu */
 } mill_fit_device;
 
-/** Choose the configured backend; auto is left to mill_fit_settle_device.  For equal bits of rows,
- *  CPU ranks take the oldest instruction set among them, and GPUs must be of one kind. */
+/** Choose the configured backend; auto is left to mill_fit_settle_device.  A row must have the same
+ *  bits on every rank: CPU ranks all use the oldest instruction set; GPUs must be of one kind. */
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);
 

@@ -80,8 +80,8 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /* Shift of all velocities if air wavelengths are taken for vacuum or the reverse: (n - 1) c,
  * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
 static const double AIR_KM_S = 83.0;
-/* Warn only if the median velocity has an error up to MOST_ERROR_KM_S and is within NEAR_KM_S plus
- * the error of +-AIR_KM_S.  NEAR_KM_S: the Sun's motion shifts the median by some 10 km/s. */
+/* Warn only if the median velocity has an error up to MOST_ERROR_KM_S, and differs from +-AIR_KM_S
+ * by at most NEAR_KM_S plus this error: the Sun's motion shifts the median by some 10 km/s. */
 static const double MOST_ERROR_KM_S = 10.0, NEAR_KM_S = 10.0;
 static const int64_t LEAST_ROWS = 10;
 static const double FIRST_KM_S = -200.0; /* lower edge of the histogram */

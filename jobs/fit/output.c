@@ -117,7 +117,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* next to GPUs, CPU ranks get small chunks, to end in time even if four times slower */
+  /* next to GPUs, CPU ranks get small chunks: even if four times slower, they end in time */
   return device->both[0] ? 0.25 * rate : rate;
 }
 

@@ -151,7 +151,7 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* Write a loss's error as text: "0.0530 %" if the unit is the noise, else in units of spread. */
+/* Write a loss as error: "0.0530 %" of the flux if the unit is NOISE, else in units of spread. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);

@@ -56,9 +56,8 @@ typedef struct mill_option_need {
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** Print a line for each option that must be equal on all ranks.  Not printed: options that may
- *  differ, options of configuration keys (ranks compare the configuration too), and the kinds OTHER
- *  and NAMES, which the job prints. */
+/** Print a line for each option that must be equal on all ranks.  Skip the options of configuration
+ *  keys, which ranks compare separately, and the kinds OTHER and NAMES, which the job prints. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
 /** Print the table's usage text, a paragraph for each option, and the table's end text.

@@ -178,7 +178,7 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
   return MILL_OK;
 }
 
-/* Cut the wavelengths of lib's arms to those of other's arms; the emulators stay whole. */
+/* Narrow each arm of lib to the wavelengths that `other` covers too; emulators stay whole. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib)
 {
   for (int a = 0; a < lib->n_arm; a++) {
@@ -223,10 +223,10 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 }
 
 /* May an arm be thinned to every factor-th grid point (docs/science/numerics.md, "Coarser grids")?
- * Conditions, in ln wavelength, with the sigmas of the templates (templ) and of the line-spread
- * function (sigma), and rest = sigma^2 - templ^2:
- *  - aliases, below exp(-2 pi^2 templ^2 rest / (sigma step)^2), are below exp(-HIDDEN);
- *  - a squared blur of MILL_LARGEST_BLUR rest gives templates a sigma of MILL_GRID_SIGMA step;
+ * In ln wavelength, templ and sigma are the sigmas of the templates and of the line-spread
+ * function, and rest = sigma^2 - templ^2.  The conditions are:
+ *  - amplitudes of aliases, exp(-2 pi^2 templ^2 rest / (sigma step)^2), are at most exp(-HIDDEN);
+ *  - a blur of sigma^2 = MILL_LARGEST_BLUR rest brings templates to at least MILL_GRID_SIGMA step;
  *  - a bin of the initial guess has BIN_POINTS coarse points, and the arm MILL_THINNED_POINTS. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)

@@ -30,8 +30,8 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
  *
  *  are_channels  each camera is a channel of the same name
  *
- *  Changes nothing if the library has an arm of a camera's name, if a camera extends beyond one of
- *  several library arms, or if the library does not cover the configured cameras. */
+ *  Changes nothing if the library has an arm of a camera's name, if it has several arms and a
+ *  camera extends beyond its arm, or if it does not cover the configured cameras. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);
@@ -41,8 +41,8 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
  *  libraries (docs/science/numerics.md, "Coarser grids"). */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
 
-/** Narrow the wavelengths of lib's arms to those of other's arms; the arrays and the emulators stay
- *  as they are.  MILL_ERR_CONFIG: an arm has no wavelengths in common. */
+/** Narrow each arm of lib to the wavelengths that `other` covers too; the arrays and the emulators
+ *  stay as they are.  MILL_ERR_CONFIG: an arm has no wavelengths in common. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib);
 
 /** Set wanted [lib->n_arm] to 1 for arms to fit.  MILL_ERR_CONFIG if lib lacks a configured arm. */

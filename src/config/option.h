@@ -40,7 +40,7 @@ typedef struct mill_option {
    *  FLAG: mill_config_set reads the text later. */
   const char *key;
   /** Parser of a MILL_OPTION_OTHER: stores the value of text in base; fails with MILL_ERR_USAGE.
-   *  NULL:  Python parses the text, and the option may be given once. */
+   *  NULL: Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< 1: ranks may have different values: the option does not change results */
   unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */

@@ -33,7 +33,7 @@ void mill_star_list_sort(mill_star_list *list);
 int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char *identifier,
                        const char *object, unsigned char *found);
 
-/** Return the number of stars not marked in found; text gets the name of the first of them. */
+/** Return the number of stars not marked in found; text gets the name of the first such star. */
 int64_t mill_star_list_missing(const mill_star_list *list, const unsigned char *found,
                                char text[MILL_STAR_NAME]);
 

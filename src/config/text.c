@@ -56,7 +56,7 @@ enum { MAX_MISSPELT = 63, MAX_CHANGE = 3 };
 /* Return the edit distance of two names. */
 static size_t name_distance(const char *a, const char *b)
 {
-  size_t row[MAX_MISSPELT + 1];
+  size_t row[MAX_MISSPELT + 1]; /* [j]: edits from the letters of a so far to the first j of b */
   const size_t n_b = strlen(b);
   for (size_t j = 0; j <= n_b; j++)
     row[j] = j;

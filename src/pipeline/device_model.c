@@ -341,8 +341,8 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** Store the emulator's output at the guess templates.  On a CPU only make room, which fits fill
- *  when needed; for a GPU, the CPU computes all output now. */
+/** Store the emulator's output at the guess templates.  For a GPU, the CPU computes it now.  On a
+ *  CPU only make room: a fit that needs the output of a template computes and stores it. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)

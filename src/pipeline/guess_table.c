@@ -59,7 +59,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
                                       .sum = sum};
     mill_lanes_rotate(&task);
     for (int q = 0; q < MILL_LANE && g * MILL_LANE + q < lib->n_guess; q++) {
-      const int t = (g * MILL_LANE + q) * n_rotation + v;
+      const int t = (g * MILL_LANE + q) * n_rotation + v; /* template, in lane t % MILL_LANE */
       mill_lanes *mean = bins->mean + (size_t)(t / MILL_LANE) * (size_t)n_bin;
       for (int b = 0; b < n_bin; b++)
         if (bins->count[b] > 0)

@@ -18,8 +18,8 @@ enum {
   START_TOGETHER = 16,
   /** Stars whose models are downloaded together. */
   MODELS_PER_CALL = 64,
-  /** If the host works during rounds: rounds end early when 1/SLOT_SHARE of the stars are finished,
-   *  and the host fills at most as many slots meanwhile. */
+  /** If the host works during rounds: rounds end early when 1/SLOT_SHARE of the stars are finished;
+   *  meanwhile the host fills at most 1/SLOT_SHARE of the slots. */
   SLOT_SHARE = 8
 };
 
@@ -34,7 +34,7 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** Memory is full: limit a crew to half of its filled slots; a crew without any gets no stars. */
+/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);

@@ -5,7 +5,7 @@
 
 /** Factor on the misfit of a row with the warning HULL, when libraries are compared. */
 static const double EDGE = 1.25;
-/** Second choice: a library whose guess lowers chi-square by this fraction of the best or more. */
+/** A second choice lowers chi-square by at least this part of what the best guess does. */
 static const double NEARLY = 0.9;
 
 /* The first library must have the other's labels, and both the same arms. */
@@ -126,8 +126,8 @@ void mill_contest_begin(mill_contest *c)
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
-/** Return the library whose turn follows that of library k; -1: no more turns.  After the guesses,
- *  the libraries fit whose guess has a chi-square above c->fitted and up to c->tie. */
+/** Return the library whose turn comes after library k; -1: no more turns.  First all libraries
+ *  guess; then each library fits whose guess has a chi-square above c->fitted and up to c->tie. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {

@@ -10,8 +10,8 @@
 
 #include "src/pipeline/slots.h"
 
-/** Check that a library can be fitted along with the first: it has the same arms, each at the
- *  instrument's resolution in both libraries or in neither, and only labels of the first.
+/** Check that a library can be fitted along with the first.  It must have only labels of the first,
+ *  and the same arms; an arm is at the instrument's resolution in both libraries or in neither.
  *
  *  label [other->n_label]  out  indices of its labels among the first's
  *

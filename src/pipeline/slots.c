@@ -337,7 +337,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Begin a star's upload for library k by two pieces, its segments and its slot.  limit: as in
+/** Begin a star's upload for library k with its segments and its slot.  limit: as in
  *  mill_slots_turn, -INFINITY for a guess alone. */
 static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
@@ -368,7 +368,7 @@ static void add_pixels(mill_slots *s, const mill_slot_entry *e)
     const size_t n = (size_t)raw->n_pix;
     add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux, star->stays);
     add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar, star->stays);
-    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask, star->stays); /* none: zeros */
+    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask, star->stays); /* NULL: zeros */
     if (to->raw_res)
       add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
                 star->stays);

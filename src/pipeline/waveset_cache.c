@@ -328,7 +328,7 @@ done:
 }
 
 /** Find the largest cells of pixels in which polynomials can replace the continuum functions.  Fill
- *  c->coef, power (kernels/math/cells.h) and *cell, the pixels of a cell; 0: none, or a GPU. */
+ *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: no cells, or a GPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -347,8 +347,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels from
- *  first on.  reach [2] out: the range of narrow functions not negligible there (mill_reach_of). */
+/** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels, from
+ *  `first` on.  reach [2] out: range of narrow functions above `least` there (mill_reach_of). */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {

@@ -131,7 +131,7 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* a rank's first chunk has the d->held rows that it takes before it finishes the first row,
+    /* a rank takes d->held rows before it finishes its first row: give it a first chunk as large,
      * but at most an even share */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
     const double first = d->held < even ? d->held : even;

@@ -34,8 +34,8 @@ typedef struct mill_crossover_point {
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** Return the size from which on the GPU was always faster; 0: it was not at the largest size.
- *  Sizes of points [n] ascend; points not measured on CPU and GPU are skipped. */
+/** Return the size from which on the GPU was always faster; 0: at the largest size it was slower.
+ *  The sizes of points [n] ascend.  Points not measured on both CPU and GPU are skipped. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
 /** Should `--backend auto` take the GPU for work of this size?  measured NULL: no measurement. */

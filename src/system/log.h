@@ -4,9 +4,9 @@
  *  A message is one line, "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text", on standard error or
  *  in a file.  Errors of any rank always go to standard error, too.
  *
- *  A job shows about MILL_LOG_LINES warnings or errors from one source line (each rank its
- *  share, at least one).  It counts further ones and logs their number when the log is closed.
- *  Level debug shows all. */
+ *  A job shows about MILL_LOG_LINES warnings or errors of one source line, divided among the ranks;
+ *  each rank shows at least one.  The number of further lines is logged at the end.  Level
+ *  debug shows all. */
 #pragma once
 
 enum mill_log_level { MILL_LOG_ERROR, MILL_LOG_WARNING, MILL_LOG_INFO, MILL_LOG_DEBUG };

@@ -123,8 +123,8 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* With the mutex locked: add step_s to the age of all announced calls.  Return a late call or NULL;
- * of calls that are late within a tick, the last announced, which is the innermost. */
+/* With the mutex locked, add step_s to the age of all announced calls.  If a call is late, return
+ * the last announced of all calls that are late within a tick: the innermost.  Else return NULL. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;

@@ -275,7 +275,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   MILL_CHECK(MILL_ALLOC((size_t)out->n_component * n_pix, &out->pattern));
   MILL_CHECK(MILL_ALLOC(out->n_component, &out->variance));
   for (int k = 0; k < out->n_component; k++) {
-    const int from = n_component - 1 - k;
+    const int from = n_component - 1 - k; /* variances ascend in value */
     out->variance[k] = value[from];
     make_pattern(s, row + (size_t)from * n_pix, scale, out->pattern + (size_t)k * n_pix);
   }
