@@ -372,8 +372,8 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
         n_given++;
       }
     if (n_given == 0)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure with FITS_ROW %lld", c->file->guard->path,
-                        (long long)exposure[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure with FITS_ROW %lld",
+                        c->file->guard->path, (long long)exposure[i]);
   }
   return MILL_OK;
 }
