@@ -31,7 +31,7 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 
 
 class Models:
-    """Models of a grid file: the four labels, departures, and the changes of ln flux by these.
+    """Models of a grid file: four labels, departures, and the changes of ln flux that these cause.
 
     values    [n][4]           labels
     a         [n][9]           departures of plan.ELEMENTS' [X/Fe] and of the microturbulence

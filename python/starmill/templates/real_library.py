@@ -33,7 +33,7 @@ OUT.h5 name its sources and the commands.
   --limit MB          refuse a larger file (15)
 
 MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear
-between; so do the models of oba, which has no such label.  Needs NumPy, SciPy, Astropy and h5py;
+between; so do the models of oba, which lacks this label.  Needs NumPy, SciPy, Astropy and h5py;
 docs/science/real-library.md has results.
 """
 

@@ -96,7 +96,7 @@ class ArmCut:
 
     def apply(self, flux):
         """Return the flux [n_pix] in the arm's pixels.  flux: samples at the wavelengths of
-        prepare(); those beyond min_aa and max_aa may be bad."""
+        prepare(); samples below min_aa or above max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
