@@ -17,7 +17,7 @@ if _interrupt is signal.default_int_handler:  # otherwise SIGINT is ignored, as 
 if not __package__:  # started as a file: add our folder, site-packages last
     _folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[:1] = [] if _folder in map(os.path.realpath, sys.path[1:]) else [_folder]
-# python3 -E ignored PYTHONPATH: put it before site-packages, but after Python's modules and ours
+# python3 -E ignored PYTHONPATH: put its folders after Python's own and ours, before site-packages
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
 sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 

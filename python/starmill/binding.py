@@ -17,8 +17,8 @@ NAME = "libstarmill.so.0"
 
 
 def _find() -> str:
-    """Return the path of libstarmill: next to the running program, in the package's tree, next to
-    the program in PATH, else from pkg-config or the loader."""
+    """Return the path of libstarmill.  Look next to the running program, in the package's tree and
+    next to the program in PATH; else ask pkg-config, and last leave the search to the loader."""
     programs = os.environ.get("STARMILL_PROGRAM"), shutil.which("starmill")
     running, in_path = ([os.path.join(os.path.dirname(os.path.realpath(program)), up)
                          for up in ("", "..")] if program else [] for program in programs)

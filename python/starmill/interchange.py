@@ -97,7 +97,7 @@ class Columns:
 
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
         """Make an astropy table of these columns (default: all), with units and descriptions.  A
-        unit unknown to FITS stands in the description, the UCD of a Result in ``meta``."""
+        unit unknown to FITS is in the description.  A Result's columns have UCDs in ``meta``."""
         from astropy.table import Column, Table
         made = Table()
         for name in self.names if names is None else names:

@@ -50,7 +50,7 @@ class Spectrum(FromOthers):
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
         ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
-        mask (array [n_pix], optional): Not 0: a bad pixel; so are masked elements of other arrays.
+        mask (array [n_pix], optional): Not 0: a bad pixel.  Masked elements of arrays are bad too.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
         sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.

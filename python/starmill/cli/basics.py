@@ -51,8 +51,7 @@ def as_failure(status, what, *errors, advice=""):
 
 
 def check_packages(*modules):
-    """Import the modules.  If one is missing, rerun the job with /usr/bin/python3, once; if that
-    Python lacks it too, raise a Failure."""
+    """Import the modules; if one is missing, rerun the job once with /usr/bin/python3, or fail."""
     specs = {module: importlib.util.find_spec(module) for module in modules}
     missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
@@ -121,7 +120,7 @@ def printable(words):
 
 
 def refuse_input(path, reads, ends=("", ".lock")):
-    """Refuse an output if its path, with one of `ends` after it, is an input of the job.
+    """Refuse an output if its path, followed by any of `ends`, is an input of the job.
     reads: [(description of an input, its path or None)]."""
     written = [path + end for end in ends]
     names = [os.path.realpath(one) for one in written]
@@ -204,7 +203,7 @@ def process(pid):
 
 
 def temporary_name(path):
-    """Return a name next to path, by which OutputLock knows a half-made file of this process."""
+    """Return a name next to path.  By such names OutputLock finds a process's half-made files."""
     return f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
 
 
@@ -232,8 +231,8 @@ def put_in_place(temporary, path, overwrite):
 
 @contextlib.contextmanager
 def replacing(path, overwrite=True):
-    """Yield the name of a temporary file; at the end rename it to path, after an error remove it.
-    overwrite: replace a path that exists by then."""
+    """Yield the name of a temporary file.  At the end rename the file to path; after an error
+    remove it.  overwrite: replace a file that exists at path by then."""
     temporary = begin_file(path)
     try:
         yield temporary

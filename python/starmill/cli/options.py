@@ -115,6 +115,7 @@ class Job(argparse.ArgumentParser):
                  metavar or ("N" if kind is int else "X"), check, default=default)
 
     def pair(self, name, metavar, says, default=None, least=-math.inf, most=math.inf):
+        """Add an option of two numbers from least to most, ascending if most is finite."""
         bounded = f" from {least:g} to {most:g}" if most < math.inf else ""
 
         def check(text):

@@ -40,7 +40,7 @@ def check_roles(output, reads):
 
 class Stop:
     """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal ends the
-    process at once, but not within a second of the first: launchers often send a signal twice."""
+    process, unless it comes within a second of the first: launchers often send signals twice."""
 
     def __init__(self, file=None):
         need(not file or not os.path.exists(file), STOPPED,
@@ -136,7 +136,7 @@ class Progress:
         passed = now - self._last
         if passed < self._every:
             return
-        fade = math.exp(-passed / SMOOTH_S)
+        fade = math.exp(-passed / SMOOTH_S)  # older progress counts less in the rate
         self._n, self._s = self._n * fade + done - self._done, self._s * fade + passed
         self._last, self._done = now, done
         rate = self._n / self._s
@@ -183,8 +183,8 @@ def own_text():
 
 
 def judge(who, age_s):
-    """Return "gone", "lives" or "watch" of a lock's holder.  "watch": the lock is old (age_s) or
-    its Slurm job has restarted, but the holder may still run."""
+    """Return "gone", "lives" or "watch" for the holder of a lock.  "watch": the lock is old (age_s)
+    or the holder's Slurm job has restarted, but the holder may still run."""
     host, pid, job, restart, start, space = who
     me = FORM.match(own_text()).groups()
     if (host, space) == (me[0], me[5]):

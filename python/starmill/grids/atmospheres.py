@@ -79,14 +79,13 @@ def read_atlas(folder, index, teffs):
             if not (data > 0).all():
                 raise ValueError("not a model structure: %g %g %g %g" % key)
             out = np.log10(data[:, [1, 0, 2, 3, 4]])
-            out[:, 0] = data[:, 1]
+            out[:, 0] = data[:, 1]  # the temperature is not a logarithm
             nodes[key] = out
     return nodes
 
 
 def fill_single_gaps(nodes):
-    """Set a missing node to the mean of its two neighbours in metallicity, or else in Teff.  Return
-    the number of nodes set."""
+    """Set missing nodes to the mean of two neighbours in [M/H], else Teff; return their number."""
     add = {}
     axes = ({k[i] for k in nodes} for i in range(3))
     for key in set(itertools.product(*axes)) - set(nodes):
@@ -134,7 +133,7 @@ class Atmospheres:
         for width in WIDTHS:
             axes = [_axis_choices(x, v, n) for x, v, n in zip(point, self.axes, (*width, 2))]
             if all(k in self.nodes for k in itertools.product(*axes)):
-                weights = [_lagrange(a, x) for a, x in zip(axes, point)]
+                weights = [_lagrange(a, x) for a, x in zip(axes, point)]  # along each axis
                 out = sum(math.prod(w) * self.nodes[k] for k, w in zip(
                     itertools.product(*axes), itertools.product(*weights)))
                 return out, tuple(len(a) for a in axes)

@@ -25,11 +25,11 @@ UNSOELD_ELSE = 2.5
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists that are not used: hydrogen halides, which have no lines here.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
-# (wavelength in A, largest lg gf of CH lines up to it). Lines of the lists above it are left out:
-# they come from wrong extrapolations to high excitation.
+# (wavelength in A, largest lg gf of CH lines up to this wavelength). CH lines of larger lg gf are
+# left out: they come from wrong extrapolations to high excitation.
 STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
 # A molecular line is left out if it is weaker by WEAKEST (dex) than the strongest line of its
-# species at T = 5040 K / THETA, which is 3900 K, for TiO 3400 K.
+# species. Strengths are compared at 5040 K / THETA, which is 3900 K, or 3400 K for TiO.
 WEAKEST, THETA = 5.0, 1.3
 WEAKEST_TIO, THETA_TIO = 4.0, 1.5
 # The package lacks 48TiO: each of two neighbouring isotopes stands for half of all TiO.
@@ -105,12 +105,13 @@ def atoms_of_ges(path):
 
 
 def molecules(package, lists, chosen, rename, weakest, theta, shift):
-    """Return molecular lines as atoms_of_moog does.  chosen(species): whether to use it;
-    rename(species): its name for Turbospectrum; shift: added to lg gf."""
+    """Return molecular lines as atoms_of_moog does.  chosen(species): whether to use the species;
+    rename: its Turbospectrum name; weakest, theta: see WEAKEST; shift: added to lg gf."""
     out, strongest = {}, {}
     for name in lists:
         for wave, species, chi, gf in moog_rows(os.path.join(package, name + ".gz")):
-            if species.startswith("106.") and gf > next(g for w, g in STRONGEST_CH if wave < w):
+            most_gf = next(most for end, most in STRONGEST_CH if wave < end)
+            if species.startswith("106.") and gf > most_gf:  # CH
                 continue
             if MOOG[0] < wave < MOOG[1] and chosen(species):
                 key = rename(species)

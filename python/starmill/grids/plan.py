@@ -14,8 +14,8 @@ from starmill.grids import lines
 # Cards of the labels of a model, in the order of all tuples of labels here.
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 # Elements of plan "elements": card of [X/Fe]; atomic number; solar abundance of Turbospectrum
-# (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], for an alpha
-# element of [X/alpha].
+# (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], or for an
+# alpha element the range of [X/alpha].
 ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
@@ -31,12 +31,12 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
 
     LOGG_MIN      (Teff, lowest log g) points; no atmospheres of lower log g are published
     SHARE_SPARSE  share of the models with [Fe/H] below FEH_DENSE, where few stars are
-    RARE          (Teff, log g): half of the hotter giants of lower log g are left out
+    RARE          (Teff, log g): half of the models hotter and of lower log g are left out
     LIGHT         least and largest allowed share of a star's light in the stored wavelengths
     PIECES        (first, last wavelength in air, step, index in lines.PIECES) to compute, A
     STORED        (first, last) vacuum wavelengths (A) of the ranges in a model's file
-    SIGMA_AA      of the Gaussian that smooths the stored spectrum
-    STEP_AA       of the stored spectrum; 5/8 SIGMA_AA loses nothing
+    SIGMA_AA      sigma (A) of the Gaussian that smooths the stored spectrum
+    STEP_AA       step (A) of the stored spectrum; 5/8 SIGMA_AA loses nothing
     """
 
     LOGG_MAX = 5.0
@@ -63,8 +63,8 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
 
 
 PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
-# STORED, SIGMA_AA and STEP_AA of a Grid for DESI, SDSS, LAMOST and the low-resolution modes of
-# WEAVE and 4MOST, with margins for velocities.
+# These STORED, SIGMA_AA and STEP_AA of a Grid suit DESI, SDSS, LAMOST and the low-resolution modes
+# of WEAVE and 4MOST. STORED has margins for velocities.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
     (4000.0, 7250.0),
@@ -150,9 +150,8 @@ def abundances(labels, i):
 def microturbulence(teff, logg):
     """Return the microturbulence (km/s), a smooth function close to measured values.
 
-    It is 1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in clump giants, 1.7 at 4000 K and
-    log g 1. It is constant up to 4667 K, rises to a maximum of 2.3 at 8250 K, and falls to 1.0 at
-    12000 K.
+    It is 1.0 in the Sun, 1.3 in clump giants, and 1.4 at 6500 K on the main sequence. It is
+    constant up to 4667 K, rises to a maximum of 2.3 at 8250 K, and falls to 1.0 at 12000 K.
     """
     t = min(max(teff - 5500.0, -2500.0 / 3.0), 1750.0)
     xi = 1.07 + 2.5e-4 * t + 1.5e-7 * t * t

@@ -64,8 +64,8 @@ def find(work, pattern):
 
 
 def sum_by_layer(path):
-    """Edit Turbospectrum's source to sum hydrogen lines layer by layer.  By wavelength the sums are
-    the same but take ten times as long: populations are computed at each change of layer."""
+    """Edit Turbospectrum's source to sum hydrogen lines layer by layer.  To sum wavelength by
+    wavelength takes ten times as long: each change of layer computes populations again."""
     with open(path, encoding="latin-1") as f:
         text = f.read()
     for pattern, new in (

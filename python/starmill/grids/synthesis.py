@@ -26,8 +26,8 @@ class BadModel(Exception):
 
 
 def run(program, text, folder, log, result):
-    """Run a program in folder with `text` as its input.  Its exit status says nothing, so check
-    that it wrote `result`.  LIMIT_S limits the CPU time, since the machine may be busy."""
+    """Run a program in folder with `text` as its input.  Check that it wrote `result`: its status
+    may be 0 after an error.  LIMIT_S limits the CPU time, since the machine may be busy."""
     with open(os.path.join(folder, log), "w") as out:
         # a new session, so that ^C does not kill the model under way
         code = subprocess.run(["sh", "-c", 'ulimit -t %d; exec "$0"' % LIMIT_S, program],

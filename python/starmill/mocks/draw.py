@@ -144,7 +144,7 @@ def draw(survey, first, n):
     settings, library = survey.settings, survey.library
     index = np.arange(first, first + n, dtype=np.int64)
     randoms = [generator(settings.seed, STAR, i) for i in index]
-    u = np.stack([random.random(7) for random in randoms]).T
+    u = np.stack([random.random(7) for random in randoms]).T  # uniform numbers [7, n]
     redrock_normal = np.array([random.standard_normal() for random in randoms])
     label = _labels(library, randoms)
     share = [np.stack([random.standard_normal(n_share) for random in randoms])

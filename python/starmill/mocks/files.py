@@ -80,8 +80,8 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)].  To
-    import astropy's own tables would take a third of the time of a small survey."""
+    """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)].  Headers
+    are made here, since to import astropy's tables takes a third of a small survey's time."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([

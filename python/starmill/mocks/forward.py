@@ -21,10 +21,10 @@ MIN_PIX = 200  # least grid points of a part of an arm; shorter parts are left o
 SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condition has effect
 
 LIMB_DARKENING = 0.6
-# v sin i, in grid points: rotation_weights takes moment weights below MOMENTS, quintic weights
-# above QUINTIC, and a blend of both between
+# v sin i in grid points: below MOMENTS rotation_weights takes moment weights, above QUINTIC
+# quintic weights, and between these limits a blend of both weights
 MOMENTS, QUINTIC = 1.5, 2.5
-# weights of the 2nd, 4th and 6th difference over seven points, at 0 to 3 points from the middle
+# rows: 2nd, 4th, 6th difference over seven points; columns: weight 0 to 3 points from the middle
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
 # cardinal function of the quintic spline: row i has the coefficients of s^0 to s^5 at |y| = i + s
@@ -35,7 +35,7 @@ PIECE = np.array([[1, 0, -5 / 4, -35 / 12, 21 / 4, -25 / 12],
 
 def cut_arms(library, ranges):
     """Cut a library's only arm into several, as a fit does.  ranges: {arm: (first, last wavelength
-    in A)}.  Return other libraries unchanged: those of several arms, or whose arm is in ranges."""
+    in A)}.  A library with several arms, or whose arm is in ranges, is returned unchanged."""
     whole = library.arm[0]
     if len(library.arm) != 1 or whole.name in ranges:
         return library
@@ -94,7 +94,7 @@ def resolution_rows(resolution, sigma_pix):
     its rows [n_pix][N_DIAG].  Rows cut by the arm's ends are rescaled to the median row's sum."""
     n_pix = resolution.shape[1]
     i, k = np.mgrid[:n_pix, :N_DIAG]
-    column = i - HALF + k
+    column = i - HALF + k  # of element k of row i
     inside = (column >= 0) & (column < n_pix)
     rows = np.where(inside, resolution[N_DIAG - 1 - k, column % n_pix], 0.0)
     if sigma_pix > 0:
@@ -124,8 +124,8 @@ def _profile(n):
 
 
 def _moment_weights(r):
-    """Return the weights of pixels 0 to 3 from the middle whose moments 0 to 6 are those of the
-    rotation profile for a v sin i of r pixels."""
+    """Return the weights of the pixels 0 to 3 from the middle.  Their moments 0 to 6 are those of
+    the rotation profile for a v sin i of r pixels."""
     power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
     moments = k_dx @ x[:, np.newaxis] ** power
     weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
@@ -162,8 +162,8 @@ def rotation_weights(r):
 def _error(error, share, is_correlated, random):
     """Return the template's relative error [n_pix] for a ModelError.  share [n_component]: the
     star's amplitudes of the components, in units of their sigmas.  is_correlated: add the error
-    outside the components, a Gaussian AR(1) process of rms error.fraction.  Its correlation, summed
-    over all lags, is error.correlation."""
+    outside the components, a Gaussian AR(1) process.  Its rms is error.fraction; the sum of its
+    correlations over all lags is error.correlation."""
     out = np.zeros(len(error.fraction))
     if error.component is not None:
         out += (share * error.sigma) @ error.component
@@ -178,8 +178,8 @@ def _error(error, share, is_correlated, random):
 
 
 def labels_of_templates(survey, stars):
-    """Return the labels [n, n_label] of the stars' templates: the stars' own, with model error also
-    Gaussian errors whose sigmas are the floors of the library's labels."""
+    """Return the labels [n, n_label] of templates: the stars' own.  Model error adds Gaussian
+    errors, whose sigmas are the floors of the library's labels."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])

@@ -36,8 +36,8 @@ def noiseless(survey, stars):
 
 
 def _amplitude(arm_r, group, ideal, sn):
-    """Return the factor on the ideal flux that gives a median S/N of sn, by iteration.  S/N grows
-    as a power 1/2 to 1 of the factor, so each step removes at least two thirds of the error."""
+    """Find by iteration the factor on the ideal flux that gives a median S/N of sn.  S/N grows as
+    the factor to a power of 1/2 to 1, so a step removes at least two thirds of the error."""
     ln_a = np.log(sn)
     for _ in range(40):
         flux = np.exp(ln_a) * ideal
@@ -58,8 +58,8 @@ def _distortion(rms, random, n_pix):
 
 
 def _runs(random, p, length, n):
-    """Yield slices of bad pixels among the n pixels of an arm.  p: probability that a pixel outside
-    slices begins one.  length(u): pixels of a slice, from a uniform random number u."""
+    """Yield slices of bad pixels among the n pixels of an arm.  p: probability that a slice begins
+    at a pixel.  length(u): number of pixels of a slice, from a uniform random number u."""
     i = random.geometric(p) - 1
     while i < n:
         end = i + length(random.random())
@@ -79,7 +79,7 @@ def _cosmics(random, sigma, flux, mask, is_noiseless):
 
 
 def _dead(random, flux, ivar):
-    """Set flux and ivar of dead pixels to 0, unmasked: half are single, half runs of 2 to 9."""
+    """Zero flux and ivar of dead pixels, unmasked.  Half of the runs have 1 pixel, half 2 to 9."""
     mean = 0.5 * 1.0 + 0.5 * 5.5  # pixels of a run
     p = DEAD_SHARE / (mean - DEAD_SHARE * (mean - 1.0))
     for run in _runs(random, p, lambda u: 1 if u < 0.5 else 2 + int(16.0 * (u - 0.5)), len(flux)):
@@ -128,7 +128,7 @@ def _observe_star(survey, stars, i, ideal, out):
     # drawn also with --noiseless, so that dead pixels and ivar are the same
     defect = generator(settings.seed, DEFECT, index)
     for a, arm in enumerate(survey.arms):
-        # the calibration error also multiplies the noise, so ivar belongs to the flux with it
+        # the calibration error multiplies flux and noise alike, so the variance has its square
         factor = _distortion(settings.distortion, defect, arm.n_pix)
         star = amplitude * ideal[a]
         variance = (arm.gain * np.abs(star) + arm.background[group]) * factor ** 2

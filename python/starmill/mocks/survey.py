@@ -14,8 +14,7 @@ from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, versi
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
-# increment this when a survey's contents change at equal settings, so that a survey made by an
-# older program is not taken for complete
+# increment this when equal settings give other contents: an older survey then is not complete
 CONTENTS = 4
 BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000

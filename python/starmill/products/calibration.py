@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibrates errors by repeated rows of stars: finds for each parameter a factor, as a function of
-S/N, and a floor, so that the errors match the differences of such rows."""
+"""Calibrates errors by stars with several rows.  Finds for each parameter a factor, as a function
+of S/N, and a floor, so that errors match the differences between a star's rows."""
 
 import collections
 
@@ -16,9 +16,9 @@ LOW, HIGH = np.log(0.05), np.log(20)  # limits of ln factor
 TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little weight
 WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
-# n: number of pairs.  factor [n_knot]: on the errors, at knots in S/N.  floor: added in quadrature.
-# before, after: robust width of difference / error, for stated and for calibrated errors; `after`
-# calibrates each half of the pairs by the other half.  thirds: `after` in thirds by S/N.
+# n: number of pairs.  factor [n_knot] multiplies errors, at knots in S/N; floor is added in
+# quadrature.  before, after: robust widths of difference / error, before and after calibration of
+# each half of the pairs by the other half.  thirds: `after` for thirds of the pairs, by S/N.
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]: difference of a pair's two rows.  error, ln_sn [2][n]: of these rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")
@@ -39,10 +39,10 @@ def fitted(pairs, knots):
 
     def m2ll(at):
         sigma = scaled(pairs, knots, np.exp(at[:-1]), at[-1] * unit)
-        wings = (TAIL + 1) * np.log1p((pairs.delta / sigma) ** 2 / TAIL)
+        wings = (TAIL + 1) * np.log1p((pairs.delta / sigma) ** 2 / TAIL)  # Student's distribution
         return float(np.sum(2 * np.log(sigma) + wings))
 
-    def least(floor, most):
+    def least(floor, most):  # by a search from this floor
         width = np.log(half_width(pairs.delta / scaled(pairs, [0], [1], 0)) + 1e-9)
         return minimize(m2ll, [np.clip(width, LOW, HIGH)] * len(knots) + [floor],
                         bounds=[(LOW, HIGH)] * len(knots) + [(0, most)], method="L-BFGS-B")
@@ -57,12 +57,13 @@ def fitted(pairs, knots):
 
 
 def calibrated(name, pairs, knots):
+    """Return the Calibration of the parameter `name` from its Pairs."""
     use = np.isfinite(pairs.delta) & ((pairs.error > 0) & np.isfinite(pairs.error)).all(axis=0)
     pairs, n = Pairs(*(array[..., use] for array in pairs)), int(use.sum())
     if n < PER_KNOT * len(knots):
         knots = np.mean(knots, keepdims=True)
     pull = np.full(n, np.nan)
-    for half in (0, 1):
+    for half in (0, 1):  # calibrate it by the other half
         here, other = (Pairs(*(array[..., k::2] for array in pairs)) for k in (half, 1 - half))
         pull[half::2] = here.delta / scaled(here, knots, *fitted(other, knots))
     order = np.argsort(pairs.ln_sn.min(axis=0))

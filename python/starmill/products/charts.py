@@ -130,7 +130,7 @@ def shade(axes, values, label, pad=PAD, **how):
 
 
 def scott(values):
-    """Return the kernel's width along one of two axes, by Scott's rule; ignore outliers."""
+    """Return the kernel's width along one axis of a plane, by Scott's rule; ignore outliers."""
     return np.fmin(np.std(values, ddof=1), half_width(values)) * len(values) ** (-1 / 6)
 
 

@@ -87,8 +87,8 @@ def match(a, b):
 
 
 def in_errors(a, b, name):
-    """Return the differences B - A of a column over the larger of the two stated errors; NaN
-    without errors.  Both results fit the same pixels: noise causes no difference."""
+    """Return the differences B - A of a column, divided by the larger of the stated errors of A and
+    B; NaN without errors.  Both results fit the same pixels: noise causes no difference."""
     error = name + "_ERR"
     if error not in a or error not in b:
         return np.full(len(a["VRAD"]), np.nan)

@@ -45,8 +45,8 @@ def binned(wave, flux, ivar, model, n):
 
 
 def draw_panel(upper, lower, arms, limits, n):
-    """Draw a wavelength range of a star, means of n pixels: data and model in the axes `upper`,
-    residuals in `lower`.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
+    """Draw a wavelength range of a star in means of n pixels.  The axes `upper` get data and model,
+    `lower` gets residuals.  arms: [(wavelength, flux, ivar, model)]; ivar 0: a bad pixel."""
     bottom, top = [], []
     for arm in arms:
         wave, flux, ivar, model = binned(*arm, n) if n > 1 else arm

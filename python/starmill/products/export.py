@@ -32,6 +32,7 @@ Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 
 
 def check(options):
+    """Refuse options that do not belong together; set the default prefix."""
     kind = options.to
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
@@ -66,9 +67,9 @@ def names_of(result, subdirs, prefix):
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
-    """Return the primary header: what made the result, in rvspecfit's keywords, and `kind` for
-    is_done.  i: input of the product; None: all inputs.  file: the input's opened DESI file, of
-    which the keywords GROUPING are copied, or None."""
+    """Return the primary header.  rvspecfit's keywords say what made the result, EXPORTED gives
+    `kind` for is_done.  i: input of the product; None: all inputs.  file: the input's opened DESI
+    file, whose keywords GROUPING are copied; None: no such file."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
     header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"

@@ -18,7 +18,7 @@ from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE
 from starmill.products.sky import unit_vectors
 
 BLOCK_BYTES = 4 << 20
-# {column of indices: what they count}: merge adds to them the number of these in earlier parts
+# {column of indices: unit}: merge adds to the indices the number of such units in earlier parts
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PRIMARY = "catalog/PRIMARY"
@@ -37,7 +37,7 @@ class Column:
              f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """Check the same column of another part; widen texts about input files to its type."""
+        """Check the same column of another part; take its type if texts about files are longer."""
         need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
              f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
@@ -114,8 +114,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """Refuse an input of two parts, whose stars would appear twice.  Inputs are the same if their
-    size, time and digest of rows agree, or if their paths lead to one file."""
+    """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
+    their size, time and digest of rows agree, or if their paths lead to one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -146,8 +146,8 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the first part's entries, and those that facts() makes of all parts.  Copy
-    each entry alone: HDF5's copy of a group may crash on a damaged group."""
+    """Write /provenance: the first part's entries, except where facts() combines all parts.  Each
+    entry is copied alone, since HDF5's copy of a group may crash on a damaged group."""
     group = file.create_group("provenance")
     copy_attributes(first["provenance"], group.id)
     group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
@@ -188,15 +188,15 @@ def copy_part(part, start, columns, file, lock):
 
 def by_place(star, ra, dec):
     """Return for each row [n] the first row of its star.  star [n]: a number for each name.  A row
-    over FAR_AM arcmin from all stars of its name begins another star; after MOST_PLACES stars every
-    such row is a star.  A row without ra or dec (degrees) is of the first star of its name."""
+    over FAR_AM arcmin from all earlier stars of its name begins another star; after MOST_PLACES
+    stars it is a star alone.  A row without ra or dec belongs to the first star of its name."""
     _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
     unit = unit_vectors(ra[left], dec[left]).T
-    for k in range(MOST_PLACES):
+    for k in range(MOST_PLACES):  # each name's k-th star takes the rows near its first row
         _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
-        at = at[which]
+        at = at[which]  # of each row left: the first row left of the same name
         far = ((unit - unit[:, at]) ** 2).sum(axis=0) > np.radians(FAR_AM / 60) ** 2
         if k:
             found[left] = left[at]
@@ -233,6 +233,7 @@ def primary(file):
 
 
 def write_whole(path, parts, options, lock):
+    """Write the merged result to path; return its number of rows."""
     n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
     for part in parts:
         starts.append(dict(n))
@@ -291,8 +292,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command has made the output before.  parts (): compare only the
-    command; else also check that the output has all rows of the parts."""
+    """Return whether this same command has made the output before.  Without parts compare only the
+    command; with parts also check that the output has all their rows."""
     try:
         result = Result(output)
     except Failure:

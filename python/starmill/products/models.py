@@ -13,8 +13,8 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result.  arms: {arm: (wavelengths, fluxes)}, datasets: fluxes
-    [n_exposure][n_pix], wavelengths of the same shape or [n_pix]."""
+    """A models file of a result.  arms: {arm: (dataset of wavelengths, dataset of fluxes)}.  Fluxes
+    have the shape [n_exposure][n_pix], wavelengths the same shape or [n_pix]."""
 
     def __init__(self, path, result):
         self.result = result
@@ -61,6 +61,7 @@ class Refitted:
             self._pair(again, rows)
 
     def _fit(self, rows, options):
+        """Fit the rows again in a temporary folder; return the new Result."""
         result, folder = self.result, self.folder.name
         config, output = os.path.join(folder, "config.yaml"), os.path.join(folder, "fit.h5")
         with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -30,7 +30,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return [(title, (low, high))] of three of LINES with good pixels, else of parts of an arm."""
+    """Return three [(title, (low, high))]: of LINES with good pixels, else of parts of an arm."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:
@@ -178,8 +178,8 @@ def draw_ellipses(axes, x, y, covariance, colour):
 
 
 def corner(result, row):
-    """Draw a corner plot: densities of single parameters on the diagonal, below it the samples that
-    --draws kept, else ellipses of the covariance.  Return None if the star was not sampled."""
+    """Draw a corner plot.  The diagonal has densities of single parameters; below are the samples
+    that --draws kept, or ellipses of the covariance.  Return None if the star was not sampled."""
     values, n_all = result.row(row), len(result.parameters)
     density = np.reshape(values["POST_DENSITY"], (n_all, -1))
     free = [j for j in range(n_all) if np.isfinite(density[j]).all()]

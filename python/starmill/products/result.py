@@ -337,7 +337,7 @@ class Result:
                                    (self.catalog, "CATALOG_CRC", self.checked_catalog)):
             crc = table[name][start:stop]
             columns = [table[n][start:stop].reshape(stop - start, -1) for n in names]
-            packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)
+            packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)  # bytes of rows
             wrong = [i for i in rows if zlib.crc32(packed[i]) != crc[i]]
             found[wrong] = True
             self.is_catalog_damaged |= table is self.catalog and len(wrong) > 0
@@ -352,8 +352,8 @@ class Result:
         return found
 
     def exposures_of(self, rows):
-        """Return two arrays [exposure] for rows, which ascend: indices in /catalog/exposures, and
-        the place of each exposure's row in rows."""
+        """Return two arrays with an element for each exposure of the ascending rows: its index in
+        /catalog/exposures, and the place of its row in `rows`."""
         if not len(rows):
             return np.empty(0, int), np.empty(0, int)
         low, high = rows[0], rows[-1] + 1
@@ -362,7 +362,8 @@ class Result:
         need(((n >= 0) & (first >= 0) & (first + n <= len(self.catalog["exposures/FILE"]))).all(),
              OUTPUT, f"{self.path} is damaged: a wrong FIRST_EXPOSURE or N_EXPOSURE")
         place = np.repeat(np.arange(len(rows)), n)
-        return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
+        within = np.arange(len(place)) - (np.cumsum(n) - n)[place]  # 0, 1, ... in each row
+        return first[place] + within, place
 
     def exposure_values(self, exposure, names):
         """Return columns of /catalog/exposures or /epochs for these exposures, as records."""

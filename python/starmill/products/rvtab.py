@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export --to rvtab`: rvspecfit's table RVTAB of an input; of a DESI file also FIBERMAP,
-SCORES, GAIA and EXP_FIBERMAP.  `--to rvmod`: rvspecfit's images of models.  `--to epochs`: RVTAB
-with a row per exposure."""
+"""`starmill export --to rvtab`: write rvspecfit's table RVTAB for an input, and copy the tables
+FIBERMAP, SCORES, GAIA and EXP_FIBERMAP of a DESI file.  `--to rvmod`: write rvspecfit's images of
+models.  `--to epochs`: write RVTAB with a row per exposure."""
 
 import collections
 import contextlib
@@ -21,8 +21,8 @@ OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN",
 PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
-# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog).
-# None: the column of /fits with this name.  {arm}, {label}: a column for each.
+# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog,
+# or None for the column of /fits with this name).  {arm}, {label}: a column for each arm or label.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
@@ -40,6 +40,7 @@ RVTAB = (
 
 
 def columns(result):
+    """Return the Columns of RVTAB, then flags of elements and columns of a second star."""
     found = {}
     for names, form, source in RVTAB:
         if names == "LIBRARY" and not result.has(names):
@@ -62,8 +63,8 @@ def columns(result):
     return list(found.values())
 
 
-# exported spectra [n] of an input.  row: of the result.  input: row in its FIBERMAP; None if some
-# spectra are of other inputs.  target: TARGETID.  exposure: index in /catalog/exposures.
+# Exported spectra of an input; each field has [n] numbers.  row: in the result.  input: row in the
+# FIBERMAP, or None if other inputs have some spectra.  exposure: index in /catalog/exposures.
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -76,8 +77,8 @@ def span(result, i):
 
 
 def carried(result, i, whole, by_exposure):
-    """Return the Carried of input i for its rows of the mask whole: of each row the first
-    exposure, or by_exposure all."""
+    """Return the Carried of input i for its rows in the mask `whole`: the first exposure of each
+    row, or with by_exposure all exposures."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
     first, number, target = (result.catalog[name][start:stop][whole] for name in (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill select`: list the rows of a result for which an expression is true, one a line.  An
-expression is parsed as Python, and its names are columns; only what is named here is allowed."""
+"""`starmill select`: list the rows of a result for which an expression is true, one a line.  The
+expression is Python, with columns as names; only operators and functions listed here work."""
 
 import ast
 import difflib

@@ -56,8 +56,8 @@ def read_status(path):
 
 
 class Job:
-    """The progress of an output.  state: key of STATES.  run: content of the status file or None.
-    age_s: its age.  begun: path of the result, OUT.h5, or OUT.h5.new of --overwrite (is_new).
+    """The progress of an output.  state: key of STATES.  run, age_s: content (or None) and age of
+    the status file.  begun: path of the result; with --overwrite (is_new) it is OUT.h5.new.
     result: facts of the result, as for JSON, or None."""
 
     def __init__(self, output, status, needs_result):
@@ -88,6 +88,7 @@ class Job:
         return otherwise if value is None else value
 
     def _look(self):
+        """Open the result; set self.result: counts of rows, and facts of the run."""
         check_packages("numpy", "h5py")
         import numpy as np
         from starmill.products.result import FITTED, Result
@@ -120,6 +121,7 @@ class Job:
             self.said("host", "") != socket.gethostname() or is_alive(self.said("pid")))
 
     def _state(self, is_running):
+        """Return the key of STATES."""
         # a finished OUT.h5.new has yet to become OUT.h5
         is_done = bool(self.result) and self.result["finished"] and not self.is_new
         said, is_locked = self.said("state", ""), self.lock.is_active

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Computes the numbers of a report in one pass over the undamaged rows of a result.  Counts are of
-all these rows.  Of a large result, distributions and repeats are of a sample, to bound memory."""
+"""Computes the numbers of a report in one pass over the undamaged rows of a result.  Counts cover
+all these rows.  For a large result distributions and repeats cover a sample, to bound memory."""
 
 import collections
 import hashlib
@@ -54,8 +54,7 @@ def object_keys(objects):
 def joined(key, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows that are not compared.  A star's
     rows share a key and lie within FAR_AS of the first row with this key.  by_place: two rows
-    within NEAR_AS are also one star if the key of one is unique, but not in crowds, whose pairs
-    would fill the memory."""
+    within NEAR_AS are also one star if one has a unique key, except in crowds of too many pairs."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -66,7 +65,7 @@ def joined(key, ra, dec, by_place):
     star[is_far] = len(key) + np.arange(is_far.sum())  # each a star of its own
     n = np.bincount(star)
     at = np.flatnonzero(known & by_place)
-    # cubes as wide as NEAR_AS on the unit sphere: cube of each row, rows of each cube
+    # cut space into cubes as wide as NEAR_AS: cube of each row, number of rows in each cube
     cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
                             return_counts=True)[1:]
     crowd = n_row[cell.ravel()] > CROWD
@@ -77,7 +76,8 @@ def joined(key, ra, dec, by_place):
          "placeholders do: not compared by position")) if count]
     at = at[~crowd]
     pair = at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]
-    a, b = star[pair[(n[star[pair]] == 1).any(axis=1)]].T
+    has_unique = (n[star[pair]] == 1).any(axis=1)
+    a, b = star[pair[has_unique]].T  # stars to join
     graph = coo_matrix((np.ones(len(a), bool), (a, b)), (len(n), len(n)))
     return connected_components(graph, directed=False)[1][star], words
 
@@ -86,9 +86,9 @@ class Survey:
     """The numbers of a report.
 
     n_fitted, n_good  counts over all rows
-    rows, sample      of a sample, one row in `every`: indices of rows, {column: values}
-    sn, fitted, good  of the same rows: S/N of the best arm, masks
-    worst             [(reduced chi-square, row)] of the largest over all rows
+    rows, sample      one row in `every`: indices of these rows, {column: their values}
+    sn, fitted, good  of these rows: S/N of the best arm, and two masks
+    worst             [(reduced chi-square, row)] with the largest values of all rows
     typical           good rows of the sample with median chi-square at their S/N
     repeats           differences between rows of one star (Repeats)
     """
@@ -142,6 +142,7 @@ class Survey:
         return names
 
     def _count(self, block):
+        """Count the block's rows by status, velocity and flags."""
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
         self.n_good += int(((status == FITTED) & (warn == 0)).sum())
@@ -206,8 +207,8 @@ class Survey:
         self._places.append(place[:, use])
 
     def _find_repeats(self):
-        """Return the Repeats of pairs of rows: a star's first and second, third and fourth, ...
-        row.  delta: their difference.  errors, sn: of both rows."""
+        """Return the Repeats: a star's first two rows are a pair, the next two another.  delta is
+        the difference of a pair's parameters; errors and sn are those of both rows."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         place = np.concatenate(self._places, axis=1)
         key, unjoined = joined(key, *place, by_place=self.key_every == 1)

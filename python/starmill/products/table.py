@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes rows of a result, with units, UCDs and meanings of flags, as FITS, VOTable, CSV, Parquet
-or a HATS catalogue, in pieces, so that memory does not grow with the survey."""
+or a HATS catalogue.  Rows are written in pieces: memory does not grow with the survey."""
 
 import base64
 import collections

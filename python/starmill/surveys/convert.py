@@ -102,8 +102,8 @@ def read_columns(path, names, values, request):
          "(--wave, --log-wave, --wave-file) is given")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
-    at = {name.upper(): i for i, name in enumerate(names)}
-    at.update((str(i + 1), i) for i in range(len(values)))
+    at = {name.upper(): i for i, name in enumerate(names)}  # columns by name
+    at.update((str(i + 1), i) for i in range(len(values)))  # columns by number
     need(wanted and 2 <= len(wanted) <= 4 and all(name.upper() in at for name in wanted), INPUT,
          f"{path}: its {len(values)} columns {', '.join(names)[:200]} are not "
          f"{','.join(wanted or ['known'])[:200]}; give --columns WAVE,FLUX[,ERROR[,SIGMA]] with "
@@ -158,8 +158,8 @@ def noise(path, flux):
 
 
 def inverse_variance(name, error):
-    """Return the inverse variance of a column of errors, or of inverse variances or variances if
-    its name says so; 0 where it is not positive and finite."""
+    """Return inverse variances from a column `error`.  Its name says if it holds inverse variances
+    or variances instead of errors.  Return 0 where a result is not positive and finite."""
     name = split_unit(name)[0]
     with np.errstate(all="ignore"):
         ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0

@@ -14,8 +14,8 @@ def vectors(name, spectra, code, unit=None):
 
 
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
-    """Write spectra: [{column: value}], all with the same columns, NAME, WAVELENGTH, FLUX, and IVAR
-    or ERROR among them.  unit: of WAVELENGTH and LSF_SIGMA."""
+    """Write spectra [{column: value}].  All need the same columns, at least NAME, WAVELENGTH, FLUX
+    and IVAR or ERROR.  unit: of WAVELENGTH and LSF_SIGMA."""
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]
     columns += [vectors(k, spectra, code) for k, code in (

@@ -94,7 +94,7 @@ def check_labels(models, names):
 
 
 class Job:
-    """Makes one grid file.  models: of the input; index [n]: of each model's spectrum in source."""
+    """Makes a grid file.  models: the wanted ones; index [n]: of their spectra in the source."""
 
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
@@ -105,8 +105,8 @@ class Job:
         check_labels(self.models, source.names)
 
     def frame_arms(self):
-        """Set the arms, their sigmas and how to cut a spectrum into them.  Try N_TRIED models, so
-        that an error of all models is raised before a file is made."""
+        """Set the arms, their sigmas and their ArmCuts.  Cut up to N_TRIED models on trial, so that
+        an error of all models is raised before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:

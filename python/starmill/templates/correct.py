@@ -64,8 +64,8 @@ def label_errors(options, library):
 
 
 def until_true(pulls, low, high, n_step):
-    """Return the x between low and high, by bisection, at which pulls(x), differences over their
-    errors, have a robust standard deviation of 1."""
+    """Find by bisection the x between low and high at which pulls(x) have a robust standard
+    deviation of 1.  Pulls are differences divided by their errors."""
     for _ in range(n_step):
         middle = np.sqrt(low * high)
         low, high = (middle, high) if robust(pulls(middle))[1] > 1 else (low, middle)
@@ -76,8 +76,8 @@ def make_true(library, arm, found, x, noise2, published):
     """Set the correlation of an arm's model error, and return error floors of the labels [n_label].
 
     Odd and even wavelength ranges measure the velocity and the labels of a spectrum twice.  The
-    correlation is set so that the errors of velocities match the differences of the two.  The
-    floors do the same for the labels.
+    correlation makes the errors of velocities match the differences of the two measurements.
+    The floors do the same for the labels.
     x          [n, n_pix]    residuals of the spectra
     noise2                   noise variance of a spectrum, per pixel of the arm
     published  [n, n_label]  errors of the given labels; NaN: unknown.  Floors also cover the
@@ -87,7 +87,7 @@ def make_true(library, arm, found, x, noise2, published):
     stride = found.at[1] - found.at[0]
     patterns = np.zeros((0, len(found.at))) if arm.error.component is None else (
         arm.error.sigma[:, None] * arm.error.component[:, found.at])
-    turn = (found.wave // BLOCK_AA).astype(int) % 2 == 0
+    turn = (found.wave // BLOCK_AA).astype(int) % 2 == 0  # the even ranges
 
     def estimates(correlation, use):
         return found.estimates(x, (noise2 + fraction2 * correlation) / stride, patterns,
@@ -121,7 +121,7 @@ def make_true(library, arm, found, x, noise2, published):
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    The error of pixels without correction is the rms of their residuals before it."""
+    A pixel that is not corrected gets the rms of its residuals, less the noise."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -171,8 +171,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels to the scale of the benchmark stars, those spectra whose labels
-    have errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
+    """Shift the published labels to the scale of the benchmark stars: the spectra whose labels have
+    errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)
@@ -202,7 +202,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
         found, lines = onto_scale(library, i_arm, found, how, kind)
     rest = correction.left_out(found, *kind)
     learned, change = take_out(library, i_arm, found, how, kind)
-    after = np.where(found.measures > 0.5, rest, found.x)
+    after = np.where(found.measures > 0.5, rest, found.x)  # residuals after the correction
     trend = emulate.monomials(found.mapped, 1)
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
     facts = measure_error(arm, found, apart, options.components, options.continuum, noise)

@@ -25,8 +25,8 @@ DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-valid
 N_FOLD, THIN = 5, 6  # folds, and only every sixth pixel, for that choice
 ROUNDS = 3  # alternations between coefficients and the calibrators' labels
 ROBUST = 1.5  # larger residuals, in robust deviations, count less
-# in errors of the labels: the correction is full where the fifth nearest calibrator is nearer than
-# REACH, and 0 where it is farther than FAR * REACH
+# The correction is full where the fifth nearest calibrator is nearer than REACH, and 0 where this
+# calibrator is farther than FAR * REACH. Distances are in errors of the labels.
 REACH, FAR = 5, 2.5
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
 FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
@@ -92,7 +92,7 @@ class Calibrators:
             white = use * self.known[i] / variance
             inner = np.linalg.inv(np.eye(len(patterns)) + (patterns * white) @ patterns.T)
             scaled = self.slope[:, i] * white
-            scaled = scaled - (scaled @ patterns.T) @ inner @ (patterns * white)
+            scaled = scaled - (scaled @ patterns.T) @ inner @ (patterns * white)  # Woodbury
             inverse = np.linalg.inv(scaled @ self.slope[:, i].T + small)
             out[i], error[i] = inverse @ (scaled @ x[i]), np.sqrt(np.diag(inverse))
         return out, error
@@ -194,7 +194,7 @@ def robust_ridge(terms, x, known, ridge):
     penalty = len(terms) * ridge * np.eye(terms.shape[1])
     penalty[0, 0] = 0
     weight, n_term = known.astype(float), terms.shape[1]
-    pairs = (terms[:, :, None] * terms[:, None]).reshape(len(terms), -1)
+    pairs = (terms[:, :, None] * terms[:, None]).reshape(len(terms), -1)  # products of two terms
     for _ in range(4):
         normal = (weight.T @ pairs).reshape(-1, n_term, n_term) + penalty
         right = (weight * x).T @ terms
@@ -206,8 +206,8 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Fit y [n] by terms [n, n_term]; residuals beyond ROBUST errors count less.  Return the
-    coefficients, the residuals and the mask of these.  error [n] of y; None: their scatter."""
+    """Fit y [n] by terms [n, n_term]; large residuals count less.  Return the coefficients, the
+    residuals and the mask of those beyond ROBUST errors.  error [n]: of y; None: their scatter."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
@@ -250,7 +250,7 @@ def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 def choose(calibrators, use, degrees=DEGREES):
     """Return the (degree, ridge) with the least median residual of stars left out.  A higher degree
-    must lower it by 5 %, since more terms make fitted labels scatter."""
+    must lower this residual by 5 %, since more terms make fitted labels scatter."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     weight = calibrators.known * (calibrators.weight * calibrators.measures)
@@ -268,9 +268,9 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Return a function of mapped labels, the offset of the published labels from the scale of the
-    benchmark stars, and lines of text.  The offset is linear in the labels, constant beyond the
-    stars, and its slopes have priors of one error of the labels."""
+    """Return a function of mapped labels and lines of text.  The function gives the offset of the
+    published labels from the scale of the benchmark stars.  The offset is linear in the labels and
+    constant beyond the stars; a prior holds each slope to 0 within an error of the label."""
     mapped = stars.mapped[:, use]
     coef, lines = np.zeros((len(use) + 1, len(label))), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
@@ -285,9 +285,9 @@ def scale_of(stars, use, label):
                 np.append(shift[known, k], zeros),
                 np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
         coef[:, k], rest, less = (x[:n] for x in linear(*data))
-        value = data[1][:n] - rest
+        value = data[1][:n] - rest  # the fitted offsets
         without = [data[0][:n] @ linear(*(np.delete(x, i, axis=0) for x in data))[0]
-                   for i in range(n)]
+                   for i in range(n)]  # offsets fitted without star i
         jackknife = np.median(np.sqrt((n - 1) * np.var(without, axis=0)))
         lines.append(f"  {label[k].name:<8} off by {np.median(value):.3g} {label[k].unit}, "
                      f"known to {jackknife:.2g}; {n} stars scatter by {robust(rest)[1]:.2g}, "
@@ -327,7 +327,7 @@ def labels_inside(library, calibrators):
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Add the correction to the last layer of a network, as a fit by the layer's inputs.
+    """Add the correction to the last layer of a network, whose inputs are fitted to the terms.
     values_at(mapped): terms [n, n_term] at labels; by_term [n_term, n_pix]: their coefficients."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped
@@ -337,7 +337,7 @@ def into_network(library, emulator, calibrators, values_at, by_term):
     size = np.sqrt((inputs**2).mean(axis=0))
     scaled, value = inputs / size, values_at(mapped)
     normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))
-    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]
+    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]  # terms by the inputs
     change = share @ by_term
     emulator.weight[-1] = (emulator.weight[-1] + change[:-1].T).astype("f4")
     emulator.bias[-1] = (emulator.bias[-1] + change[-1]).astype("f4")
@@ -348,7 +348,7 @@ def into_functions(emulator, values_at, by_term):
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])
-                for knot, n in zip(front.knot, front.coef.shape)]
+                for knot, n in zip(front.knot, front.coef.shape)]  # where to interpolate
         mapped = np.stack([x.ravel() for x in np.meshgrid(*node, indexing="ij")], axis=1)
         coef = values_at(mapped).reshape(*front.coef.shape[:-1], -1)
         for axis, (knot, x) in enumerate(zip(front.knot, node)):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adds abundances of elements to a library: labels [X/Fe] of the models of plan "elements".
 
-An abundance changes ln flux by a q: its departure a from the library's value, times its response q,
-a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  The responses of a pixel are Gaussian
+An abundance changes ln flux by a * q: a is its departure from the library's value; q, its response,
+is a smooth function of Teff, log g, [Fe/H] and [alpha/Fe].  The responses of a pixel are Gaussian
 processes.  They are put into the library's network without training:
   pairs of SiLU units give squares, silu(z) + silu(-z) = z tanh(z / 2), about z^2 / 2 for small z;
-  two squares give a product, a q = (a + q)^2 / 4 - (a - q)^2 / 4.
+  two squares give a product, a * q = (a + q)^2 / 4 - (a - q)^2 / 4.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 
 
 class Models:
-    """Models of a grid file: the four labels, departures, and the changes of ln flux by these.
+    """Models of a grid file: four labels, departures, and the changes of ln flux that these cause.
 
     values    [n][4]           labels
     a         [n][9]           departures of plan.ELEMENTS' [X/Fe] and of the microturbulence
@@ -114,8 +114,7 @@ class Process:
         return out
 
     def run(self):
-        """Set variance [k][n_pix] of the processes, and coef [n][n_pix]: weights of the models in
-        predictions."""
+        """Set variance [k][n_pix] of the processes and coef [n][n_pix], the models' weights."""
         change = self.models.change
         pixels = np.arange(change.shape[1])
         at = np.unique(np.append(pixels[::STEP], pixels[-1]))
@@ -134,8 +133,8 @@ class Process:
 
 
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest principal components of the responses of all elements at values [n][4] of
-    the four labels: [(element, factor [n] of largest value 1, pattern [n_pix])]."""
+    """Return the largest principal components of the elements' responses at the labels values
+    [n][4]: [(index of the element, factor [n] with the largest value 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
     found = []
@@ -162,6 +161,7 @@ def add_labels(library, floors):
         label = Label(card.lower(), card, "dex", std=0.25, scale=0.1, floor=float(floor),
                       min=low + alpha.min * from_alpha[0], max=high + alpha.max * from_alpha[1])
         facets = [[-1, 0, alpha.map(alpha.min)], [1, 0, -alpha.map(alpha.max)]]
+        # in mapped [alpha/Fe] and label: sign (label - alpha * follows - limit) <= 0
         for sign, limit, follows in zip((-1, 1), (low, high), from_alpha):
             facet = sign * np.array([-alpha.std * follows, label.std,
                                      -alpha.mean * follows - limit])

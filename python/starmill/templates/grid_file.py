@@ -53,8 +53,7 @@ class Grid:
         return np.flatnonzero(self.status == GOOD)
 
     def flux(self, i_arm, models, what="flux"):
-        """Return the flux or continuum, float32 [n][n_pix], of models (ascending indices), or None
-        if the file has no continuum."""
+        """Return flux or continuum, float32 [n][n_pix], of ascending models; None: no continuum."""
         at = f"arms/arm{i_arm}/{what}"
         if what != "flux" and at not in self.file:
             return None
@@ -168,8 +167,8 @@ class Models:
 
 
 def create(path, label_names, models, arms, parts, settings, generator):
-    """Create the file with room for all spectra.  arms: [(Arm, sigma [n_pix] or None if it is
-    constant)].  parts: names of the spectra, "flux" or "flux" and "continuum"."""
+    """Create the file with room for all spectra.  arms: [(Arm, sigma [n_pix])], where a constant
+    sigma is None.  parts: names of the spectra, "flux" or "flux" and "continuum"."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     need(len(settings.encode()) <= MAX_SETTINGS, INPUT, "the settings are too long")

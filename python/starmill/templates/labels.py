@@ -118,11 +118,11 @@ def fill_range(library, low, high, n_guess):
 
 def spread(library, values, n_guess):
     """Choose up to n_guess templates of the initial guess among models at values [n][n_label]: the
-    central one, then the one farthest from all chosen.  Return the mask of models outside hulls."""
+    central one, then the farthest from those chosen.  Return the mask of models outside hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
     need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")
-    free = np.where(outside, -1.0, np.inf)
+    free = np.where(outside, -1.0, np.inf)  # squared distance to the nearest model chosen
     at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # central model
     taken = []
     while len(taken) < min(n_guess, len(values)):

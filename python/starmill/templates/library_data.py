@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A template library in memory, with the fields of kernels/data/library.h, and its limits.
-Shapes: slowest axis first."""
+"""A template library in memory, as in kernels/data/library.h.  Shapes: slowest axis first."""
 
 from dataclasses import dataclass, field
 
@@ -91,8 +90,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the rms, relative to the flux, of white noise at rest wavelengths wave_aa that has
-        the power of the error outside the components on large scales.  width: of a pixel, in ln."""
+        """Return the relative rms at rest wavelengths wave_aa of white noise that acts over many
+        pixels like the error outside the components.  width: of a pixel, in ln wavelength."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 

@@ -98,8 +98,8 @@ def _array(group, name, dtype="f8"):
 
 @contextlib.contextmanager
 def opened(path, status):
-    """Yield an HDF5 file, which the caller closes.  Refuse links out of the file.  Turn an error of
-    the context into a Failure of this status that names the file."""
+    """Yield an HDF5 file, which the caller closes.  Refuse links out of the file.  Turn an error in
+    the with block into a Failure of this status that names the file."""
     try:
         file = h5py.File(path, "r")
         refuse_links(path, file)
@@ -150,8 +150,7 @@ def array_of(group, name, dtype, n_dim):
 
 
 def writable(path, overwrite, reads=()):
-    """Refuse a path to which no library can be written; return it with links resolved.  reads: as
-    for check_output."""
+    """Refuse a path that cannot be written; return it without links.  reads: see check_output."""
     end = os.path.realpath(path)
     need(not os.path.exists(end) or os.path.isfile(end), OUTPUT,
          f"{end}: exists and is not a regular file")

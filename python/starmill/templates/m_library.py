@@ -45,12 +45,12 @@ def lowest(values, step):
 
 
 def relative_velocities(flat, near, ln_wave):
-    """Return the velocities [n] (km/s) of spectra flat [n, n_pix] (ln flux without continuum), each
-    relative to the mean of the others with the weights near [n, n]."""
+    """Return the velocities [n] (km/s) of spectra flat [n, n_pix], which are ln flux without
+    continuum.  Each is relative to the mean of the others with the weights near [n, n]."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S
-    for _ in range(6):
+    for _ in range(6):  # the means sharpen as velocities improve
         rest = np.array([np.interp(ln_wave + x / C_KM_S, ln_wave, y) for x, y in zip(v, flat)])
         for i, mean in enumerate(near @ rest / near.sum(axis=1)[:, None]):
             trial = np.interp(shifted, ln_wave, mean)
@@ -79,7 +79,7 @@ def read_at_rest(path):
     ln_wave = np.log(10) * (head["CRVAL1"] + head["CD1_1"] * np.arange(flux.shape[1]))
     log = np.log(np.maximum(flux, 0.02 * np.median(flux, axis=1)[:, None]))
     kind, feh = np.unique(table["TEFF"], return_inverse=True)[1], np.array(table["FEH"], float)
-    near = (abs(kind[:, None] - kind) < 2) & (abs(feh[:, None] - feh) < 0.6)
+    near = (abs(kind[:, None] - kind) < 2) & (abs(feh[:, None] - feh) < 0.6)  # similar stars
     near = near * np.minimum(table["N_COADD"], 20.0)  # noisy templates weigh less in a mean
     np.fill_diagonal(near, 0)
     v = relative_velocities(log - gaussian_filter1d(log, 60, axis=1), near, ln_wave)

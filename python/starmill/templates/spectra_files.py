@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads spectra with labels from FITS files (docs/use/libraries.md, "What is read"): a Source one
-by one, read_all all, at the same wavelengths."""
+"""Reads spectra with labels from FITS files (docs/use/libraries.md, "What is read").  A Source
+reads them one by one; read_all reads all and brings them to the same wavelengths."""
 
 import contextlib
 import hashlib
@@ -165,7 +165,7 @@ def labels_of_cube(path, hdus, i, request):
              "each axis needs a label of its own")
         keys[label] = key
         axes.append(axis_values(path, hdus, i, k, request.labels[label][1], n))
-    grids = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
+    grids = np.meshgrid(*axes[::-1], indexing="ij")[::-1]  # NumPy's last axis is FITS's first
     return np.column_stack([grid.ravel() for _, grid in sorted(zip(keys, grids))])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library train: make a library of networks that the program has trained, or of functions
-of the labels (radial functions, splines, linear interpolation) for the scores of principal
-components of ln flux (docs/use/libraries.md)."""
+of the labels (docs/use/libraries.md).  The functions are radial functions, splines or linear
+interpolation; they give the scores of principal components of ln flux."""
 
 import contextlib
 import os
@@ -61,8 +61,8 @@ def leading(x, n_component):
 
 
 def enough(weight, score, left, limit):
-    """Return how many components are needed for an rms residual of at most limit in every spectrum,
-    all if it cannot be reached; and the largest residual then.  left: residual with all of them."""
+    """Return how many components bring the rms residual of every spectrum to `limit`, or else how
+    many there are; and the largest residual then.  left: residual with all components."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # with the first k components
     rest = np.append(np.sqrt(rest.max(axis=0)), left)
@@ -75,7 +75,7 @@ def choose_length(x, score, degree, smoothing):
     labels x [n, n_label] best predict the scores [n, n_component] of models left out in turn."""
     some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
 
-    def error(power):
+    def error(power):  # power: log2 of the lengths
         fit = RadialFit(x[some], 2.0**power, np.ones(len(some)), score[some], degree, smoothing)
         square = (fit.left_out**2).sum(axis=1)
         return np.log(square + np.finfo(float).tiny).mean()
@@ -160,7 +160,7 @@ class Lattice:
             filled = []
             for i in np.flatnonzero(~known):
                 terms = list(self.estimates(i, known, value, 4 if cubic else 2, way))
-                if terms:
+                if terms:  # only estimates from the most nodes count
                     order = max(n for n, _, _ in terms)
                     _, weight, own = zip(*(term for term in terms if term[0] == order))
                     value[i] = np.average(own, axis=0, weights=weight)
@@ -173,7 +173,7 @@ class Lattice:
         polynomials along each label.  way 0: through up to `most` nodes on both sides; 1: through
         the next two on one side; 2: through the next one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
-            line, x, uses = self.line(i_node, axis), self.node[axis], []
+            line, x, uses = self.line(i_node, axis), self.node[axis], []  # uses: (nodes, weight)
             places = np.flatnonzero(known[line])
             below, above = places[places < c][::-1], places[places > c]
             if way:
@@ -291,13 +291,13 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return the mask [n] of up to n_wanted random models to leave out, none at the least or
-        largest of three or more values of a label.  On a grid, keep their neighbours."""
+        """Return the mask [n] of up to n_wanted random models to leave out, but none at the ends of
+        a label with three or more values.  On a grid, keep their neighbours."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
         within = (values > low) & (values < high)
-        inner = (within | ~within.any(axis=0)).all(axis=1)
+        inner = (within | ~within.any(axis=0)).all(axis=1)  # no label of two values counts
         lattice = None
         if self.kind != "radial":
             labels, mapped = make_labels(grid.label, values)
