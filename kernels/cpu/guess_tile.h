@@ -20,8 +20,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
 /** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
-/** At one frequency, add conj(D) T of n_block blocks of velocity bins to each star's sums.  D and T
- *  are the Fourier transforms of the data and of a template in a block.
+/** At one frequency, add conj(D) T of n_block blocks of bins to each star's sums.  D and T are the
+ *  Fourier transforms of the data and of a template in a block of wavelength bins.
  *
  *  Index [2] is 0 for real parts, 1 for imaginary parts.
  *  d    in      [n_star] pointers to D [2][MILL_GUESS_LANE], last index: block

@@ -205,7 +205,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
     const int there = l->low_cell + cell - (int)rint(shift); /* nearest point, may be off grid */
     const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
-    const double delta = (l->low_cell + cell) - shift - point;
+    const double delta = (l->low_cell + cell) - shift - point; /* cell's centre less point */
     const int n_up = point + l->reach < l->n_point ? l->reach : l->n_point - 1 - point;
     const int n_down = point < l->reach ? point : l->reach;
     mill_vec_f64 *up = w->sum[0], *down = w->sum[1];

@@ -291,6 +291,7 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
     line.v[1] /= pass == 0 ? sum : 1.0;
   }
   if (xy < 0.0 && xx > sum * least && yy > sum * least) {
+    /* the axis of largest variance */
     line.slope = 0.5 * (yy - xx + sqrt((yy - xx) * (yy - xx) + 4.0 * xy * xy)) / xy;
     line.variance = 1.0 / sum;
   }
