@@ -32,7 +32,7 @@ typedef struct mill_backend {
   void (*close)(mill_device *device);
   /** Open thread i of a device as a device of its own (a part), with the same memory and timing.
    *  Parts may run at the same time, but not while the whole device runs.  Close parts before the
-   *  whole.  NULL: the backend has no parts. */
+   *  whole.  part NULL: the backend has no parts. */
   int (*part)(mill_device *whole, int i, mill_device **out);
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
@@ -40,11 +40,11 @@ typedef struct mill_backend {
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
   /** Allocate pinned host memory, for the sources of uploads with mill_upload.stays.  Any thread
-   *  may call pin.  NULL: such sources may lie in any memory. */
+   *  may call pin.  pin NULL: such sources may lie in any memory. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait for the uploads made before the previous call of settle; their sources with
-   *  mill_upload.stays may then change.  NULL: every upload copies at once. */
+  /** Wait for the uploads made before the previous call of settle.  Then their sources may change,
+   *  even with mill_upload.stays.  settle NULL: every upload copies at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
@@ -72,7 +72,7 @@ typedef struct mill_backend {
   /** Compute an arm's first n_stored guess templates in float32.  rows and mean have the layout of
    *  mill_model_arm.stored and stored_mean.  m: in host memory.  CPU backends only. */
   int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean);
-  /** Add the times of the device since its opening to *total.  NULL: times are not taken. */
+  /** Add the times of the device since its opening to *total.  timing NULL: none are taken. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;
 
@@ -80,8 +80,8 @@ typedef struct mill_backend {
  *  best of this machine.  Returns NULL if isa is unknown or this machine lacks it. */
 const mill_backend *mill_backend_cpu(const char *isa);
 
-/** Find the backend that a configuration names: auto or cpu is the CPU's, cuda or cuda+cpu the
- *  GPU's.  After auto a run may still choose the GPU.  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+/** Find the backend that a configuration names.  auto and cpu mean the CPU's (after auto a run may
+ *  still choose the GPU), cuda and cuda+cpu the GPU's.  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
 /** Return the preferred number of stars at once of a backend with n_thread threads. */

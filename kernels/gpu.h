@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The GPU interface of every build: what CUDA reports about this process's GPUs, and the engines
- *  that run on one.  In a build without CUDA (kernels/no_gpu.c) every function that can fail fails,
- *  with MILL_ERR_CONFIG. */
+ *  that run on one.  Without CUDA (kernels/no_gpu.c) its functions fail with MILL_ERR_CONFIG. */
 #pragma once
 
 #include "kernels/backend.h"

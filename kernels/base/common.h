@@ -25,7 +25,7 @@
 #define MILL_HD_INLINED static inline __attribute__((always_inline))
 #endif
 
-/** A serial function not inlined on a GPU: one huge kernel would take the compiler minutes. */
+/** MILL_HD_CALLED: a serial function, not inlined on a GPU, to save minutes of compile time. */
 #ifdef __CUDA_ARCH__
 #define MILL_HD_CALLED MILL_HD __noinline__
 #else

@@ -7,8 +7,8 @@
 #include "kernels/base/common.h"
 
 enum {
-  /** Pinned buffers for uploads to a GPU, filled in turn.  A buffer holds a DESI star, and its
-   *  contents stay in the cache until the GPU reads them. */
+  /** Pinned buffers for uploads to a GPU, filled in turn.  A buffer is large enough for a DESI star
+   *  and small enough to stay in the cache until the GPU reads it. */
   MILL_N_STAGE = 4,
   MILL_STAGE_BYTES = 1 << 19
 };

@@ -10,15 +10,14 @@
 MILL_EXTERN_C_BEGIN
 
 /** Allocate zeroed memory for n elements of size bytes, 64-byte aligned; free it with mill_free.
- *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (memory full, n * size too large) sets *out
- *  NULL. */
+ *  *out is valid for n = 0, too.  MILL_ERR_MEMORY (no memory, n * size too large): *out is NULL. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
 
 /** mill_alloc_bytes without zeroing, for large memory that is written before it is read. */
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
-/** Call function(&variable) at the end of its scope.  `unused`: clang counts no use of it. */
+/** Call function(&variable) at the end of its scope.  `unused` stops a warning of clang. */
 #define MILL_AT_END(function) __attribute__((unused, cleanup(function)))
 
 /** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */
@@ -28,7 +27,7 @@ void mill_free_at(const void *pointer); /**< pointer: address of the pointer to 
 /** Hand *from over to *to at the end of a function: return MILL_GIVE(&table, out); */
 #define MILL_GIVE(from, to) (*(to) = *(from), *(from) = NULL, MILL_OK)
 
-/** Define close_at for MILL_AT_END, which closes the handle that a `type *` points to. */
+/** Define <close>_at(type *p) for MILL_AT_END: it closes the handle *p. */
 #define MILL_CLOSER(type, close)                                                                   \
   static inline void close##_at(type *const *handle)                                               \
   {                                                                                                \
@@ -38,8 +37,8 @@ void mill_free_at(const void *pointer); /**< pointer: address of the pointer to 
 /** Free n pointers; MILL_FREE(a, b, ...) counts them. */
 void mill_free_list(int n, const void *const *p);
 
-/** Make the array *p, which has room for *n_room elements of size bytes, hold n_need elements.  If
- *  it must grow, its room at least doubles; the new part is not zeroed.  *p is NULL or from this
+/** Give the array *p, now with room for *n_room elements of size bytes, room for n_need elements.
+ *  If it must grow, its room at least doubles; the new part is not zeroed.  *p is NULL or from this
  *  function; free it with mill_free.  A failure changes nothing. */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))

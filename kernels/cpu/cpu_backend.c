@@ -91,15 +91,15 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** Compute slot->guess.chisq of all stars for the group of templates from k0 on.  MILL_GUESS_STARS
- *  stars (or half as many) with the same templates share the loads of templates. */
+/** Compute slot->guess.chisq of all stars for the group of templates from k0 on.  Stars with the
+ *  same templates share loads of templates, in groups of MILL_GUESS_STARS or half as many. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];
   for (int j = 0; j < MILL_GUESS_STARS; j++)
     sum[j] = (float *)t->work[j].grid;
   for (int i = 0, n; i < t->n; i += n) {
-    /* n: MILL_GUESS_STARS, half of it or 1, as many as are left and alike */
+    /* n: MILL_GUESS_STARS, or its half, if so many stars are left and share templates; else 1 */
     for (n = MILL_GUESS_STARS; n > 1 && (n > t->n - i || !are_alike(n, t->slot + i));)
       n = n > MILL_GUESS_STARS / 2 ? MILL_GUESS_STARS / 2 : 1;
     if (n == MILL_GUESS_STARS)
@@ -173,7 +173,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   if (lane->max_seg_pix >= m->max_seg_pix && lane->hidden[0])
     return MILL_OK;
   lane_clear(lane);
-  /* each slot has its own templates; the slots take turns with the other arrays */
+  /* each slot has its own templates; the slots use the other arrays one after another */
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
@@ -379,6 +379,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     for (; i < n; i++) {
       if (!mill_slot_wants(active[i], arm))
         continue;
+      /* the template is there: answer at once; if not, the slot joins the batch */
       if (active[i]->stored > 0 ? stored_is_there(m, arm, active[i], &part)
                                 : mill_template_there(m, active[i])) {
         answer_slot(m, arm, active[i], &lane->work[0], &part, timing, last);
@@ -527,8 +528,8 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
 {
   const int fit = MILL_BATCH_ROWS / (1 + m->n_label);
   const int most = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
-  const int n_share = (m->n_stored + most - 1) / most;
-  const int n_task = (n_share + d->n_thread - 1) / d->n_thread * d->n_thread;
+  const int n_full = (m->n_stored + most - 1) / most;   /* tasks of `most` templates */
+  const int n_task = (n_full + d->n_thread - 1) / d->n_thread * d->n_thread;
   const int each = (m->n_stored + n_task - 1) / n_task;
   MILL_OWNED mill_slot *star = NULL;
   MILL_CHECK(reserve(d, m));

@@ -89,7 +89,7 @@ static int make_clouds(engine *e, int n)
 static void body_move(mill_block *b, void *argument)
 {
   task *t = argument;
-  mill_particle_cloud c = t->cloud->c; /* copy, whose sums point to each step's row in turn */
+  mill_particle_cloud c = t->cloud->c; /* a copy: c.sums points to the current step's row */
   for (int i = 0; i < t->n_step; i++, c.sums += c.n_part * MILL_PARTICLE_SUMS)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
@@ -125,8 +125,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Set the cloud's density to the sum of its parts.  In the binned form that sum is at nodes:
- * convolve it, axis by axis, to grid points. */
+/* Set the cloud's density to the sum of its parts.  In the binned form the sum is at nodes:
+ * convolve it to grid points, axis by axis. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;

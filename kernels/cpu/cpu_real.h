@@ -8,7 +8,7 @@
 #include "kernels/math/block.h"
 
 enum {
-  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< a power of two would use few cache sets */
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< not a power of two, to use all sets of the cache */
 };
 
 /** mill_block_arm (kernels/star/blocks/likelihood.h). */

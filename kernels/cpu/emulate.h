@@ -78,6 +78,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
       high = fmax(high, (right - whole->ln_wave0) / whole->ln_step + edge);
     }
   }
+  /* move the part's pointers into the whole arm's arrays, by multiples of MILL_COLUMN_PAD */
   const int first = low > 0.0 ? (int)low / MILL_COLUMN_PAD * MILL_COLUMN_PAD : 0;
   const int end = high < whole->n_pix ? (int)ceil(high) : whole->n_pix;
   const size_t at = (size_t)first, real = real_bytes(m);
@@ -107,7 +108,7 @@ static void body_front(mill_block *b, void *arg)
 }
 
 /** Apply the SiLU to the value row, and its slope to the tangent rows (derivatives of the value
- *  row).  These are `thin` (float) or, if thin is NULL, `tangent` (double). */
+ *  row).  Tangent rows are `thin` (float) or, if thin is NULL, `tangent` (double). */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -220,8 +221,8 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
 }
 
 /** Emulate one arm for a batch of slots with MILL_BATCH_ROWS rows at most.  lane->work[i].grid gets
- *  the template of slot i and, for a Jacobian, its derivatives in the labels.  Rows have the pitch
- *  max_pix_pad and the indices of the whole arm's grid points.
+ *  the template of slot i and, for a Jacobian, its derivatives in the labels.  Rows are max_pix_pad
+ *  elements apart; the index in a row is that of the whole arm's grid point.
  *
  *  Templates are float64 up to the last layer: rounding there would act like a change of labels.
  *  The last layer, the expensive one, and all layers of derivatives have the run's precision. */

@@ -20,8 +20,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
 /** Stars that share one load of a template: as many as keep their sums in registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
-/** At one frequency add conj(D) T of n_block blocks of bins to the sums of n_star stars.  D and T:
- *  Fourier transforms of a star's and of a template's block.
+/** At one frequency, add conj(D) T of n_block blocks of bins to each star's sums.  D and T are the
+ *  Fourier transforms of the data and of a template in a block of wavelength bins.
  *
  *  Index [2] is 0 for real parts, 1 for imaginary parts.
  *  d    in      [n_star] pointers to D [2][MILL_GUESS_LANE], last index: block
@@ -62,8 +62,8 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 }
 
 /** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins, two steps of
- *  the transform per pass.  The last pass computes only bins nv - 1 to 0 (nv <= n / 4).  Their real
- *  parts go to chisq [n_lane][nv]. */
+ *  the transform per pass.  The last pass computes only the first nv <= n / 4 bins.  chisq
+ *  [n_lane][nv] gets their real parts, in reverse order. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
@@ -92,7 +92,8 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Return the first index of the least of chisq [v0, v1); *least: infinity if none is finite. */
+/** Return the index of the least of chisq [v0, v1); *least: its value, infinity if none is finite.
+ */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

@@ -31,7 +31,7 @@ typedef struct mill_kernel_work {
   /* sorted by cell; offset: grid steps from the cell's centre */
   double offset[MILL_PARTICLE_BATCH], place[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH];
   double share[MILL_PARTICLE_BATCH];
-  /* for each lane: ratio up and down the line, value at the start point */
+  /* by lane: ratio of a kernel's neighbouring values up and down the line; value at its start */
   double up[MILL_KERNEL_LANES], down[MILL_KERNEL_LANES], start[MILL_KERNEL_LANES];
   double fade[MILL_PARTICLE_MAX_GRID];         /* exp(-rho^2 k^2 / 2) */
   mill_vec_f64 sum[2][MILL_PARTICLE_MAX_GRID]; /* upwards, downwards */
@@ -205,7 +205,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
     const int there = l->low_cell + cell - (int)rint(shift); /* nearest point, may be off grid */
     const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
-    const double delta = (l->low_cell + cell) - shift - point;
+    const double delta = (l->low_cell + cell) - shift - point; /* cell's centre less point */
     const int n_up = point + l->reach < l->n_point ? l->reach : l->n_point - 1 - point;
     const int n_down = point < l->reach ? point : l->reach;
     mill_vec_f64 *up = w->sum[0], *down = w->sum[1];
@@ -234,8 +234,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point, where mill_kernel_cell cannot: for wide grid steps and
- *  a steep shear. */
+/** Add one particle's kernel point by point, as wide grid steps or a steep shear need it. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {

@@ -58,8 +58,8 @@ static inline int mill_lanes_count(const mill_lanes_fill *f, int i)
   const long b = f->first + i;
   return b >= 0 && b < f->n_bin ? f->count[b] : 0;
 }
-/** Divide the MILL_LANE templates of a group by their continuum fits and subtract 1.  They fill
- *  half of the columns of templ.  A missing template has mean 0 and gives 0. */
+/** Divide the MILL_LANE templates of a group by their continuum fits and subtract 1.  An even group
+ *  fills the first half of templ's columns, an odd one the second.  A missing template gives 0. */
 void mill_lanes_fill_half(const mill_lanes_fill *task, int group);
 
 /** Task: Fourier transforms of one group's templates. */

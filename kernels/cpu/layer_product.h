@@ -6,8 +6,8 @@
  *    not depend on the other stars of a batch.
  *  - A tile is some rows by MILL_TILE_VECS vectors of columns.  Its sums are in registers.
  *  - A strip is a tile's columns for all rows.  Its weights stay in the first-level cache.
- *  - Each tile prefetches for the next strip: a share of its weights, and the tile's rows of
- *    outputs. */
+ *  - Each tile prefetches a share of the next strip's weights, and the next strip's outputs of
+ *    the tile's rows. */
 #pragma once
 
 #include <stddef.h>

@@ -108,7 +108,7 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
     for (int k = 0; k < n; k++) {
       const double *row = inverse[which[k]], *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
       mill_vec_f64 z[N_VEC];
-      /* half of the diagonal, then the functions before k: twice that is the quadratic form */
+      /* z: half of the diagonal's term plus the terms of functions l < k; quad = 2 sum_k z p_k */
       for (int v = 0; v < N_VEC; v++)
         z[v] = 0.5 * row[which[k]] * *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
       for (int l = 0; l < k; l++) {
@@ -173,7 +173,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* loop over elements inside: sums of different elements are independent */
+    /* a -= S^T E^T E S, v -= S^T E^T E D; inner loops over elements, whose sums are independent */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
@@ -226,8 +226,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Set of[i] to the number of a chunk's row i among the segment's rows: the rows of model error, n
- *  of the n_cont continuum functions (`which`, those not 0 in the chunk), and n_last others. */
+/** Set of[i] to the number of a chunk's row i among the segment's rows.  A chunk has the rows of
+ *  model error, n of the n_cont continuum functions (`which`) and n_last others. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -280,8 +280,8 @@ MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segme
     for (int i = 0; i < len; i++) {
       const double t = mill_pixel_template(
           level, s->base[first + i], templ ? (double)templ[first + i] : 0.0, s->is[first + i]);
-      square[i] = t * t;
-      cross[i] = t * (double)s->d[first + i];
+      square[i] = t * t;                      /* weight of P_k P_l */
+      cross[i] = t * (double)s->d[first + i]; /* weight of P_k */
     }
     for (int i = len; i < cell; i++)
       square[i] = cross[i] = 0.0;

@@ -33,9 +33,9 @@ typedef struct mill_taps {
 } mill_taps;
 
 /** Compute bend [2 * most + 1], the kernel B of the rotated row's spline coefficients, from the
- *  rotation's kernel K (kernel [2 * most + 3]).  The response to a second difference of 1 is
- *  `centre` at its own point, and falls by the factor `left` or `right` per point to either
- *  side. */
+ *  rotation's kernel K (kernel [2 * most + 3]).  A second difference of 1 adds `centre` to the
+ *  coefficient at its own point.  What it adds elsewhere falls by the factor `left` or `right` per
+ *  point. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -46,12 +46,12 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   const int n = 2 * most + 1;
   for (int i = 0; i < n; i++) {
     bend[i] = 6.0 * ((kernel[i] - kernel[i + 1]) - r * (kernel[i + 1] - kernel[i + 2]));
-    before[i] = sum = bend[i] + left * sum;
+    before[i] = sum = bend[i] + left * sum; /* second differences up to i */
   }
   sum = 0.0;
   for (int i = n - 1; i >= 0; i--) {
     const double at = bend[i];
-    bend[i] = centre * (before[i] + sum);
+    bend[i] = centre * (before[i] + sum); /* sum: second differences after i */
     sum = right * (at + sum);
   }
 }
@@ -93,8 +93,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Compute the taps' weights at MILL_VEC_N_F32 pixels, n_vec vectors per pixel.  slope (or NULL):
- *  the weights' derivatives in frac, the pixel's place in its interval. */
+/** Compute the taps' weights at MILL_VEC_N_F32 pixels; the taps of a pixel fill n_vec vectors.
+ *  slope (or NULL): the weights' derivatives in frac, the pixel's place in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {
@@ -131,7 +131,7 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
 
 /** Compute MILL_VEC_N_F32 pixels from `first` on: the template into row 0 of `to` and, unless
  *  slope_ln is 0, its derivatives in velocity into row 1, in the labels into rows 3, 4, ...
- *  slope_ln: mill_doppler_ln_slope; e: arm->expm1_step. */
+ *  e: arm->expm1_step; slope_ln: mill_doppler_ln_slope.  d frac / d vel = slope_ln (1/e + frac). */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
                                 float *to)
@@ -152,7 +152,7 @@ MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill
         n_vec, taps->reach, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
 }
 
-/** Call mill_taps_rows with as few vectors per pixel as hold the taps. */
+/** Call mill_taps_rows with the smallest n_vec whose vectors hold all taps of a pixel. */
 MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, double slope_ln,
                                   double e, int first, const mill_workspace *work, float *to)
 {
@@ -204,7 +204,7 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   float *to = (float *)work->pixel + mill_resolve_shift(s->n_diag);
   MILL_FOR(b, c, (n + N - 1) / N)
   {
-    const int first = (c + 1) * N <= n ? c * N : n - N;
+    const int first = (c + 1) * N <= n ? c * N : n - N; /* the last N overlap those before */
     mill_taps_tile(m, &taps, slope_ln, e, first, work, to + first);
     mill_taps_tile(m, &broad, 0.0, e, first, work, to + 2 * (size_t)m->max_seg_pix + first);
   }

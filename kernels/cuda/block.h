@@ -66,7 +66,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_MAX(x)
 #define MILL_SIMD_PRODUCT(product, sum)
-#if defined(__CUDA_ARCH__) /* the host's compiler, which sees MILL_HD too, lacks it */
+#if defined(__CUDA_ARCH__) /* the host's compiler has no such pragma */
 #define MILL_UNROLL MILL_PRAGMA(unroll)
 #else
 #define MILL_UNROLL

@@ -139,8 +139,7 @@ static int cuda_open(int n_thread, mill_device **out)
   int err = MILL_OK;
   (void)n_thread;
   mill_device *d = NULL;
-  /* a waiting thread sleeps and leaves its core to readers; waking up takes far less than the
-   * rounds */
+  /* a waiting thread sleeps, so that readers get its core; rounds take far longer than waking up */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
@@ -303,6 +302,7 @@ static int default_slots(int *n_slot)
   return MILL_OK;
 }
 
+/* make the table of functions, with this GPU's name and default number of slots */
 const mill_backend *mill_backend_cuda(int *out)
 {
   /* at most the length that jobs compare between ranks */

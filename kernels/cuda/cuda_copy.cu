@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the GPU and copies to and from it.
  *
- *  Uploads use one stream, downloads of rows and models another, so neither waits for running
- *  rounds.  Pixels in the readers' pinned memory are uploaded directly, all other data through
- *  pinned buffers. */
+ *  Uploads use one stream, downloads of rows and models another; neither waits for rounds.
+ *  Pixels in the readers' pinned memory are uploaded directly, others through pinned buffers. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -217,8 +216,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* CUDA refuses a copy across two allocations.  With padding, `follows` joins none: their arrays
-   * are MILL_ARRAY_BYTES apart or more. */
+  /* CUDA refuses a copy across two allocations.  The padding keeps their arrays MILL_ARRAY_BYTES
+   * apart or more, so that `follows` never joins copies to them. */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));

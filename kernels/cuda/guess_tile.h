@@ -61,8 +61,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
   mill_four_put(&zero, sum);
 }
 
-/** At one frequency add conj(D) T of n_block blocks to one star's sum for MILL_GUESS_TEMPLATES
- *  templates, stored as on a CPU (kernels/cpu/guess_tile.h). */
+/** At one frequency, add conj(D) T of n_block blocks to one star's sums of MILL_GUESS_TEMPLATES
+ *  templates.  kernels/cpu/guess_tile.h explains D, T and the arrays. */
 MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
                                      float *const *to_star)
 {

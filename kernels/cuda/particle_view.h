@@ -87,8 +87,8 @@ static __device__ inline void particle_segment_make(const particle_view &v,
   g->inverse = 1.0 / step;
 }
 
-/** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  Points off the
- *  middle still lack the factor particle_segment_fade.
+/** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  The values off
+ *  the middle must still be multiplied by particle_segment_fade.
  *
  *  For grid steps up to a kernel width, a point's value is that of its neighbour towards the middle
  *  times a constant.  A kernel that is 0 in the middle is below 1e-190 at all points. */

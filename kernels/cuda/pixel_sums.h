@@ -69,7 +69,7 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
       if (n_own == 1 && h < g0)
         mill_gram_collect_tile(lane, first, n_row, g0, h, w == 0, across, sums);
 #pragma unroll
-      for (int i = 0; i < n_own * (n_own + 1) / 2; i++)
+      for (int i = 0; i < n_own * (n_own + 1) / 2; i++) /* groups g0 + (0, 0), (1, 0), (1, 1) */
         if (h == 0)
           mill_gram_collect_tile(lane, first, n_row, g0 + (i > 0), g0 + (i > 1), w == 0, own[i],
                                  sums);
@@ -235,7 +235,7 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
 #endif
   if (row < ne) {
     r.at = s->error + (ptrdiff_t)row * pitch;
-  } else if (row < ne + nk || row >= n_row) { /* beyond the last row any will do */
+  } else if (row < ne + nk || row >= n_row) { /* a row after the last is not used */
     r.at = s->ws->cont + (row < n_row ? (ptrdiff_t)(row - ne) * pitch : 0);
     by = MILL_BY_TEMPLATE;
   } else if (!templ) {
@@ -254,8 +254,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Load eight pixels of a row into x: pixels base + 4 (lane % 4) + (0 to 3), and the same + 16.  A
- *  group of four beyond the row's pitch is replaced by the row's last four. */
+/** Load eight pixels of a row into x: pixels base + 4 (lane % 4) + (0 to 3), and four 16 pixels on.
+ *  A group of four beyond the row's pitch is replaced by the row's last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -320,7 +320,7 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
       for (int i = 0; i < n_own; i++)
         y[i] = (double)x[i][k + j] * (j ? by[i].y : by[i].x);
 #pragma unroll
-      for (int i = 0; i < n_own * (n_own + 1) / 2; i++)
+      for (int i = 0; i < n_own * (n_own + 1) / 2; i++) /* groups (0, 0), (1, 0), (1, 1) */
         mill_mma_f64(y[i > 0], y[i > 1], own[i]);
       if (n_own == 1)
         mill_mma_f64(y[0], (double)other[k + j] * (j ? by_other.y : by_other.x), across);
@@ -330,8 +330,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to row 1 of `by` (mill_weights_of): those of mill_error_slopes
- *  (kernels/cpu/pixel_sums.h), over sigma. */
+/** Add the terms of model error to row 1 of `by` (mill_weights_of): the terms of mill_error_slopes
+ *  (kernels/cpu/pixel_sums.h), divided by sigma. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,

@@ -84,7 +84,7 @@ static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &
   __syncthreads();
 }
 
-/** Copy n_byte bytes, then zeros, to a piece of shared memory; from sm_80 on only begin to. */
+/** Copy n_byte bytes and zeros to a piece of shared memory; from sm_80 on, only begin the copy. */
 static __device__ __forceinline__ void fetch(void *to, const void *from, int n_byte)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -201,8 +201,7 @@ static __device__ __forceinline__ product_place place_of(const float *)
   return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
 }
 
-/** Place a thread as mill_mma_f64 needs it.  A warp computes sixteen columns of every second group
- *  of eight rows. */
+/** Place a thread for mill_mma_f64.  A warp computes 16 columns of every second group of 8 rows. */
 static __device__ __forceinline__ product_place place_of(const double *)
 {
   typedef product_size<double> size;
@@ -322,8 +321,8 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 }
 
-/** Call multiply_rows for n_left rows, with as few rows per thread as suffice: n_row, or a half or
- *  quarter.  The last tile of a list is seldom full. */
+/** Call multiply_rows for n_left rows with the fewest rows per thread that suffice: n_row, or its
+ *  half, quarter, ...  The last tile of a list is seldom full. */
 template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
 static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
                                                      const tile_rows<real> &rows, int n_left,

@@ -39,7 +39,7 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)
 {
-  enum { MOST = 28 }; /* inputs of four numbers */
+  enum { MOST = 28 }; /* inputs that four outputs need */
   const int n_load = apart == 1 ? 12 : MOST, skip = apart == 1 ? MILL_SPLINE_NEAR - 3 : 0;
   const int lane = b->thread & 31, n_rest = len & 3;
   MILL_PRAGMA(unroll 1)

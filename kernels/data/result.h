@@ -198,7 +198,7 @@ typedef struct mill_fit_result {
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
   /** A second star at another velocity.  pair_peak: significance of its peak in the residuals.  The
-   *  others exist with MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by this star.  flux_ratio:
+   *  other values need MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by this star.  flux_ratio:
    *  its flux over the first star's, by arm. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;

@@ -10,8 +10,8 @@
  *   mill_resolve_shift(n_diag)           offset of the matrix's input rows from a 16-byte
  *                                        boundary, in elements
  *   mill_rotate_tile                     convolves x with a symmetric kernel [half + 1]
- *   mill_resolve_tile                    multiplies nr rows by the matrix; `in` points at the first
- *                                        output's input for the first diagonal */
+ *   mill_resolve_tile                    multiplies nr rows by the matrix; `in` points at the input
+ *                                        of the first output and first diagonal */
 #pragma once
 
 #include "kernels/math/real.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Cholesky factorisation of small symmetric matrices in float64, by one thread.
  *
- *  Matrices are row-major, with lda >= n elements from one row to the next.  Functions read only
- *  the lower triangle. */
+ *  Matrices are row-major; rows are lda >= n elements apart.  Only the lower triangle is read. */
 #pragma once
 
 #include <float.h>

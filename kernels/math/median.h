@@ -38,7 +38,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* a key beyond +infinity gives NaN, and all values are below it; beyond -infinity none is */
+    /* keys beyond +infinity give NaN, above all values; keys beyond -infinity NaN, below all */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)

@@ -17,11 +17,11 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 
 enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 
-/** Find order statistics of x [n]: value[q] becomes the values of rank k[q] and k[q] + 1, from 0.
+/** Find order statistics of x [n]: value[q] gets the values of ranks k[q] and k[q] + 1.
  *
  *  x [n]              in   not NaN
  *  count [n]          in   times that each x counts, whole numbers; NULL: once
- *  k [n_want]         in   ranks; n_want <= MILL_SELECT_MOST
+ *  k [n_want]         in   ranks, 0 for the least x; n_want <= MILL_SELECT_MOST
  *  value [n_want][2]  out  for the last rank both are equal */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
@@ -41,7 +41,7 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
         part[q] += x[i] < limit[q] ? there : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* a key beyond +infinity gives NaN, and all values are below it; beyond -infinity none is */
+    /* keys beyond +infinity give NaN, above all values; keys beyond -infinity NaN, below all */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;

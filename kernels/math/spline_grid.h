@@ -93,8 +93,7 @@ MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, d
  *  out [1 + n_tangent][n_out]  out  the inputs, then their derivative in each label
  *  in_pitch, out_pitch         in   elements from one row of in or out to the next
  *
- *  Each output is one float64 sum in a fixed order.  The caller must wait at a barrier before it
- *  reads out. */
+ *  Each output is one float64 sum in a fixed order.  A barrier must follow before out is read. */
 MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid *grid,
                                           int n_tangent, const double *in, size_t in_pitch,
                                           double *out, size_t out_pitch)

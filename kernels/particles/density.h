@@ -256,9 +256,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** Of a particle's four nodes per axis take number j on the first axis and number e on the second.
- *  Return the index of the first of the four nodes along the last axis.  *part: the weight of nodes
- *  j and e. */
+/** For node j of the four on the first axis and node e of the second, return the index of the first
+ *  of the particle's four nodes along the last axis.  *part: the weight of j and e. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {

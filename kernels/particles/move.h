@@ -114,7 +114,7 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
                                                 int a, int n, const double *from, const double *to,
                                                 const uint32_t *word, double *alive)
 {
-  const double scale = diffusion > 0.0 ? -1.0 / (diffusion * s->step) : -1e300;
+  const double scale = diffusion > 0.0 ? -1.0 / (diffusion * s->step) : -1e300; /* never */
   for (int i = 0; i < n; i++) {
     const double p0 = from[i] - s->low[a], p1 = to[i] - s->low[a];
     const double q0 = s->high[a] - from[i], q1 = s->high[a] - to[i];
@@ -298,7 +298,7 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
 MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int step, double *moment)
 {
   const int n_dim = c->setup->n_dim;
-  double sum[MILL_PARTICLE_SUMS] = {0};
+  double sum[MILL_PARTICLE_SUMS] = {0}; /* alive, bad steps, first and second moments */
   for (int part = 0; part < c->n_part; part++)
     for (int k = 0; k < MILL_PARTICLE_SUMS; k++)
       sum[k] += c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k];

@@ -58,7 +58,7 @@ typedef struct mill_model_arm {
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   int first; /**< first grid point of a part of an arm (kernels/cpu/emulate.h); else 0 */
-  /** The mean of the emulator's output over pixels is computed apart, in float64
+  /** The mean of the emulator's output over pixels is computed separately, in float64
    *  (mill_workspace.mean).  The float32 digits of the last layer then serve the lines alone. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */

@@ -51,8 +51,7 @@ typedef struct mill_segment {
   int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  /** [1 + n_deriv][mill_row_pitch(n_pix)] template of the pair's other star and its derivatives, in
-   *  units of exp(pair_ln). */
+  /** [1 + n_deriv][mill_row_pitch(n_pix)] other star's template, derivatives; unit exp(pair_ln). */
   float *pair;
   int paired;           /**< 1 + the star (0, 1) whose tangents are asked; 0: one star is fitted */
   double pair_ln;       /**< ln of the unit of `pair` */
@@ -141,8 +140,8 @@ enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle, element (j, l) at n + j (j + 1) /
    *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels.  With two stars
-   *  the companion's follow, then ln(second star's flux / first star's).  The curvature is then
-   *  followed by two sums over good pixels: of the star's template, of the companion's. */
+   *  the companion's parameters follow, then ln(second star's flux / first star's).  Two sums
+   *  over good pixels then follow the curvature: of the star's and of the companion's template. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

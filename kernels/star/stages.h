@@ -104,7 +104,7 @@ typedef struct mill_epoch {
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;        /**< significance of this epoch's residual peak */
   double pair_err[2]; /**< errors of the velocities of star and companion, km/s */
-  /** During a scan: first star's shift where it began; both stars' best shifts and their F. */
+  /** from: first star's shift before a scan; best: both stars' shifts of least F; least: this F. */
   double from, best[2], least;
   double exchanged; /**< rise of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];

@@ -70,7 +70,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
     left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
   }
   left = mill_block_sum(b, left);
-  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS);
+  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS); /* as if a draw gave 0 or 1 */
   return ln_all + log(left);
 }
 

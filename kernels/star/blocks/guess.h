@@ -90,7 +90,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
-      /* templates of this group at frequency f, and below the stars' data, for all blocks */
+      /* t: the group's templates at frequency f, d: the stars' data there; both for all blocks */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
@@ -365,8 +365,8 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   MILL_BARRIER(b);
 }
 
-/** Fill slot->starts from slot->guess.chisq with the best template, then with the best one at least
- *  mill_guess_apart from all earlier starts, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts from slot->guess.chisq: first the best template, then the best template at
+ *  least mill_guess_apart from earlier starts, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;

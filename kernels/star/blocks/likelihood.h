@@ -48,7 +48,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   return f;
 }
 
-/** Return F of a segment at a velocity; in: work->templ and its spline coefficients work->bend. */
+/** Return F of a segment at a velocity, with the template work->templ and its spline work->bend. */
 MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
                                       double vel_km_s, mill_workspace *work)
 {
@@ -62,8 +62,8 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the located pixels.  The
- *  rows of mill_sharp_rows are the template, its velocity derivative, then other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels.  The rows of
+ *  mill_sharp_rows become the template, its derivative in velocity, then its other derivatives. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
@@ -184,7 +184,7 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
     flux[i] += more[i] / (double)s->is[first + i];
 }
 
-/** Measure how well the model fits the pixels sensitive to each label that is an element, from a
+/** For each label that is an element, measure how well the model fits the element's lines, from a
  *  segment's rows in work->smooth.  A good pixel has the weight (d model / d label / sigma)^2; the
  *  sums are those of enum mill_line_sum.
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
@@ -398,7 +398,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     n_used += used;
     n_with_good += used && slot->segment[i].n_good > 0;
   }
-  const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
+  const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0; /* 0: keep only the last row */
   const int n_share = slot->fix_error ? (n_with_good > 0 ? n_with_good : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
@@ -426,7 +426,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each velocity except NaN.  Teams share velocities. */
+/** Answer MILL_REQ_VALUES for a segment: F at each velocity that is not NaN, shared among teams. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {

@@ -10,21 +10,21 @@
 /** In sigmas of a kernel: its half width (REACH), and a good pixel's least distance from an end. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** Templates on a grid coarser than their library's are blurred to a sigma of GRID_SIGMA grid steps
- *  at least.  The variance of the blur is at most LARGEST_BLUR times the variance from template to
- *  instrument resolution. */
+/** Templates on a coarser grid than their library's are blurred to a sigma of GRID_SIGMA steps or
+ *  more.  The blur has at most LARGEST_BLUR of the variance from template to instrument resolution.
+ */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** Weights of a kernel of sigma s pixels, by s:
  *   s < SAMPLES, pixels uniform to the fraction EVEN  mill_lsf_even
  *   s < MOMENTS, other pixels                         mill_lsf_moments
  *   s > SAMPLES                                       samples of the Gaussian
- *   other                                             a linear mixture of the last two */
+ *   other                                             mixture of moments and samples */
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
 
-enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel, the least of all kernels */ };
+enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel; the least half width */ };
 
 /** Compute weights of five pixels that convolve the quartic through these pixels with a Gaussian of
  *  sigma s, for any spacing of the pixels.  wave points at the middle pixel, in the unit of s. */
@@ -56,8 +56,8 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
 /** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels.
  *
  *  The weights have the least mean squared error for lines of sigma 1.3 pixels at random places.
- *  The constants are the inverse of these pixels' covariance, exp(-d^2 / (4 sigma^2)) at distance
- *  d, folded about the middle pixel.  Without local arrays compilers vectorise over pixels.
+ *  The constants are the inverse of such pixels' covariance, exp(-d^2 / (4 sigma^2)) at distance d,
+ *  with both sides of the middle pixel added.  Without local arrays, compilers vectorise.
  *
  *  weight  out  of the middle pixel and one side, stride elements apart */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)

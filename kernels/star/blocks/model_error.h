@@ -4,7 +4,7 @@
  *  The sigma in s->d and s->is includes each pixel's own model error, a fraction of its flux.  In
  *  units of this sigma the covariance of a segment's pixels is 1 + C C^T.  The columns of C are
  *   - components: patterns over pixels whose amplitudes have unit variance;
- *   - two for the line-spread function's width: derivative in ln(width) times its relative error;
+ *   - two for the line-spread function's width: derivative in ln(width) times ln(width)'s error;
  *   - residuals of the sky.
  *  The inverse covariance is 1 - E^T E, where E = L^-1 C^T and L L^T = 1 + C^T C.  F is a Gaussian
  *  likelihood, since the covariance is fixed at one template, velocity and continuum. */
@@ -61,9 +61,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write each component at the pixels to s->error: the component, interpolated by the cubic through
- *  four grid points, times its sigma and the template before the resolution matrix.  Without a
- *  matrix the result is multiplied by continuum / (the pixel's sigma) and so is C. */
+/** Write to s->error each component at the pixels (interpolated by the cubic through four points),
+ *  times its sigma and the template before the resolution matrix.  Without a matrix the product is
+ *  also multiplied by continuum / sigma, which completes the column of C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -201,6 +201,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
                                           const mill_workspace *work, double *total)
 {
   const mill_model_error *e = &arm->error;
+  /* a pixel averages errors: their variance falls as correlation length / pixel width */
   const double scale =
       (double)n_share * e->correlation * arm->ln_step / (e->finer > 1 ? (double)e->finer : 1.0);
   double part[2] = {0.0, 0.0};
@@ -299,7 +300,7 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 
 /** Fill the two columns of C after the components: the change of flux / sigma if the line-spread
  *  function is wider by one standard deviation.  In the first column the width changes alike at all
- *  pixels.  In the second a factor on this change rises from -1 to 1 along the pixels.
+ *  pixels.  In the second the change has a factor that rises from -1 to 1 along the pixels.
  *
  *  A relative change x of the width adds x width^2 times the template's second derivative (heat
  *  equation).  s->scratch holds the continuum. */
@@ -356,7 +357,7 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
 }
 
 /** Fix the model error of a segment after mill_block_release_error.  The n_share segments of this
- *  arm share one template error.  Each takes n_share times its variance, to count it once together.
+ *  arm share one template error.  To count it once in all, each multiplies its variance by n_share.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix

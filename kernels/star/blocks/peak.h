@@ -9,8 +9,8 @@
  *  velocities.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak in bin i stand out from the searched bins [v0, v1), and do the bins next to these
- *  have no larger value?  chisq [nv]: -2 sum w n m (guess.h) of each bin, negative in a peak. */
+/** Does the peak in bin i stand out from the searched bins [v0, v1)?  In the first or last bin it
+ *  must not rise one bin further out.  chisq [nv]: -2 sum w n m (guess.h), negative in a peak. */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -36,8 +36,8 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
 }
 
 /** Find the velocity at which the used segments' residuals correlate best with a guess template of
- *  the best one's group.  Velocities are searched that differ from the star's by least_apart to
- *  MILL_PAIR_MOST_APART.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
+ *  the best template's group.  The searched velocities are least_apart to MILL_PAIR_MOST_APART from
+ *  the star's.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
  *  (letters: guess.h), which is the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)

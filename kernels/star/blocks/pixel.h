@@ -107,7 +107,7 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
       square += model * model;
     }
     if (square > 0.0) {
-      part[0] += cross * cross / square;
+      part[0] += cross * cross / square; /* with the best factor */
       part[1] += 1.0;
     }
   }

@@ -99,7 +99,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
 }
 
 /** Set s->good [n_pix].  Pixels with a bad row of the resolution matrix stay bad
- *  (mill_block_prepare_resolution).  Returns how many are good; *median_sigma is of these. */
+ *  (mill_block_prepare_resolution).  Returns the number of good pixels, and their *median_sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -107,7 +107,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   const int edge = has_no_rows ? 0 : m->set.edge_pix;
   const uint32_t ignore = m->set.mask_ignore;
   const float *lsf_aa = s->lsf_aa, *flux = s->raw_flux, *ivar = s->raw_ivar;
-  /* a store to good may alias the pointers in s, so read these before the loop */
+  /* compilers suspect that writing good changes s: read its pointers before the loop */
   const int32_t *mask = s->raw_mask;
   const unsigned char *masked = s->ws->masked;
   unsigned char *good = s->good;

@@ -18,9 +18,8 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Return the effective sample size of the points from `first` on.  It is the least of the size by
- *  the weights and one size per free parameter: variance / (variance of the mean), also stored in
- *  s->ess [n_free]. */
+/** Return the effective sample size of the points from `first` on: the least of the weights' size
+ *  and a size for each free parameter, variance / (variance of the mean), stored in s->ess. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -73,7 +72,7 @@ MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mi
     s->n_sample = 0;
     for (int i = 0; i < n; i++) {
       sum += all > 0.0 ? (double)s->ln_p[i] * (n_all / all) : 0.0;
-      const int end = sum + 0.5 < n_all ? (int)(sum + 0.5) : n_all;
+      const int end = sum + 0.5 < n_all ? (int)(sum + 0.5) : n_all; /* copies of points 0 to i */
       s->sorted[i] = (float)(end - s->n_sample);
       s->n_sample = end;
     }
@@ -290,7 +289,7 @@ MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill
 {
   mill_modes modes;
   double least = (double)INFINITY, n[MILL_MAX_MODE];
-  int order[MILL_MAX_MODE];
+  int order[MILL_MAX_MODE]; /* modes by weight n, the heaviest first */
   for (int k = 0; k < s->n_free; k++)
     if (s->par[k] < m->n_deriv && slot->sample.ess[k] < least)
       least = slot->sample.ess[k];
@@ -338,7 +337,7 @@ MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, con
   const mill_sample *s = &slot->sample;
   const int nd = m->n_deriv, n_draw = m->set.sample.n_draw;
   double theta[MILL_MAX_PAR];
-  /* draw i is the sample at (i + 1/2) / n_draw of all; upto: samples of points up to `point` */
+  /* draw i is sample (i + 1/2) n_sample / n_draw; upto: number of samples of points 0 to `point` */
   for (int i = 0, point = -1, upto = 0; i < n_draw; i++) {
     while (upto <= (int)((2 * (int64_t)i + 1) * s->n_sample / (2 * n_draw)))
       upto += (int)s->sorted[++point];

@@ -61,7 +61,7 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
 }
 
 /** Make a component of the proposal, *to; returns 0 if c is not positive definite.
- *  mean [n_free + 1]  in   of points, in the free parameters and u (mill_part_u)
+ *  mean [n_free + 1]  in   the points' mean, in the free parameters and u (mill_part_u)
  *  c [n_free + 1]^2   in   their covariance
  *  to->bend           out  regression of the free parameters on u
  *  to->axes           out  Cholesky factor of the rest of c times `wider` */
@@ -187,8 +187,7 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
 
 /** A new proposal is made if the present one yields fewer effective samples per point than this. */
 #define MILL_SAMPLE_GOOD 0.7
-/** Draw SPARE times the number of points that seem to be missing, at least STEP times the present
- *  number. */
+/** Draw SPARE times the number of missing points, at least STEP times the present number. */
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 

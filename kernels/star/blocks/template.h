@@ -397,7 +397,7 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
           (ends.right[i] - ends.left[i]) +
           ((mill_real)3 * f * f - (mill_real)1) * (sixth_right * ends.bend_right[i]) -
           ((mill_real)3 * w * w - (mill_real)1) * (sixth * ends.bend_left[i]);
-      x[i] = du * (inv_e + f * sl);
+      x[i] = du * (inv_e + f * sl); /* times d frac / d velocity */
     }
     mill_put_batch(b, first, n, x, slope);
   }

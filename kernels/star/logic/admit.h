@@ -92,7 +92,7 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
 }
 
 /** Another library ties if its best guess template fits as well as this library's third best.
- *  Comparing the best ones alone would miss the better library for 89 of 1371 MILES stars. */
+ *  Comparing only best templates would miss the better library for 89 of 1371 MILES stars. */
 enum { MILL_GUESS_TIE = 2 };
 
 /** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which

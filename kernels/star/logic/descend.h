@@ -161,7 +161,7 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
 /* ---- the whole way ---- */
 
 /** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner if the next step's
- *  predicted decrease of F is below NEAR.  Farther from the minimum the curvature's axes differ. */
+ *  predicted decrease of F is below NEAR.  Farther from the minimum its axes would be wrong. */
 #define MILL_SIMPLEX_NEAR 25.0
 enum { MILL_SIMPLEX_MAX_JAC = 3 };
 
@@ -174,8 +174,8 @@ MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot
          !(p->pred < MILL_SIMPLEX_NEAR);
 }
 
-/** After a failed polish choose the next method: levenberg-marquardt, hybrid, nelder-mead,
- *  nelder-mead again.  Returns 0 if none is left, or if an earlier start was better. */
+/** After a failed polish choose the next of the methods levenberg-marquardt, hybrid, nelder-mead,
+ *  and nelder-mead again.  Returns 0 if none is left, or if an earlier start was better. */
 MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 {
   if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval || slot->starts.brief)

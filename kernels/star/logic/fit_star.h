@@ -39,7 +39,7 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
 }
 
 /** After all starts, flag a solution that only one of three or more starts found (TWO_MINIMA).
- *  Returns 1 if the start that fixed the model error last is not the best one. */
+ *  Returns 1 if the start that fixed the model error last is not the best start. */
 MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
 {
   if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
@@ -120,7 +120,7 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** Continue the fit to its next question or its end.  A held star's caller asks the questions. */
+/** Continue the fit to its next question or its end, unless the caller asks (slot->is_held). */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

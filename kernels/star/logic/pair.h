@@ -6,8 +6,8 @@
  *  their velocities, and their flux ratio r, free in each arm.
  *
  *  The stars take turns: a turn polishes one star's parameters.  A Schur complement eliminates
- *  those of the other star, its companion, so that F, gradient and curvature are those of the joint
- *  fit.  A few turns reach the joint minimum and the joint covariance. */
+ *  the parameters of the other star (the companion), so that F, gradient and curvature are those of
+ *  the joint fit.  A few turns reach the joint minimum and the joint covariance. */
 #pragma once
 
 #include "kernels/star/logic/pair_epochs.h"
@@ -18,12 +18,12 @@
  *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
-#define MILL_PAIR_PEAK_WRONG 2.5  /**< reduced chi-squares: a lower peak may be template errors */
+#define MILL_PAIR_PEAK_WRONG 2.5  /**< a lower peak / reduced chi-square may be template errors */
 #define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s: for broader lines PEAK_BROAD suffices */
 #define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if slower, a close peak is no star */
-#define MILL_PAIR_GAIN       40.0 /**< reduced chi-squares by which two stars must lower -2 ln L */
-#define MILL_PAIR_WRONG      2.0  /**< factor to the least velocity difference with a model error */
-#define MILL_PAIR_RATIO      0.3  /**< first flux ratio, second star over first */
+#define MILL_PAIR_GAIN       40.0 /**< times reduced chi-square: two stars must lower F by more */
+#define MILL_PAIR_WRONG      2.0  /**< factor to least_apart if there is a model error */
+#define MILL_PAIR_RATIO      0.3  /**< flux of the second star over the first's, at the start */
 /** A v sin i above SPLIT, km/s, may be the separation of two slow rotators' lines.  Two equal stars
  *  then start at SPLIT_PART times v sin i to each side.  They are kept only if the first star's v
  *  sin i falls below SLOWER times the single star's. */

@@ -7,7 +7,7 @@
  *    mean over its epochs.
  *  - The stars move (is_moving) if the epochs' residual peaks together are more significant than
  *    the peak of all exposures.  Both velocities of moving stars are scanned.
- *  - Before some turns the epochs' velocities alone are fitted, and again with both exchanged. */
+ *  - Before some turns only the epochs' velocities are fitted, once more with both exchanged. */
 #pragma once
 
 #include "kernels/star/logic/epochs.h"
@@ -25,8 +25,8 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
-/** All epochs get the flag EXCHANGEABLE unless in one the stars are more than RESOLVED line widths
- *  apart, and one has a residual peak above SEEN. */
+/** All epochs get the flag EXCHANGEABLE unless in some epoch the stars are more than RESOLVED line
+ *  widths apart, and some epoch's residual peak is above SEEN. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 /** Closer lines, in line widths, are blended: their velocities also fit template errors. */
@@ -60,7 +60,7 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
 }
 
 /** Return the reduced chi-square of the coadd, which scales the limits on -2 ln L.  If the epochs'
- *  velocities differ, only an epoch's exposures are added, here those of epoch 0. */
+ *  velocities differ, the coadd is of one epoch, here epoch 0. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -90,8 +90,8 @@ MILL_RESUMABLE(mill_pair_peaks)
   MILL_END;
 }
 
-/** Begin with one velocity of the second star for all epochs.  The stars move (is_moving) if the
- *  epochs' peaks together are more significant than that of all exposures.  Returns the larger. */
+/** Begin with one velocity of the second star for all epochs.  Set is_moving: are the epochs' peaks
+ *  together more significant than the peak of all exposures?  Returns the larger significance. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -188,8 +188,8 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Digest the scans for one velocity of the first star: each epoch keeps both velocities of its
- *  least F, and the first star goes to its next velocity.  At the end both get the kept ones. */
+/** Digest the scans for one velocity of the first star.  Each epoch keeps both stars' velocities of
+ *  the least F so far; the first star goes to its next velocity, at the end to the kept one. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -291,6 +291,7 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
     line.v[1] /= pass == 0 ? sum : 1.0;
   }
   if (xy < 0.0 && xx > sum * least && yy > sum * least) {
+    /* the axis of largest variance */
     line.slope = 0.5 * (yy - xx + sqrt((yy - xx) * (yy - xx) + 4.0 * xy * xy)) / xy;
     line.variance = 1.0 / sum;
   }
@@ -312,8 +313,7 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
 }
 
 /** Compute the Newton step [2] of an epoch's velocities v1 and v2, km/s, to the least F on the line
- *  of mass ratio.  Arguments: the longest step of v1 (most), v2 less the line's value at v1
- *  (off). */
+ *  of mass ratio.  most: longest step of v1; off: v2 less the line's value at v1. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {

@@ -10,16 +10,16 @@
 
 #define MILL_POLISH_TOLERANCE      1e-2 /**< the polish ends below this predicted decrease of F */
 #define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same after mill_polish_learn */
-/** The polish also ends if the next step's predicted decrease of F is below NEAR_END, and that of
- *  the step after the next below REST. */
+/** The polish also ends if the next step's predicted decrease of F is below NEAR_END, and the
+ *  predicted decrease of the step after it below REST. */
 #define MILL_POLISH_NEAR_END   0.2
 #define MILL_POLISH_REST       5e-4
 #define MILL_POLISH_NOISE      1e-3 /**< rounding noise of F */
 #define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
 #define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which the polish does not end */
 #define MILL_POLISH_LAMBDA_MAX 1e10
-/** The curvature is updated if it was wrong along a step by more than the fraction LEARN.  Along
- *  the step at least the fraction FLAT of it is kept. */
+/** The curvature is updated if it was wrong along a step by more than the fraction LEARN.  An
+ *  update keeps at least the fraction FLAT of the curvature along the step. */
 #define MILL_POLISH_LEARN 0.25
 #define MILL_POLISH_FLAT  0.1
 enum { MILL_POLISH_MAX_JAC = 41 };
@@ -162,8 +162,8 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
   return finite;
 }
 
-/** Set slot->theta to the end of a step from polish->at that predicts no rise of F; the damping
- *  grows until then.  Returns 0 if there is no such step. */
+/** Increase the damping until a step from polish->at predicts no rise of F, and set slot->theta to
+ *  the step's end.  Returns 0 if there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
                                                      mill_polish_axes *axes)
 {
@@ -181,7 +181,7 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
 }
 
 /** Extrapolate the predicted decrease of F, from the last step and the next, to the step after.
- *  Infinite after an update of the curvature, or if the decreases do not at least halve. */
+ *  Returns infinity after an update of the curvature, or if decreases do not at least halve. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {
   if (p->learned || !(p->pred >= 0.0 && p->pred < MILL_POLISH_NEAR_END) ||
@@ -191,8 +191,7 @@ MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 }
 
 /** Digest the Jacobian at slot->theta, where F with penalties is f, and propose the next point.
- *  Returns enum mill_polish_outcome.  After convergence polish->end is the end of the last step,
- *  where F is not known. */
+ *  Returns enum mill_polish_outcome.  Convergence sets polish->end; F is not evaluated there. */
 MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
@@ -212,7 +211,7 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   if (learn)
     mill_polish_secant(m, slot, step, rise);
   if (accept) {
-    if (p->have) {
+    if (p->have) { /* damp less if F fell as predicted, more if it fell by less */
       const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
       p->lambda *= ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0);
       if (p->lambda < 1e-12)

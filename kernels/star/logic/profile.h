@@ -122,7 +122,7 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
 }
 
 /** Set up another grid and return 1 if the profile's width (km/s) is below 1.6 grid steps, or above
- *  2.6, so that the grid cuts the profile off. */
+ *  2.6: the grid then cuts off the profile. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;

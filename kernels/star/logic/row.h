@@ -293,8 +293,8 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  With model error anything
- *  would fit, so the chi-squares are without.  The noise is that of the residuals. */
+/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  The chi-squares are
+ *  without model error, with which anything would fit.  The noise is that of the residuals. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;

@@ -26,8 +26,8 @@ enum {
 };
 
 /** Make the first proposal: a component about the solution, and one about each other minimum
- *  (MILL_SAMPLE_APART).  Shares are exp(-dF/2), at least MILL_PART_ORIGIN; dF: F less the
- *  solution's.  Returns 0 if a covariance is not positive definite. */
+ *  (MILL_SAMPLE_APART).  Shares of draws follow exp(-dF/2), MILL_PART_ORIGIN at least; dF is the
+ *  rise of F from the solution.  Returns 0 if a covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

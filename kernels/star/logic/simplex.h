@@ -11,7 +11,7 @@
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
 
 /** Write the simplex's next point, cut to the limits, to slot->theta.  Beyond a limit of v sin i
- *  the penalty simplex.off is quadratic, beyond one of the velocity it is MILL_OFF_LIMITS. */
+ *  the penalty simplex.off is quadratic, beyond a velocity limit it is MILL_OFF_LIMITS. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
@@ -61,7 +61,7 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
 }
 
 /** Begin a simplex, a short one for method hybrid.
- *  - Centre: polish.at, or with `step` the polish's next point; without polish.at the start.
+ *  - Centre: polish.at; if `step` is set, the polish's next point; without polish.at, the start.
  *  - Axes: those of the curvature at polish.at.  If it is not positive definite, they are the
  *    parameters in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)

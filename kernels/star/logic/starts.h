@@ -11,7 +11,7 @@
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
- *  DOUBT_MORE_JAC.  Those of the leading arm count as one; updates of the curvature count extra. */
+ *  DOUBT_MORE_JAC.  The leading arm's Jacobians count as one, each update of the curvature too. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
@@ -59,8 +59,8 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
-/** Would the next start end where the best one did, as its velocity and labels are near that
- *  point?  In tests all but one of some 750 such starts did; that one found no lower minimum. */
+/** Is the next start so near the best start's end, in velocity and labels, that it would end there?
+ *  In tests all but one of some 750 such starts did; the exception found no lower minimum. */
 MILL_HD_CALLED static inline int mill_start_is_idle(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
@@ -161,7 +161,7 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 }
 
 /** Go to the next worthwhile start and return 1; 0: there is none.  Starts that would end where the
- *  best one did are passed over, and count as ending there. */
+ *  best start did are passed over, and count as ending there. */
 MILL_HD_CALLED static inline int mill_start_next(const mill_model *m, mill_slot *slot)
 {
   while (mill_start_wanted(m, slot)) {

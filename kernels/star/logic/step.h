@@ -253,7 +253,7 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
 }
 
 /** Shorten the step to the trust region (mill_par_limit), and pin parameters that would leave their
- *  limits.  Returns 1 if one was pinned: the rest must be solved again; -1: there is no step. */
+ *  limits.  Returns 1 if some were pinned: solve for the others again; -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {

@@ -125,7 +125,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   mill_quartic(c->f, coef);
   if (c->step > right)
     c->step = right;
-  const double x = n_side * c->step / right; /* the search's step in steps coef the grid */
+  const double x = n_side * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
   if (c->step < first)
     c->step = first;
