@@ -119,7 +119,7 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   if (mill_selection_has_exp_id(select) || select->n_target_class > 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no FIBERMAP, by which minexpid, maxexpid and target_classes select; "
-                      "leave these out",
+                      "leave these keys out",
                       path);
   MILL_CHECK(mill_fits_columns_missing(wish, N_WISH, file->n_spec, map));
   MILL_CHECK(mill_fits_file_find(fits, "SCORES", &i_scores));
@@ -145,7 +145,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, mil
   if (mill_selection_has_exp_id(select) && !map[EXP].there)
     return MILL_ERROR_HDU(file->fits, file->i_fibermap,
                           " has no EXPID, by which minexpid and maxexpid select; give spectra "
-                          "files, or leave these out");
+                          "files, or leave these keys out");
   return MILL_OK;
 }
 

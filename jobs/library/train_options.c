@@ -173,8 +173,8 @@ const mill_option_table mill_library_train_table = {
          .help = "degree of the polynomial added to the radial functions (default 2)",
          .tasks = RADIAL},
         {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
-         .help = "grid file of models with other labels and the same arms, to measure the library "
-                 "instead of --left-out",
+         .help = "grid file with models of the same arms at other label values, which measure the "
+                 "library's errors instead of --left-out",
          .tasks = FUNCTIONS},
         {0}}};
 #undef NET

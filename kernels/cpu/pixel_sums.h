@@ -226,8 +226,8 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Set of[i] to the number of a chunk's row i among the segment's rows.  A chunk has the rows of
- *  model error, n of the n_cont continuum functions (`which`) and n_last others. */
+/** Fill `of`: row i of a chunk is row of[i] of the segment.  Both have n_error rows of model error,
+ *  then continuum functions (in the chunk the n in `which`, not all n_cont), then n_last others. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -400,7 +400,7 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
 
 /** Compute at pixels [first, first + len), padded with zeros to a whole vector:
  *
- *  row    rows of model error, and P_k t of the n functions in `which`
+ *  row    rows of model error, then P_k t of the n continuum functions P_k in `which`
  *  poly   the continuum P a
  *  slope  half of dF/dt: mill_det_weight t p^T N^-1 p - (P a) r + terms of model error
  *

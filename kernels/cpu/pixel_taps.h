@@ -93,8 +93,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Compute the taps' weights at MILL_VEC_N_F32 pixels; the taps of a pixel fill n_vec vectors.
- *  slope (or NULL): the weights' derivatives in frac, the pixel's place in its interval. */
+/** Compute the taps' weights at MILL_VEC_N_F32 pixels; pixel i has vectors i * n_vec to i * n_vec +
+ *  n_vec - 1.  slope (or NULL): their derivatives in frac, the pixel's place in its interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {

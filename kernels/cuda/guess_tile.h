@@ -61,8 +61,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
   mill_four_put(&zero, sum);
 }
 
-/** At one frequency, add conj(D) T of n_block blocks to one star's sums of MILL_GUESS_TEMPLATES
- *  templates.  kernels/cpu/guess_tile.h explains D, T and the arrays. */
+/** At one frequency, add conj(D) T of n_block blocks of bins to one star's sums.  D, T: transforms
+ *  of data and of MILL_GUESS_TEMPLATES templates in a block; arrays: kernels/cpu/guess_tile.h. */
 MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
                                      float *const *to_star)
 {

@@ -21,8 +21,8 @@ void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME
  *  before mill_config_bind, which refuses unknown names.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
-/** May the arms be cameras of the inputs' format?  Yes if every configured arm is unknown to the
- *  library and has no range, or if no arm is configured. */
+/** May the cameras of the inputs' format serve as arms?  Yes if no arm is configured, or if every
+ *  configured arm is unknown to the library and has no range. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
 /** If mill_config_lacks_ranges: make arms, for mill_config_cut_arms, of a format's cameras [n] that

@@ -69,8 +69,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
      .help = "continuum functions per spectrum in an arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
-     .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, if more than npoly; "
-             "at most 24; 0: npoly everywhere"},
+     .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, at most 24 in all; "
+             "npoly is used if larger; 0: npoly everywhere"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},

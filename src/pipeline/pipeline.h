@@ -22,8 +22,8 @@ typedef struct mill_pipeline mill_pipeline;
  *  star->start may change, and so may the pixels unless star->stays: a slot has copies. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until the pixels that it gave before its previous
- *  call of this function are copied.  The source may then overwrite them.  MILL_ERR_BACKEND. */
+/** For a source of stars with star->stays: wait until pixels given before the previous call are
+ *  copied, so that the source may overwrite them; later pixels must stay.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */

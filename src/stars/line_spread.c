@@ -130,8 +130,8 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
-/* The blur's sigma^2 is range.wanted, but at most MILL_LARGEST_BLUR * range.least.  If `needed` is
- * larger, it is `needed`. */
+/* The blur's sigma^2 is what sharp templates want (range.wanted), but at most MILL_LARGEST_BLUR *
+ * range.least.  A thinned grid's splines may need a larger blur (`needed`), and then get it. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {

@@ -180,10 +180,8 @@ class SmoothRotation(EndToEnd):
         self.smooth, self.linear = survey("spline"), survey("linear")
 
     def test_criteria(self):
-        """The criteria of the linear kernel.
-
-        The smooth kernel has another likelihood, but a higher one, so it must meet them too.
-        """
+        """Fits with the smooth kernel have a higher likelihood than those with the linear kernel.
+        So they must meet the linear kernel's criteria."""
         for name, value, good in validate_survey.criteria(self.smooth):
             with self.subTest(name):
                 self.assertTrue(good, value)

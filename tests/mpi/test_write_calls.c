@@ -73,8 +73,8 @@ MILL_TEST(an_epoch_costs_few_calls)
     check_fits(&s, in_dir("calls.h5"), NULL);
 }
 
-/* Ranks on several nodes: each block of rows has a writer.  Rows on both sides of a border between
- * blocks reach theirs; gaps between rows are read and written again. */
+/* Ranks on several nodes: each block of rows has a writer.  Rows near a border between blocks reach
+ * their block's writer.  Earlier rows in gaps between new rows are read, and written back. */
 MILL_TEST(several_writers)
 {
   enum { N_ROW = 2 * BLOCK + 500, NEAR = 60, STEP = 3 };

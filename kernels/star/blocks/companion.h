@@ -29,8 +29,8 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
-/** Store the rows of the fitted star (work->smooth) in s->pair, where the other star's fit finds
- *  its companion's rows.  Row 0 gets the template with its mean level. */
+/** Store the rows of the star just fitted (work->smooth) in s->pair: in the other star's fit they
+ *  are the companion's rows.  Row 0 is the whole template; smooth lacks its mean level. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {

@@ -10,9 +10,9 @@
 /** In sigmas of a kernel: its half width (REACH), and a good pixel's least distance from an end. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** Templates on a coarser grid than their library's are blurred to a sigma of GRID_SIGMA steps or
- *  more.  The blur has at most LARGEST_BLUR of the variance from template to instrument resolution.
- */
+/** A blur broadens sharp templates.  Its variance is at most LARGEST_BLUR times (variance of the
+ *  line-spread function - variance of the templates).  On a grid coarser than the library's, the
+ *  blurred templates have a sigma of at least GRID_SIGMA steps. */
 #define MILL_LARGEST_BLUR 0.95
 #define MILL_GRID_SIGMA   1.75
 /** Weights of a kernel of sigma s pixels, by s:

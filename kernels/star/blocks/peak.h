@@ -23,8 +23,8 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
 }
 
 /** Write sum w m^2 (MILL_BINS_SQUARE) or -2 sum w n m (MILL_BINS_RESIDUAL) to slot->guess.chisq for
- *  each template m of the group from k0 on.  w and n are weights and residuals of the last model
- *  (mill_block_guess_bins), which include the pixels' own model error. */
+ *  each template m of the group from k0 on.  n: residuals of the last model; w: their weights, with
+ *  the model error of single pixels (mill_block_guess_bins). */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)

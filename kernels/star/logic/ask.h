@@ -138,7 +138,8 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** Count an answered question, record its kept template, and reset the question's flags. */
+/** Count an answered question and record its kept template.  A Jacobian may have fixed the model
+ *  error at its point: note whether it did, and which start it belongs to. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;

@@ -16,8 +16,8 @@
  *  width.  A closer second star would fit template errors. */
 #define MILL_PAIR_APART 0.25
 #define MILL_PAIR_NOISE 2.7 /**< typical significance of a single star's residual peak */
-/** Before turns 0 and SCANNED of moving stars, the second star's velocity at each epoch is scanned
- *  for each of PLACES velocities of the first star. */
+/** If the stars move, a scan precedes the turns with the numbers 0 and SCANNED.  It tries, at each
+ *  epoch, velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** The epochs' velocities alone are fitted before turn LATE, for moving stars more often.  A fit
  *  has SETTLE Jacobians, and SETTLE more from the exchanged velocities. */

@@ -86,8 +86,8 @@ FGK_HR = Grid(
 )
 # Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
-# LOGG_MIN is the lowest log g of ATLAS9, but at least 2.  Hot stars have wide lines, so the longer
-# steps change a spectrum by only 0.03 % (rms, at 9200 K).
+# LOGG_MIN is the lowest log g of ATLAS9, but at least 2.  Hot stars have wide lines: wavelength
+# steps above those of PIECES change a spectrum by only 0.03 % (rms, at 9200 K).
 OBA = Grid(
     "oba",
     (7000.0, 15000.0),

@@ -51,7 +51,7 @@ class Refitted:
     def __init__(self, result, rows, options):
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
         need(not rows or options.program, USAGE, "without a models file the stars must be fitted "
-             "again, but PATH has no program starmill: give that file, or put it in PATH")
+             "again, but PATH has no program starmill: give --models, or put starmill in PATH")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
         self.row_of = {}

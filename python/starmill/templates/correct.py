@@ -156,8 +156,9 @@ def describe(arm, found, learned, change, rest, names):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm.  how: arguments of correction.compare; kind: those of correction.learn.
-    Return the Correction and its change of ln flux [n, n_pix] at the spectra's labels."""
+    """Correct an arm in two rounds.  found: its Calibrators; how: arguments of correction.compare;
+    kind: those of correction.learn.  Return the Correction, with the coefficients of round two, and
+    the change of ln flux [n, n_pix] at the spectra's labels that round one asks for."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures

@@ -31,7 +31,7 @@ REACH, FAR = 5, 2.5
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
 FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
 LEAST_BENCHMARK = 12  # stars that set the scale of a label
-LSQ_RIDGE, THROUGH = 1e-6, 1e-8
+LSQ_RIDGE, THROUGH = 1e-6, 1e-8  # ridges: of network inputs; of functions through values
 
 
 @dataclass
@@ -344,7 +344,8 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add the correction to radial functions or splines: each term becomes a component."""
+    """Add the correction to radial functions or splines.  Each term becomes a component: a function
+    through the term's values, times its coefficients.  values_at, by_term: as in into_network."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

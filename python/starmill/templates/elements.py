@@ -80,9 +80,9 @@ class Models:
 
 
 class Process:
-    """Gaussian processes of a pixel: change = sum_k a_k f_k(labels) + 0.3 g(labels), with the
-    departures a_k, a response f_k to each, and g for the library's own errors.  The variance of
-    process k is models.strength^2 x variance[k]."""
+    """Gaussian processes f_k, g of a pixel.  Its ln flux changes by sum_k a_k f_k + 0.3 g: a_k are
+    departures, f_k(labels) the responses to them; g(labels) stands for the library's own errors.
+    The variance of process k is models.strength^2 x variance[k]."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
@@ -173,8 +173,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add departure x factor x pattern of each part to the ln flux of a library's network.  The
-    departure is that of the part's element; parts: parts_of() at `values`."""
+    """Add to the ln flux of a library's network, for each part, its factor x its pattern x the
+    departure of its element.  parts: from parts_of() at the labels values [n][4]."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)

@@ -131,8 +131,8 @@ def read_hulls(file, n_label):
         spans = np.array([int(digit) for digit in name[1]])
         facet = array_of(file, f"outside/{name[0]}", "f8", 2)
         need(spans.max() < n_label and facet.shape[1] == len(spans) + 1, ValueError,
-             f"dataset /outside/{name[0]} names labels that are not among the {n_label}, or has "
-             f"the shape {facet.shape}")
+             f"dataset /outside/{name[0]} has the shape {facet.shape}; expected [n]"
+             f"[{len(spans) + 1}], and labels from 0 to {n_label - 1} in its name")
         hulls.append(Hull(spans, facet))
     need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "
          f"outside/hull01_equations), this program takes 1 to {MAX_HULL}")

@@ -117,8 +117,8 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Choose up to n_guess templates of the initial guess among models at values [n][n_label]: the
-    central one, then the farthest from those chosen.  Return the mask of models outside hulls."""
+    """Set library.guess_label to up to n_guess of values [n][n_label]: the central model's labels,
+    then each time the farthest model's.  Return the mask [n] of models outside the hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
     need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")
