@@ -162,7 +162,7 @@ static int look_for(const done_input *done, size_t n, const char *settings, int 
   return MILL_OK;
 }
 
-/* Set is_done [list->n]: is the input done by the table, and in the result that the table names? */
+/* Set is_done [list->n]: does the table say that the input is done, and its result confirm that? */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
                      const char *settings, const mill_selection *select, const mill_path_list *list,
                      char *is_done)

@@ -293,7 +293,7 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
 /** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.
  *
  *  moment    [MILL_PARTICLE_MOMENTS] of the cloud
- *  rounding  sum of the nodes' rounding errors by one particle, in units of the kernel's peak */
+ *  rounding  sum of the rounding errors of one particle's nodes, in units of the kernel's peak */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)

@@ -117,7 +117,7 @@ MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, 
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
 }
 
-/** Set a star's VRAD to the weighted mean of its epochs' velocities, and adapt their shifts. */
+/** Move a star's VRAD to the weighted mean of its epochs' velocities, which stay as they are. */
 MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
 {
   double sum = 0.0, weight = 0.0;
@@ -327,8 +327,8 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** At the end of a turn, step both velocities of each epoch.  An epoch that does not determine both
- *  steps along the line of mass ratio. */
+/** At the end of a turn, step both velocities of each epoch.  If an epoch does not determine both
+ *  velocities, its step is along the line of mass ratio. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

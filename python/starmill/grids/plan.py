@@ -31,9 +31,9 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
 
     LOGG_MIN      (Teff, lowest log g) points; no atmospheres of lower log g are published
     SHARE_SPARSE  share of the models with [Fe/H] below FEH_DENSE, where few stars are
-    RARE          (Teff, log g): half of the models hotter and of lower log g are left out
+    RARE          (Teff, log g); half of the models with higher Teff and lower log g are left out
     LIGHT         least and largest allowed share of a star's light in the stored wavelengths
-    PIECES        (first, last wavelength in air, step, index in lines.PIECES) to compute, A
+    PIECES        what to compute: (first, last air wavelength, step (A), index in lines.PIECES)
     STORED        (first, last) vacuum wavelengths (A) of the ranges in a model's file
     SIGMA_AA      sigma (A) of the Gaussian that smooths the stored spectrum
     STEP_AA       step (A) of the stored spectrum; 5/8 SIGMA_AA loses nothing

@@ -206,8 +206,8 @@ def robust_ridge(terms, x, known, ridge):
 
 
 def linear(terms, y, error=None):
-    """Fit y [n] by terms [n, n_term]; large residuals count less.  Return the coefficients, the
-    residuals and the mask of those beyond ROBUST errors.  error [n]: of y; None: their scatter."""
+    """Fit y [n] by terms [n, n_term]; large residuals count less.  Return coefficients, residuals
+    and the mask of residuals beyond ROBUST errors.  error [n]: of y; None: the residuals' scatter."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]
@@ -224,7 +224,7 @@ def without_trend(shift, terms):
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return the Correction from all calibrators, whose labels are fitted in turn with it."""
+    """Return the Correction by all calibrators; fit its coefficients and their labels by turns."""
     found = Correction(use, degree, ridge, None, np.zeros(calibrators.labels.shape))
     terms = found.terms(calibrators.mapped)
     trend = emulate.monomials(calibrators.mapped[:, use], 1)
@@ -327,7 +327,7 @@ def labels_inside(library, calibrators):
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Add the correction to the last layer of a network, whose inputs are fitted to the terms.
+    """Add the correction to the last layer of a network: sums of its inputs approximate the terms.
     values_at(mapped): terms [n, n_term] at labels; by_term [n_term, n_pix]: their coefficients."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped

@@ -112,7 +112,7 @@ static float *data_bin(int i)
                   block % MILL_GUESS_LANE];
 }
 
-/** Every template at every shift: with one block of bins, with many, and with a part of a block. */
+/** Every template at every shift: with one block of bins, many, or a last block partly full. */
 MILL_TEST(match_is_the_sum_over_bins)
 {
   static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},
