@@ -101,6 +101,7 @@ def main():
     late = seen[seen[:, 0] > options.stars / 4]
     if len(late) < 5:
         raise SystemExit("too few states were seen: take more stars")
+    # least squares of resident bytes on stars done: slope and its error
     x = late[:, 0] - late[:, 0].mean()
     slope = (x * late[:, 1]).sum() / (x * x).sum()
     rest = late[:, 1] - late[:, 1].mean() - slope * x

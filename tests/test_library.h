@@ -206,8 +206,8 @@ static inline void test_library_keep_last(mill_emulator *net, int kind)
 }
 
 /** Replace the hidden layers of every arm by a grid of splines that approximates them.  Each label
- *  has four to seven functions with uneven knots from -1.5 to 1.5, less than the hulls.
- *  Coefficients are values at the means of three knots (Schoenberg). */
+ *  has four to seven functions; their uneven knots reach from -1.5 to 1.5, less far than the hulls.
+ *  A coefficient is the layers' value at the mean of three knots (Schoenberg). */
 static inline int test_library_to_grid(mill_library *lib)
 {
   int err = MILL_OK;

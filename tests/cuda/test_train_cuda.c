@@ -85,8 +85,8 @@ static double slopes_of(const mill_train_ops *ops, const int *model, const float
 
 MILL_TEST(slopes_are_the_cpu_s)
 {
-  /* Errors of some hundred products: 6e-8 each by another order; 5e-4 and 4e-3 by rounded factors,
-   * which must show in the emulated cuBLAS. */
+  /* Some hundred products are off by 6e-8 each (another order), 5e-4 or 4e-3 (rounded factors).
+   * The emulated cuBLAS must round factors too. */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
   int model[BATCH];
   for (int i = 0; i < BATCH; i++)

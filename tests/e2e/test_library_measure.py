@@ -303,8 +303,8 @@ class LibraryCorrect(ProgramTest):
 
 
 class Sky(ProgramTest):
-    """Sky residuals in the spectra of 40 stars, learned from 20 sky fibres: lines beyond 9000 A
-    that were not subtracted, or a smooth sky with lines that was subtracted too often."""
+    """Sky residuals in the spectra of 40 stars are learned from 20 sky fibres.  Either lines beyond
+    9000 A were not subtracted, or too much of a smooth sky with lines was subtracted."""
 
     N_STAR, N_SKY = 40, 20
 

@@ -25,8 +25,8 @@ static void check_response(const double *wave, int i, double s_pix, double k)
     re += row[q] * cos(k * x);
     im += row[q] * sin(k * x);
   }
-  /* Sampling adds images of the Gaussian at distances of 2 pi, to the response and to the norm.
-   * 1e-6 is for rounding, the grid's stretch, and the end of the row at 5 sigma. */
+  /* Sampling by pixels repeats the Gaussian's response at every 2 pi in k; the repeats add to the
+   * response and to the norm.  1e-6 covers rounding, uneven pixels and the cut at 5 sigma. */
   const double nearest = 2 * acos(-1.0) - k;
   const double samples = 4 * exp(-0.5 * s_pix * s_pix * nearest * nearest) + 1e-6;
   const double tolerance = s_pix < 0.8 ? 3e-4 : samples;
