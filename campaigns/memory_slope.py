@@ -6,7 +6,7 @@
 
 Makes a small library and a mock survey in DIR (6 kB a star), fits it with one rank, and reads the
 memory of the process from the status file.  Fits a line to the last three quarters of the stars,
-as memory fills up before.  Prints Markdown; ends with 1 if a star costs more than --limit bytes.
+as the first quarter fills caches.  Prints Markdown; ends with 1 if a star costs over --limit bytes.
 """
 
 import argparse

@@ -6,11 +6,10 @@
                      [--default] [--library LIB]
 
 Fits real spectra with a library of MILES, by default and from random starts.  A random start has
-the labels of a random MILES star, a velocity near the guess and any v sin i.  It prints for each
-set
- - the default fits that end more than 1 in -2 ln L above the best of all fits of their star
- - how many of these are flagged TWO_MINIMA, and how many stars are flagged in all
- - the evaluations of a star
+the labels of a random MILES star, a velocity near the guess and any v sin i.  Prints for each set
+ - how many default fits miss: their -2 ln L is more than 1 above that of the star's best fit
+ - how many of these have the flag TWO_MINIMA, and how many of all stars have it
+ - the number of evaluations a star
 Sets: lamost, sdss and miles are spectra as observed; miles60 and miles20 have more noise, for S/N
 60 and 20 a pixel.  DIR keeps all results.  --default repeats only the default fits, to compare two
 programs by the same random starts.

@@ -7,7 +7,7 @@ usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5[,FOLD%d.h5]]...
 Fits real stars of S/N > 20 with each library, and prints a table in Markdown by type of star:
   - median and robust scatter (1.4826 MAD) of ours - published
   - the number of stars, and the number that a flag takes out (not SUCCESS)
-  - the width (MAD) of the differences in units of our and the published errors together
+  - the width (MAD) of the differences in units of the errors, ours and published in quadrature
   - the median reduced chi-square
 It ends with the scatter of repeated observations in units of the stated errors.  Fits that are in
 WORK already are not repeated.

@@ -181,8 +181,8 @@ MILL_TEST(principal_directions)
   }
 }
 
-/* The two parts of a step of several ranks, here on one rank: slopes go to the host, and a step is
- * made with slopes from the host. */
+/* If several ranks train, a step has two parts: slopes go to the host, and summed slopes from the
+ * host make the step.  Here one rank does both parts. */
 MILL_TEST(parts_of_a_step)
 {
   mill_train_state s;

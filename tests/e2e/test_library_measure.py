@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill.templates: radial functions against their definition, model errors of residuals with
-known parts, fits of a library's report.  starmill library correct learns from spectra a line that
-the templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
+"""Tests of starmill.templates: radial functions by their definition, model errors from residuals of
+known parts, the fits in a library's report.  `starmill library correct` learns from spectra a line
+that templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
 
 import types
 

@@ -78,8 +78,8 @@ def cards(hdu, **more):
 
 @functools.cache
 def folders():
-    """Make three folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths,
-    labels in stars.fits.  phoenix: labels in cards, wavelengths in wave.fits.  tables: in tables."""
+    """Make folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths, labels
+    in stars.fits.  phoenix: wavelengths in wave.fits, labels in cards.  tables: both in it."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):

@@ -187,8 +187,8 @@ MILL_TEST(velocity_offsets_are_found)
     const int first = i == 0;
     assert_int_equal(free->status, MILL_STATUS_FITTED);
     assert_int_equal(free->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN), 0);
-    /* With so weak a prior VRAD is that of the first arm; both searches end within 0.01 errors.
-     * The errors differ by a few per cent, as the profile is no parabola. */
+    /* With so weak a prior VRAD is the velocity of the first arm alone, to 0.01 errors for either
+     * search.  Their errors differ by a few per cent, as the profile is no parabola. */
     assert_close(free->vrad_km_s, free->vrad_arm_km_s[first], 0.05 * free->vrad_err_km_s);
     assert_close(free->vrad_err_km_s / free->vrad_arm_err_km_s[first], 1, 0.05);
     assert_true(free->vrad_err_km_s > none->vrad_err_km_s);

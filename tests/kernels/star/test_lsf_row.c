@@ -55,8 +55,8 @@ MILL_TEST(lsf_rows_have_no_step)
     assert_close(row[0][k], k == H_LSF, 0);
   for (int i = 1; i < 4000; i++) {
     mill_lsf_row(N_LSF, wave, 30, 1e-3 * i * pixel, H_LSF, row[i % 2]);
-    /* A Gaussian's peak falls by at most 1.2 per pixel of sigma here.  Where samples begin,
-     * weights jump by 3.5e-3, in what pixels do not resolve. */
+    /* A step of 1e-3 in sigma changes the peak by 1.2e-3 at most.  At MILL_LSF_SAMPLES the row
+     * begins to sample the Gaussian, and weights jump by 3.5e-3. */
     for (int k = 0; k <= 2 * H_LSF; k++)
       assert_close(row[0][k], row[1][k], 4e-3);
   }
