@@ -47,8 +47,9 @@ def one_chunk(options, seed, is_pair):
     relative = apart[:, np.newaxis] * np.ones(1)  # velocity of second - first, [star][epoch]
     if options.epochs > 1:
         relative = relative * np.sin(2 * np.pi * random.uniform(0, 1, (CHUNK, options.epochs)))
-        share = random.uniform(0.35, 0.5, (CHUNK, 1))  # the first star's part of it
-        first = random.normal(0, 50, (CHUNK, 1)) - share * relative
+        centre = random.normal(0, 50, (CHUNK, 1))
+        share = random.uniform(0.35, 0.5, (CHUNK, 1))  # the first star's part of `relative`
+        first = centre - share * relative
     for e, path in enumerate(paths):
         stars, others = pair_survey.make(path, options.starmill, relative[:, e], ratio, noise=e,
                                          velocity=first[:, e] if options.epochs > 1 else None, **settings)

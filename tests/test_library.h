@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A small made-up library for tests that need one but no particular stars.
  *
- *  n_label 3 or 4 (teff, logg, feh, alpha; teff mapped by log10), box-shaped
- *  hulls over labels (0, 1) and (2) or (2, 3), arms b, r, z of some hundred
- *  pixels with smooth lines that depend on the labels, log flux.
- */
+ *  It has 3 or 4 labels (teff, logg, feh, alpha; teff mapped by log10), in box-shaped hulls over
+ *  labels (0, 1) and (2) or (2, 3).  Arms b, r, z have some hundred pixels of ln flux, with smooth
+ *  lines that depend on the labels. */
 #pragma once
 
 #include <math.h>

@@ -37,8 +37,8 @@ static inline double worst_deviation(const mill_fit_result *a, const mill_fit_re
   return worst;
 }
 
-/* The largest number of n stars that may be outside.  A backend with BAD_SHARE outside exceeds it
- * in at most WRONG_ALARM of runs, by the binomial distribution. */
+/* The largest number of n stars that may be outside.  If a backend puts a share BAD_SHARE of stars
+ * outside, at most WRONG_ALARM of its runs exceed this number, by the binomial distribution. */
 static inline int most_outside(int n)
 {
   double term = pow(1.0 - BAD_SHARE, n), beyond = 1.0 - term;

@@ -6,7 +6,7 @@
  *  the simulator cannot show:
  *
  *   - A stream's work is done only when the host waits for it.  Streams run in a random order that
- *     only events restrict, so a host that reads or overwrites a pinned buffer too early shows.
+ *     only events restrict.  So tests fail if the host uses a pinned buffer too early.
  *   - The host cannot touch device memory.  Allocations have no gaps between them, and a copy must
  *     stay within one.
  *   - A test can have several GPUs, too little memory (also for a launch), and failures of a launch

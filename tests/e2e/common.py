@@ -52,7 +52,7 @@ def source(name):
 
 def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
     """Write some rows of a DESI file to out (below the temporary folder); return the path.
-    edit(hdus) may change the dictionary {HDU name: HDU} before."""
+    edit(hdus) may change the dictionary {HDU name: HDU} before it is written."""
     path = tmp(out)
     rows = np.asarray(rows)
     hdus = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
-Each row is compared, bit for bit, with a run on one backend: the one that fitted the row.  This
-holds after a kill too.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
+Each row must have the same bits as in a run on its backend alone, also if the run was killed and
+continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import base

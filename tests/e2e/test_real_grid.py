@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tool that computes grids: its plan, its bookkeeping and one run.  The recipe of the shipped
-library and its validation, with made-up models and stars in the place of a grid and MILES.
+"""Tests of the tool that computes grids: its plan, its bookkeeping and one run.  Also tests of the
+shipped library's recipe and validation, with made-up models and stars for the grid and MILES.
 
 Packages that the tool fetches are not needed: their files are made here in small, and a script
 stands in for Turbospectrum, with known spectra."""

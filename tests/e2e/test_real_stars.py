@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real stars with libraries of MILES stars, made as a user of config/lamost.yaml would: LAMOST
-against LASP's table, and exposures against each other.
+"""Real stars are fitted with libraries of MILES stars, made as a user of config/lamost.yaml would.
+LAMOST's stars are compared with LASP's table, and exposures with each other.
 
-Fits with two libraries, of cool and of hot stars: each star gets the right library and the row
-that this library alone gives, and other jobs read the result."""
+In fits with two libraries, of cool and of hot stars, each star gets the right library and the row
+that this library alone gives.  Other jobs read the result."""
 
 import csv
 
@@ -117,10 +117,10 @@ class RealStars(EndToEnd):
                                        name == "VRAD" else expected, rtol=1e-12)
 
     def test_cameras_of_lamost(self):
-        """The shipped configuration: each camera's velocity against a fit of that camera alone,
+        """By the shipped configuration each camera's velocity is that of a fit of this camera alone
         with labels and v sin i held.
 
-        Both are the minimum of the same function, found in two ways, and agree within the
+        Both velocities are the minimum of one function, found in two ways.  They agree within the
         tolerance of the polish, a few hundredths of an error.
         """
         both = self.cameras
@@ -361,8 +361,8 @@ class RealStars(EndToEnd):
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
-        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in one night, in
-        two that each show both stars, and in three blended ones."""
+        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in a fit of one
+        night, of two nights that each show both stars, and of three nights of blended lines."""
         put("two.yaml", content(os.path.join(SOURCE, "config", "lamost-mrs.yaml"), "r") + "binaries: true\n")
         true = np.array([(-60, 56), (56, -80), (-15, 3.2), (-3, -10.8), (6, -21.4)])
         nights = [another_night(tmp(f"night-{i}.fits"), 4 * i, v) for i, v in enumerate(true)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The reference survey against rvspecfit's results and the truth: as good or better.  Programs
-that read rvspecfit's files find the same values, star by star."""
+"""Fits of the reference survey must be as good as rvspecfit's or better, by -2 ln L and by the
+truth.  Programs that read rvspecfit's files find the same values in ours, star by star."""
 
 import csv
 

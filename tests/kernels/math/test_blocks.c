@@ -176,7 +176,8 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
       /* Below one grid point the linear kernel is linear in r, the smooth kernel in r^2 / 2.  The
-       * smooth kernel's next term is m4 r^4 / 24 times a fourth difference (weights up to 28/3). */
+       * smooth kernel's next term is m4 r^4 / 24 times a fourth difference, with weights up to
+       * 28/3; m4 is the fourth moment of the rotation profile. */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);
