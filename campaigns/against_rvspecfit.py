@@ -5,21 +5,21 @@
     taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 STARS DIR ROW...
 
 Needs rvspecfit (ours: d4bbf3a), torch and numba.
- LIB.h5  a library of networks: one arm that is cut, or for DESI the arms b, r and z
+ LIB.h5  a library of networks: one arm (opt) from which arms are cut, or DESI's arms b, r and z
  STARS   desi: rows of the simulated coadd-dev; desi-blue: real spectra of 4000 to 5000 A;
          desi-stars: real spectra in three arms, rows 16 and 22 are stars; lamost: its files
  DIR     keeps the templates of the cross-correlation
-rvspecfit cross-correlates with every third template of the library's guess at v sin i of 0, 10 and
-100 km/s, then runs both of its minimizers.  An extra first fit, which compiles its code, is not
-timed.  The time of starmill is that of `bench fit` for --copies copies of the star, twice: with
+rvspecfit cross-correlates with a third of the library's guess templates, at v sin i of 0, 10 and
+100 km/s, then runs both of its minimizers.  An extra first fit compiles its code and is not timed.
+starmill's time is that of `bench fit` for --copies copies of the star, in two ways: with
 rvspecfit's model (no model error, one velocity, linear rotation), and as shipped.
 
 A line holds
- - row; core-s of rvspecfit; core-ms of starmill with rvspecfit's model, and as shipped
- - Jacobians of starmill, likewise
- - -2 ln L of rvspecfit's solution by rvspecfit, and how much higher that of starmill's solution is
+ - row; core-s of rvspecfit; core-ms of starmill in both ways
+ - Jacobians of starmill in both ways
+ - -2 ln L of rvspecfit's solution, and starmill's solution minus rvspecfit's, both by rvspecfit
  - the same difference if the line-spread function acts on the templates before pixels sample them
-The last lines give the ratios of times: of the median star, and of the sums.
+The last lines give rvspecfit's time over starmill's: the median over stars, and for the sums.
 """
 import argparse
 import glob
@@ -67,7 +67,7 @@ def network(group, use):
     """rvspecfit's interpolator with the weights of an arm, for the pixels `use` alone."""
     layer = [[group[f"layer{i}/{what}"][:] for what in ("weight", "bias")]
              for i in range(group.attrs["n_layer"])]
-    layer[-1] = [x[use] for x in layer[-1]]
+    layer[-1] = [x[use] for x in layer[-1]]  # the last layer has an output for each pixel
     net = NNInterpolator.NNInterpolator(
         indim=layer[0][0].shape[1], nlayers=len(layer) - 3, width=len(layer[0][1]),
         npc=layer[-1][0].shape[1], npix=len(layer[-1][1]), withbn=False)
@@ -94,13 +94,13 @@ def take_library(path, survey, arms, folder):
     for arm, (low, high, sigma) in arms.items():
         group = [g for g in lib["arms"].values() if g.attrs["name"].decode() in (arm, "opt")][0]
         lam, setup = group["wavelength"][:], f"{survey}_{arm}"
-        use = (lam > low * 0.9965) & (lam < high * 1.0035)
+        use = (lam > low * 0.9965) & (lam < high * 1.0035)  # room for 1000 km/s
         what = spec_inter.SpecInterpolator(setup, network(group, use), outside, lam[use], mapper,
                                            LABELS, log_step=True)
         spec_inter.interp_cache.interps[setup] = what
         if os.path.exists(f"{folder}/{make_ccf.get_ccf_info_name(setup)}"):
             continue
-        width = sigma / np.median(lam[use]) / np.log(lam[1] / lam[0])
+        width = sigma / np.median(lam[use]) / np.log(lam[1] / lam[0])  # in the template's pixels
         specs = np.log([scipy.ndimage.gaussian_filter1d(what.eval(x), width) for x in start])
         serializer.save_dict_to_hdf5(f"{folder}/{make_interpol.SPECS_H5_NAME % setup}", dict(
             vec=start.T, specs=specs, lam=lam[use], parnames=LABELS, log_spec=True))
@@ -125,7 +125,8 @@ def desi(row, arms, data, folder, copies):
             for hdu in file[1:]:
                 part = hdu.data
                 if isinstance(hdu, fits.BinTableHDU):
-                    part = (part[[row] * n] if len(part) == len(flux["b"]) else part[:n]).copy()
+                    is_by_star = len(part) == len(flux["b"])  # other tables: any n rows
+                    part = (part[[row] * n] if is_by_star else part[:n]).copy()
                     part["TARGETID"] = np.arange(1, len(part) + 1)
                 elif part.ndim > 1:
                     part = part[[row] * n]
@@ -210,7 +211,7 @@ def rvspecfit(spec, npoly, config):
 
 def before_pixels(spec, npoly, config, vel, vsini, *label):
     """-2 ln L where the line-spread function acts on the spline through the template."""
-    step, f = np.arange(-60, 61) / 12, 0.0
+    step, f = np.arange(-60, 61) / 12, 0.0  # step: wavelengths about a pixel, in sigma
     weight = np.exp(-0.5 * step ** 2)
     for d in spec:
         outside, lam, flux, _, log_step = spec_fit.getCurTempl(d.name, label, (vsini,), config)

@@ -6,13 +6,13 @@
                 [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
 Pairs and single stars are drawn from MADE.h5 at a median S/N of 5 to 60, and fitted with
-FITTED.h5.  Another library as FITTED.h5 shows what wrong templates do.  The second star of a pair
-has 0.1 to 1 times the flux of the first, at a velocity 20 to 300 km/s away.  Prints tables.
+FITTED.h5; a FITTED.h5 other than MADE.h5 shows the effect of wrong templates.  The second star of a
+pair has 0.1 to 1 times the flux of the first, 20 to 300 km/s away in velocity.  Prints tables.
 
- --epochs N   N exposures at random phases of a circular orbit; the velocity difference is its
+ --epochs N   N exposures at random phases of a circular orbit, with the velocity difference as
               semi-amplitude.  Single stars move as the first stars of pairs do.
- --offsets    shifts the wavelengths of arms r and z by some 10 km/s, anew for every 500 stars,
-              and fits with velocity_offsets
+ --offsets    shifts the wavelengths of arms r and z by random velocities of some 10 km/s, other
+              ones for every 500 stars, and fits with velocity_offsets
 """
 
 import os
@@ -47,7 +47,9 @@ def one_chunk(options, seed, is_pair):
     relative = apart[:, np.newaxis] * np.ones(1)  # velocity of second - first, [star][epoch]
     if options.epochs > 1:
         relative = relative * np.sin(2 * np.pi * random.uniform(0, 1, (CHUNK, options.epochs)))
-        first = random.normal(0, 50, (CHUNK, 1)) - random.uniform(0.35, 0.5, (CHUNK, 1)) * relative
+        centre = random.normal(0, 50, (CHUNK, 1))
+        share = random.uniform(0.35, 0.5, (CHUNK, 1))  # the first star's part of `relative`
+        first = centre - share * relative
     for e, path in enumerate(paths):
         stars, others = pair_survey.make(path, options.starmill, relative[:, e], ratio, noise=e,
                                          velocity=first[:, e] if options.epochs > 1 else None, **settings)
@@ -113,10 +115,10 @@ def pulls(pairs, found):
         print(f"| {name} | " + " | ".join(cells) + " |")
     for arm in "RZ" if "VRAD_OFFSET_R" in pairs else "":
         off = pairs["VRAD_OFFSET_" + arm] - pairs["offset " + arm]
-        print(f"| VRAD_OFFSET_{arm} | "
-              + " | ".join("{:.2f} | {:.2f}".format(np.median(pull), half_width(pull))
-                           for pull in ((off / pairs[f"VRAD_OFFSET_{arm}_ERR"])[which]
-                                        for which in (found, ~found))) + " |")
+        all_pulls = off / pairs[f"VRAD_OFFSET_{arm}_ERR"]
+        cells = [f"{np.median(pull):.2f} | {half_width(pull):.2f}"
+                 for pull in (all_pulls[found], all_pulls[~found])]
+        print(f"| VRAD_OFFSET_{arm} | " + " | ".join(cells) + " |")
 
 
 def epoch_pulls(pairs, found):

@@ -24,7 +24,7 @@ def files(revision):
     ids = [entry[0].split()[2] for entry in entries]
     batch = subprocess.run(["git", "cat-file", "--batch"], input="\n".join(ids).encode(), check=True,
                            capture_output=True).stdout
-    out, at = {}, 0
+    out, at = {}, 0  # cat-file answers each id by a line "id type size", the bytes and a newline
     for _, path in entries:
         end = batch.index(b"\n", at)
         size = int(batch[at:end].split()[2])

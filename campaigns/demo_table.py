@@ -3,8 +3,7 @@
 
 usage: demo_table.py FIT.h5 TRUTH.fits
 
-FIT.h5 is a result of `starmill fit`, TRUTH.fits the truth table that `starmill
-simulate` left with the spectra.
+FIT.h5 is a result of `starmill fit`, TRUTH.fits the truth table of `starmill simulate`.
 """
 
 import collections

@@ -4,10 +4,10 @@
 
     elements.py precision LIB.h5
     elements.py pulls LIB.h5 STARMILL DIR GRID.h5   spectra of the library, and models of GRID.h5
-    elements.py miles RESULT.h5 PICTURE.png         of fit --library LIB.h5
+    elements.py miles RESULT.h5 PICTURE.png         RESULT.h5: a fit of MILES with LIB.h5
 
-GRID.h5 is a grid (`library build`) of models of plan elements that were not used for LIB.h5.  For
-pulls LIB.h5 must come from a base library without correction.  Prints tables (Markdown).
+GRID.h5 is a grid of `library build`: models of plan elements that LIB.h5 was not trained with.  For
+pulls the base library of LIB.h5 must have no correction.  Prints tables (Markdown).
 """
 
 import os
@@ -51,8 +51,8 @@ def seen(flux, wave, survey):
 
 
 def precision(path):
-    """Print the errors of abundances by Fisher information.  Noise is the S/N per pixel and the
-    library's model error.  Free are all labels (priors of CONFIG), velocity and continuum."""
+    """Print the errors of abundances by Fisher information.  Pixels have noise and the library's
+    model error.  All labels (with CONFIG's priors), velocity and continuum are free."""
     library = library_file.read(path)
     wave, arm = library.arm[0].wave_aa, library.arm[0]
     lines = []
@@ -66,17 +66,18 @@ def precision(path):
                 up, down = (seen(f, wave, survey)[1]
                             for f in emulate.flux(library, 0, [at + step, at - step]))
                 slopes.append((up - down) / (2 * step[i]))
-            n = int((x[-1] - x[0]) / 110)
+            n = int((x[-1] - x[0]) / 110)  # degree of the continuum: 9 functions per 1000 A
             smooth = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(x)), n).T
             common = arm.error.component * arm.error.sigma[:, None]  # known to 1 sigma
             common = [np.interp(x, wave, c) * flux for c in common]
             rows = np.vstack([slopes, smooth * flux, common])  # derivatives by all that is free
+            # priors of the rows: velocity and four labels, abundances, continuum, model error
             prior = np.concatenate([np.zeros(5), np.full(len(CARDS), 0.3 ** -2), np.zeros(n + 1),
                                     np.ones(len(common))])
             for sn in 30, 50, 100:
                 error = np.hypot(1 / sn, arm.white_error(x, SURVEYS[survey][3] / x)) * flux
                 information = (rows / error ** 2) @ rows.T + np.diag(prior)
-                scale = 1 / np.sqrt(np.diag(information))
+                scale = 1 / np.sqrt(np.diag(information))  # for a matrix that can be inverted
                 covariance = np.linalg.inv(information * np.outer(scale, scale))
                 found = np.sqrt(np.diag(covariance))[5:5 + len(CARDS)] * scale[5:5 + len(CARDS)]
                 lines.append((survey, star, sn, *("%.2f" % e for e in found)))
@@ -113,6 +114,7 @@ def pulls(path, starmill, folder, grid_path):
                 found, error = (np.array([f["fits/" + c + end][...] for c in CARDS]).T[good]
                                 for end in ("", "_ERR"))
             off = found - true[at[good], 4:]
+            # scatter beyond the stated errors: a floor for the label's error
             least = [np.sqrt(max(half_width(y) ** 2 - np.median(e) ** 2, 0))
                      for y, e in zip(off.T, error.T)]
             error = np.hypot(error, floor * (what == "models"))

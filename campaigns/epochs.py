@@ -4,10 +4,10 @@
 
     epochs.py [--figure FILE.png] [--stars N] [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
-Stars are drawn from MADE.h5 at a median S/N from 3 to 60, and fitted with FITTED.h5.  Another
-library as FITTED.h5 shows what wrong templates do.  A star has EPOCHS exposures at random phases
-of a circular orbit; each of AMPLITUDES is the semi-amplitude of a quarter of the stars.
-Velocities are relative to the star's weighted mean, as wrong templates move the zero point.
+Stars are drawn from MADE.h5 at a median S/N from 3 to 60, and fitted with FITTED.h5; a FITTED.h5
+other than MADE.h5 shows the effect of wrong templates.  A star has EPOCHS exposures at random
+phases of a circular orbit; a quarter of the stars has each semi-amplitude of AMPLITUDES.
+Velocities are relative to the star's weighted mean, as wrong templates shift all its velocities.
 Prints tables (Markdown).
 """
 
@@ -59,7 +59,7 @@ def one_chunk(options, seed):
     with h5py.File(out) as f:
         at = f["catalog/FIRST_EXPOSURE"][...][:, np.newaxis] + np.arange(EPOCHS)
         star = {target: i for i, target in enumerate(stars.target_id.tolist())}
-        of = np.array([star[target] for target in f["fits/TARGETID"][...].tolist()])
+        of = np.array([star[target] for target in f["fits/TARGETID"][...].tolist()])  # by row
         found = {name: f["epochs"][name][...][at] for name in ("VRAD", "VRAD_ERR", "EPOCH_FLAG")}
         found |= {name: f["fits"][name][...] for name in ("VRAD_PVAL", "STATUS", "RVS_WARN")}
     shutil.rmtree(folder)
@@ -117,7 +117,7 @@ def main():
     weight = all_["VRAD_ERR"] ** -2
     off = all_["VRAD"] - all_["v"]
     off -= (np.nansum(weight * off, axis=1) / np.nansum(weight, axis=1))[:, np.newaxis]
-    pull = off / all_["VRAD_ERR"] * np.sqrt(EPOCHS / (EPOCHS - 1))  # the mean takes one of them
+    pull = off / all_["VRAD_ERR"] * np.sqrt(EPOCHS / (EPOCHS - 1))  # the mean is fitted
     print(f"{len(all_['K'])} stars, {EPOCHS} epochs; without epochs {seconds[0]:.1f} s, with "
           f"{seconds[1]:.1f} s, of the processor; "
           f"{np.count_nonzero(all_['EPOCH_FLAG'])} epochs without a velocity\n")

@@ -6,7 +6,7 @@
 
 Makes a small library and a mock survey in DIR (6 kB a star), fits it with one rank, and reads the
 memory of the process from the status file.  Fits a line to the last three quarters of the stars,
-as memory fills up before.  Prints Markdown; ends with 1 if a star costs more than --limit bytes.
+as the first quarter fills caches.  Prints Markdown; ends with 1 if a star costs over --limit bytes.
 """
 
 import argparse
@@ -101,6 +101,7 @@ def main():
     late = seen[seen[:, 0] > options.stars / 4]
     if len(late) < 5:
         raise SystemExit("too few states were seen: take more stars")
+    # least squares of resident bytes on stars done: slope and its error
     x = late[:, 0] - late[:, 0].mean()
     slope = (x * late[:, 1]).sum() / (x * x).sum()
     rest = late[:, 1] - late[:, 1].mean() - slope * x

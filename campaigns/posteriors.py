@@ -15,8 +15,8 @@ calibrate: the rank of the truth among samples of its posterior must be uniform 
 arXiv:1804.06788).  The fit's prior is flat, unlike the distribution of the true values, so samples
 are weighted by that distribution.  A p-value below 0.01 in a parameter is a failure.
 
-errors: the fit's formal errors against the posterior's standard deviations; and the number of
-posteriors that are not Gaussian (POST_FLAG), and of those the number that the fit has flagged.
+errors: the fit's formal errors against the posterior's standard deviations; how many posteriors
+are not Gaussian (POST_FLAG), and how many of these stars the fit has flagged.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ from scipy import stats
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 SN_CALIBRATE, SN_EMCEE = 50, 40
 N_WALKER, N_STEP = 128, 3000  # of emcee
-# of the labels' mapping: mean, deviation, and half the width of the box of true labels
+# mean and deviation of the labels' mapping; half the box of true labels, in deviations
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
 VEL, VSINI = 300.0, 160.0
 
@@ -61,7 +61,8 @@ def calibrate(program, n=400):
     for star in found:
         draws = star["draws"].reshape(-1, len(NAMES))
         w = weights(draws)
-        if star["more"][0] != 1 or (w > 0).sum() < 20:
+        status = star["more"][0]
+        if status != 1 or (w > 0).sum() < 20:  # few draws in the box of true labels
             n_left += 1
             continue
         # The truth counts as a sample of half its weight, which makes the rank uniform.
@@ -113,7 +114,7 @@ def errors(path):
     ratio = np.full((len(done), n_par), np.nan)
     for j, name in enumerate(order):
         formal = fits[name + "_ERR_FORMAL"] if name + "_ERR_FORMAL" in fits else fits[name + "_ERR"]
-        at = j * n_par - j * (j - 1) // 2
+        at = j * n_par - j * (j - 1) // 2  # the variance's place in the packed upper triangle
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio[:, j] = np.sqrt(fits["POST_COVAR"][:, at]) / formal
     print(f"{done.sum()} stars; posterior's standard deviation / the fit's formal error: "

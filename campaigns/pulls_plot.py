@@ -10,11 +10,11 @@ The pull of a star is (recovered - true) / error: if errors are right, pulls hav
 a width of 1.  Stars of several surveys count together.  Prints a table (Markdown) and draws
 histograms with unit Gaussians.
 
-Counted are fitted stars that were simulated without a defect; for VSINI only stars that rotate by
-40 km/s or three expected errors.  The library's hulls cut posteriors near their facets, so stars
-are left out if their TRUE labels lie less than AWAY expected errors inside a facet.  A cut by
-fitted labels or flags would make a bias: it keeps stars that noise carried away from a facet, and
-drops those that noise carried there.
+A star counts if it was fitted, and simulated without a defect; for VSINI only if it rotates by 40
+km/s or three expected errors.  Stars are left out if their TRUE labels lie less than AWAY expected
+errors inside a facet of the library's hulls, as facets cut posteriors.  A cut by fitted labels or
+flags would make a bias: it would drop stars that noise carried to a facet, and keep stars that
+noise carried away.
 """
 
 import argparse
@@ -36,8 +36,8 @@ MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
 
 
 def distance(library, true, packed):
-    """Distance [n] of true labels inside the nearest facet of the hulls, in errors; negative
-    outside.  The errors come from packed: COVAR [n][] of VRAD, VSINI and the labels."""
+    """How far [n] true labels lie inside the nearest facet of the hulls, in errors (below 0:
+    outside).  packed: COVAR [n][] of VRAD, VSINI and the labels, which gives the errors."""
     with h5py.File(library) as file:
         label = [dict(file[f"labels/label{i}"].attrs)
                  for i in range(file["labels"].attrs["n_label"])]
@@ -58,6 +58,7 @@ def distance(library, true, packed):
     for of, facets in hulls:
         for facet in facets:
             inside = -(mapped[:, of] @ facet[:-1] + facet[-1])
+            # the error of `inside`: g, its gradient by labels, through their covariance
             g, at = facet[:-1] * slope[:, of], 2 + np.asarray(of)
             sigma = np.sqrt(np.einsum("ni,nij,nj->n", g, covariance[:, at[:, None], at], g))
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -6,14 +6,13 @@
                      [--default] [--library LIB]
 
 Fits real spectra with a library of MILES, by default and from random starts.  A random start has
-the labels of a random MILES star, a velocity near the guess and any v sin i.  It prints for each
-set
- - the default fits that end more than 1 in -2 ln L above the best of all fits of their star
- - how many of these are flagged TWO_MINIMA, and how many stars are flagged in all
- - the evaluations of a star
-Sets: lamost, sdss, miles (spectra as observed), miles60 and miles20 (with noise to S/N 60 and 20 a
-pixel).  DIR keeps all results.  --default repeats only the default fits, to compare two programs
-by the same random starts.
+the labels of a random MILES star, a velocity near the guess and any v sin i.  Prints for each set
+ - how many default fits miss: their -2 ln L is more than 1 above that of the star's best fit
+ - how many of these have the flag TWO_MINIMA, and how many of all stars have it
+ - the number of evaluations a star
+Sets: lamost, sdss and miles are spectra as observed; miles60 and miles20 have more noise, for S/N
+60 and 20 a pixel.  DIR keeps all results.  --default repeats only the default fits, to compare two
+programs by the same random starts.
 """
 import argparse
 import glob
@@ -103,11 +102,11 @@ class Campaign(validate_library.Campaign):
             path = self.at(f"{name}-start{k:02d}.h5")
             if not os.path.exists(path) and not self.args.default:
                 rng = np.random.default_rng([k, n])
-                spread = np.where(rng.random(n) < 0.5, 30.0, 300.0)
+                spread = np.where(rng.random(n) < 0.5, 30.0, 300.0)  # km/s about the guess
                 table = Table(dict(zip(LABELS, labels[rng.integers(len(labels), size=n)].T)))
                 table["TARGETID"], table["OBJECT"] = ids, objects
                 table["VRAD"] = (np.nan_to_num(row["VRAD_CCF"]) + rng.uniform(-1, 1, n) * spread)
-                table["VSINI"] = rng.uniform(0, 200, n) * (rng.random(n) < 0.7)
+                table["VSINI"] = rng.uniform(0, 200, n) * (rng.random(n) < 0.7)  # 0 for 30 %
                 table.write(self.at("start.fits"), overwrite=True)
                 self.fit(path, library, config, inputs, "--start", self.at("start.fits"))
             if os.path.exists(path):

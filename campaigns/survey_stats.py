@@ -110,8 +110,8 @@ class Survey:
     def statistics(self, name, low=0.0, high=np.inf):
         """Statistics of fitted minus true values of one parameter, for stars of low <= S/N < high.
 
-        scatter: half the width of the central 68.27 %; pull: the same of delta/error; error: the
-        median stated error.  All are NaN for fewer stars than MIN_STARS.
+        scatter: half the width of the central 68.27 % of delta; pull: that of delta / error;
+        error: the median stated error.  All are NaN for fewer stars than MIN_STARS.
         """
         at = self.counted(name) & (self.sn >= low) & (self.sn < high)
         n = int(at.sum())

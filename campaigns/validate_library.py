@@ -7,7 +7,7 @@ usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5[,FOLD%d.h5]]...
 Fits real stars of S/N > 20 with each library, and prints a table in Markdown by type of star:
   - median and robust scatter (1.4826 MAD) of ours - published
   - the number of stars, and the number that a flag takes out (not SUCCESS)
-  - the width (MAD) of the differences in units of our and the published errors together
+  - the width (MAD) of the differences in units of the errors, ours and published in quadrature
   - the median reduced chi-square
 It ends with the scatter of repeated observations in units of the stated errors.  Fits that are in
 WORK already are not repeated.
@@ -27,10 +27,10 @@ Sets:
            (real-library --rows half); without it LIB.h5 fits them.
   gbs      the benchmark stars of real/gbs, which are in MILES, each fitted with the FOLD%d.h5 that
            was made without it (real-library --rows K/N, K for %d, at most ten)
-  desi     real/desi-blue against the labels of the survey's other pipeline.  Two more sets find
-           which side is off: MILES stars over the same wavelengths, a library of MILES spectra.
-  overlap  takes two libraries, of cool and of hot stars, and compares their fits of MILES stars
-           that are in both.  It also prints their velocities of real/marcs, which are 0.
+  desi     real/desi-blue against labels of the survey's other pipeline.  To find the wrong side,
+           MILES stars are fitted over the same wavelengths, real/desi-blue with MILES templates.
+  overlap  compares fits with two libraries, of cool and of hot stars, for MILES stars inside both.
+           It also prints both velocities of synthetic spectra (real/marcs), which are at 0.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
@@ -192,7 +192,7 @@ class Campaign:
     # ---- DESI's blue stars ----
 
     def desi(self, label, library):
-        """Sets that say which of two pipelines is off."""
+        """Sets that say which of two pipelines is off: (name, result rows, published labels)."""
         data, config = os.path.join(self.args.data, "real/desi-blue"), self.at("desi.yaml")
         path, own = os.path.join(data, "desi-fgk-half.fits.gz"), self.at("MILES.h5")
         with open(config, "w") as f:
@@ -206,7 +206,7 @@ class Campaign:
         if not os.path.exists(own):
             self.run("library", "spectra", "--output", own, "--range", "3950,7380", "--align",
                      "--model-error", "8", self.miles_path())
-        broad = self.at("desi-broad.fits")
+        broad = self.at("desi-broad.fits")  # DESI's spectra at the resolution of MILES
         generic.write(broad, [at_miles(s["WAVELENGTH"], s["FLUX"], s["IVAR"],
                                        np.median(s["LSF_SIGMA"]), NAME=s["NAME"],
                                        TARGETID=s["TARGETID"])
@@ -268,7 +268,7 @@ class Campaign:
             yield name, rows, {k: np.asarray(table[k]) for k in table.colnames}, TYPES
 
     def repeats(self, label, library, half, _):
-        """(what, rows of one star after another, names of the stars) of repeated observations."""
+        """Of each set of repeated observations: name, result rows, star of each row."""
         path = os.path.join(self.args.data, "real/sdss/spec-3586-55181-0500.fits.gz")
         config = self.at("single.yaml")
         with open(os.path.join(CONFIG, "sdss.yaml")) as f, open(config, "w") as out:
@@ -320,8 +320,9 @@ def compare(rows, published):
     if published:
         index = match(rows, published)
         use &= index >= 0
-        theirs.update((k, np.broadcast_to(np.asarray(v, float), len(published["TEFF"]))[index])
-                      for k, v in published.items() if k.removesuffix("_ERR") in COLUMNS)
+        for k, v in published.items():  # in the order of our rows; an error may be a single number
+            if k.removesuffix("_ERR") in COLUMNS:
+                theirs[k] = np.broadcast_to(np.asarray(v, float), len(published["TEFF"]))[index]
         for k, (low, high) in KEEP.items():
             use &= (theirs[k] >= low) & (theirs[k] <= high)
     ours = {k: v[use] for k, v in rows.items() if v.ndim == 1}
@@ -372,7 +373,7 @@ def repeat_line(library, what, rows, star):
             if i.sum() < 2:
                 continue
             x, e = rows[k][i], rows[k + "_ERR"][i]
-            free = np.sqrt(i.sum() / (i.sum() - 1))  # the mean is their own
+            free = np.sqrt(i.sum() / (i.sum() - 1))  # as the mean is fitted to them
             d = (x - np.average(x, weights=e**-2.0)) * free
             pull.extend(d / e)
             size.extend(d)
@@ -386,7 +387,7 @@ def repeat_line(library, what, rows, star):
 
 def print_all(campaign, libraries):
     """Print the table of libraries [(name, path, for MILES, for benchmark stars)]; draw figures."""
-    found, repeats = {}, {}
+    found, repeats, lines = {}, {}, []  # found: {set: [(library, types of stars, ours, theirs)]}
     for name, path, *others in libraries:
         where = os.path.basename(path).removesuffix(".h5"), path, *others
         for what, rows, published, types in campaign.sets(*where):
@@ -394,11 +395,14 @@ def print_all(campaign, libraries):
         if "repeats" in campaign.args.sets.split(","):
             for what, *repeat in campaign.repeats(*where):
                 repeats.setdefault(what, []).append(repeat_line(name, what, *repeat))
-    lines = [[what + ": " + kind, name, *cells(ours, theirs, of_type)]
-             for what, parts in found.items() for kind, of_type in parts[0][1]
-             for name, _, ours, theirs in parts
-             if kind == "all" or of_type(theirs).sum() >= MIN_STARS]
-    print_table(lines + [line for part in repeats.values() for line in part if line[2] != "0"])
+    for what, parts in found.items():
+        for kind, of_type in parts[0][1]:  # a line for each type of star and library
+            lines += [[what + ": " + kind, name, *cells(ours, theirs, of_type)]
+                      for name, _, ours, theirs in parts
+                      if kind == "all" or of_type(theirs).sum() >= MIN_STARS]
+    for part in repeats.values():
+        lines += [line for line in part if line[2] != "0"]  # line[2]: number of spectra
+    print_table(lines)
     if campaign.args.figures:
         draw({k: parts for k, parts in found.items() if k in ("MILES", "LAMOST − LASP (Adam)")},
              campaign.args.figures)
@@ -497,7 +501,7 @@ def main():
     libraries = []
     for argument in args.library:
         name, equal, paths = argument.rpartition("=")
-        path, half, folds = (*paths.split(","), "", "")[:3]
+        path, half, folds = (*paths.split(","), "", "")[:3]  # "" where not given
         libraries.append((name if equal else os.path.basename(path).removesuffix(".h5"), path,
                           half or path, folds or path))
     files = [os.path.basename(f) for _, *paths in libraries for f in set(paths)]

@@ -108,8 +108,8 @@ def resampled(scatter, dtype, data):
 def ratio_interval(delta, scatter):
     """Ratio of ours to rvspecfit's scatter and its 95 % interval from resampled stars.
 
-    Both programs see the same resampled stars, so what the noise does to both
-    alike drops out of the ratio.
+    Both programs see the same resampled stars, so noise that moves both results alike cancels in
+    the ratio.
     """
     ours, theirs = (resampled(scatter, d.dtype.str, d.tobytes()) for d in delta)
     low, high = np.percentile(ours / theirs, [2.5, 97.5])

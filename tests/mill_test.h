@@ -81,8 +81,8 @@ static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tea
                mill_t, mill_a - mill_e);                                                           \
   } while (0)
 
-/** Check that a call succeeds; that the message is one line with a text; that a call fails with a
- *  code and such a message.  Include kernels/base/error.h first. */
+/** assert_ok: a call succeeds.  assert_says: the error message is one line that contains text.
+ *  assert_fails: a call fails with this code and message.  Include kernels/base/error.h first. */
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
     if ((call) != MILL_OK)                                                                         \

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """small_library.py SHIPPED.h5 SMALL.h5: a library for tests, quick to read and to fit with.
 
-The shipped library cut into DESI's arms, with every second pixel, a sixth of the guess's templates
-and no model error.  Wavelengths are stretched by 2 %, to cover DESI's pixels at all velocities.
-That moves the lines, but the tests' stars are simulated from this library too.
+It is the shipped library, cut into DESI's arms, with every second pixel, a sixth of the guess's
+templates and no model error.  Wavelengths are stretched by 2 %, to cover DESI's pixels at all
+velocities.  Lines move too, but the tests' stars are simulated from this library.
 """
 
 import dataclasses

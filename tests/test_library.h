@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A small made-up library for tests that need one but no particular stars.
  *
- *  n_label 3 or 4 (teff, logg, feh, alpha; teff mapped by log10), box-shaped
- *  hulls over labels (0, 1) and (2) or (2, 3), arms b, r, z of some hundred
- *  pixels with smooth lines that depend on the labels, log flux.
- */
+ *  It has 3 or 4 labels (teff, logg, feh, alpha; teff mapped by log10), in box-shaped hulls over
+ *  labels (0, 1) and (2) or (2, 3).  Arms b, r, z have some hundred pixels of ln flux, with smooth
+ *  lines that depend on the labels. */
 #pragma once
 
 #include <math.h>
@@ -206,8 +205,8 @@ static inline void test_library_keep_last(mill_emulator *net, int kind)
 }
 
 /** Replace the hidden layers of every arm by a grid of splines that approximates them.  Each label
- *  has four to seven functions with uneven knots from -1.5 to 1.5, less than the hulls.
- *  Coefficients are values at the means of three knots (Schoenberg). */
+ *  has four to seven functions; their uneven knots reach from -1.5 to 1.5, less far than the hulls.
+ *  A coefficient is the layers' value at the mean of three knots (Schoenberg). */
 static inline int test_library_to_grid(mill_library *lib)
 {
   int err = MILL_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tests that every backend must pass: stars that reach every branch get the results of the CPU's
- *  best backend, but for the order of sums. */
+/** Tests that every backend must pass, on stars that reach every branch of the code.  Results may
+ *  differ from those of the CPU's best backend by the order of sums alone. */
 #pragma once
 
 #include "tests/fit/made_star.h"
@@ -25,9 +25,9 @@ typedef struct work_input {
   int velocity_offsets;
 } work_input;
 
-/** Make stars that reach every branch and the ends of the templates, with emulators of a kind.
- *   0: a resolution matrix with defects.  1: two exposures, one of them with a sigma per pixel.
- *   2: low S/N, a first arm with a median of zero.  thin: three good pixels in an arm. */
+/** Make a library with emulators of a kind, and stars that reach every branch.  Star 0 has a
+ *  resolution matrix with defects.  Star 1 has two exposures, one with a sigma per pixel.  Star 2
+ *  has low S/N, and a first arm with a median of zero.  in->thin: an arm with three good pixels. */
 static inline void work_make(work_input *in, int kind)
 {
   uint64_t random = WORK_SEED;

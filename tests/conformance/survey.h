@@ -215,8 +215,8 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
   assert_true(n_fitted >= N_STAR - 2);
 }
 
-/* Upload pieces that lie `step` bytes apart, every fifth of zeros, and check what arrives.  A
- * piece that does not `stay` is overwritten on the host at once, the others after settle(). */
+/* Upload pieces that begin every `step` bytes, and check what arrives.  Every fifth piece is zeros.
+ * The host overwrites a piece right after the call, or after settle() if the piece `stays`. */
 static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
 {
   enum { N_BYTE = 7 << 20 };
@@ -277,8 +277,8 @@ MILL_TEST(pieces_come_as_they_were_when_sent)
   upload_pieces(3, MILL_STAGE_BYTES, MILL_STAGE_BYTES - 63); /* ends just before a buffer does */
 }
 
-/** Put another library with the same arms in the place of the survey's, which is returned.  No
- *  star has its spectrum, so fits get few starts and evaluations. */
+/** Replace the survey's library by another one with the same arms; return the survey's library.
+ *  No star fits the other library, so fits get few starts and evaluations. */
 static inline mill_library other_library(void)
 {
   const mill_library usual = data.lib;
@@ -336,9 +336,9 @@ MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
   usual_library(&lib, &set);
 }
 
-/** Tolerances on the stars of branches.h; an adapter may set larger ones.  float64: another order
- *  of sums of 500 terms.  float32: templates are rounded elsewhere if a compiler fuses products,
- *  which is 6e-8 of a pixel's 40 sigma. */
+/** Tolerances on the stars of branches.h; an adapter may set larger ones.  In float64 sums of 500
+ *  terms have another order.  In float32 a compiler that fuses products rounds templates otherwise,
+ *  by 6e-8 of a flux of 40 sigma. */
 static double branch_float32 = 1e-6, branch_float64 = 1e-11;
 
 static inline void check_branches(int precision, int kind)

@@ -10,8 +10,8 @@ a folder of CUDA_TOOLS, or beside nvcc).  It requires that
  - no innermost loop over pixels that loads from GPU memory or uses tensor cores spills registers
    to local memory
  - the inner loops of LOOPS have enough loads under way at once.  An instruction that reads a
-   loaded number waits for that load and those before it
- - no function is empty; the compiler empties a function that it takes for impossible
+   loaded number waits for that load and all earlier ones
+ - no function is empty; the compiler empties a function if it believes that it never runs
 With --table it prints what it found as Markdown.  It ends with 77 if the tools are missing.
 """
 import argparse
@@ -202,9 +202,9 @@ def study(path, resources, disassembler, source):
 
 
 def loop_of(loops, function, op):
-    """The inner loop of a function, or None.  Unrolling leaves a second loop with fewer loads, so
-    the loop with the most loads under way is taken.  With tensor cores (DMMA) it is the one with
-    the fewest."""
+    """The inner loop of a function that has the instruction op, or None.  Unrolling leaves a second
+    loop with fewer loads, so the loop with the most loads under way is taken.  For tensor cores
+    (DMMA) the loop with the fewest loads is taken."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]
             and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm_f32"
             and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CUDA backend: what every backend must do (tests/conformance/survey.h), and how the device is
- * driven.
+/* The CUDA backend: what every backend must do (tests/conformance/survey.h), and how the host
+ * drives the device.
  *
- * Skipped, with the reason, without a GPU or in a build without CUDA.  If there is a simulator of
- * GPUs, it runs the same tests with fewer stars. */
+ * Without a GPU or CUDA the tests are skipped, and the reason is printed.  If there is a simulator
+ * of GPUs, it runs the same tests with fewer stars. */
 #include "tests/mill_test.h"
 
 #ifdef MILL_CUDA_SIMULATOR

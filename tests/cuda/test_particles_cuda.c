@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Particles on a GPU against particles on the CPU, densities against sums of kernels, and the same
- * bits in every run.
+/* Particles on a GPU are compared with particles on the CPU, densities with sums of kernels.  Every
+ * run gives the same bits.
  *
  * GPU and CPU fuse products differently, also in the float32 normal numbers: positions differ by
  * 1e-7 of the noise.  The tolerance is 1e-6. */

@@ -85,8 +85,8 @@ static double slopes_of(const mill_train_ops *ops, const int *model, const float
 
 MILL_TEST(slopes_are_the_cpu_s)
 {
-  /* Errors of some hundred products: 6e-8 each by another order; 5e-4 and 4e-3 by rounded factors,
-   * which must show in the emulated cuBLAS. */
+  /* Some hundred products are off by 6e-8 each (another order), 5e-4 or 4e-3 (rounded factors).
+   * The emulated cuBLAS must round factors too. */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
   int model[BATCH];
   for (int i = 0; i < BATCH; i++)
@@ -181,8 +181,8 @@ MILL_TEST(principal_directions)
   }
 }
 
-/* The two parts of a step of several ranks, here on one rank: slopes go to the host, and a step is
- * made with slopes from the host. */
+/* If several ranks train, a step has two parts: slopes go to the host, and summed slopes from the
+ * host make the step.  Here one rank does both parts. */
 MILL_TEST(parts_of_a_step)
 {
   mill_train_state s;

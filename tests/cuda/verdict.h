@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Do the rows of two backends agree within the tolerances, for enough stars?
  *
- *  The limit allows for chance: a backend with a true share of 0.1 % outside fails in fewer than
- *  1 % of runs.  Of 5,000 stars 5 are then expected outside, and 11 may be.  A backend with a true
- *  share of 0.5 % passes in 0.1 % of runs. */
+ *  The limit allows for chance: a backend that puts 0.1 % of all stars outside the tolerances fails
+ *  in fewer than 1 % of runs.  It puts 5 of 5,000 stars outside on average; 11 are allowed.  A
+ *  backend that puts 0.5 % outside passes in 0.1 % of runs. */
 #pragma once
 
 #include <math.h>
@@ -37,8 +37,8 @@ static inline double worst_deviation(const mill_fit_result *a, const mill_fit_re
   return worst;
 }
 
-/* The largest number of n stars that may be outside.  A backend with BAD_SHARE outside exceeds it
- * in at most WRONG_ALARM of runs, by the binomial distribution. */
+/* The largest number of n stars that may be outside.  If a backend puts a share BAD_SHARE of stars
+ * outside, at most WRONG_ALARM of its runs exceed this number, by the binomial distribution. */
 static inline int most_outside(int n)
 {
   double term = pow(1.0 - BAD_SHARE, n), beyond = 1.0 - term;

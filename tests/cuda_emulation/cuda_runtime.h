@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of the CUDA runtime: what kernels/cuda/ uses of it, and no more.
  *
- *  It compiles kernels/cuda/cuda_*.cu but the probe as C++, to test without a GPU how the device
- *  is driven.  A simulator (MILL_PTXSIM) executes what nvcc makes of the kernels.  This emulation
- *  shows what that simulator cannot:
+ *  It compiles kernels/cuda/cuda_*.cu as C++, to test without a GPU how the host drives the device.
+ *  A simulator (MILL_PTXSIM) executes nvcc's code of the kernels.  This emulation shows what
+ *  the simulator cannot show:
  *
  *   - A stream's work is done only when the host waits for it.  Streams run in a random order that
- *     only events restrict, so a host that reads or overwrites a pinned buffer too early shows.
+ *     only events restrict.  So tests fail if the host uses a pinned buffer too early.
  *   - The host cannot touch device memory.  Allocations have no gaps between them, and a copy must
  *     stay within one.
  *   - A test can have several GPUs, too little memory (also for a launch), and failures of a launch

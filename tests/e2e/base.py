@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by end-to-end tests without test data: running the program, reading results.
 
-By hand, in this folder: STARMILL=PROGRAM python3 -m unittest -v test_X[.CLASS.TEST].  A test script
-skips as a whole (exit 77) if the program or a Python package is missing.  All files are written
-below one temporary folder.
+To run a test by hand, in this folder: STARMILL=PROGRAM python3 -m unittest -v test_X[.CLASS.TEST].
+A test script skips as a whole (exit 77) if the program or a Python package is missing.  All files
+are written below one temporary folder.
 """
 
 import atexit
@@ -173,7 +173,7 @@ def run_job(line, cwd, files):
 
 
 def forked(args, cwd, timeout):
-    """Run a job that is written in Python in a fork of this script; None for other jobs.  The fork
+    """Run a job in a fork of this script if it is written in Python; else return None.  The fork
     has NumPy and Astropy imported, which saves 0.8 s a start.  test_every_job.py and the making of
     libraries start jobs as users do."""
     if not args or args[0] not in SCRIPTS:
@@ -251,7 +251,7 @@ def run(*args, **how):
 
 def kept(out, maker, key, make):
     """Make a library by make(path), or copy it if another script has made it.  Return its path and
-    the process that made it, for what that printed.
+    the ended process that made it, with its output.
 
     MILL_TEST_SHARED: the folder where the build lets scripts share libraries; without it every
     script makes its own.  maker: the program; key: what else the library depends on.

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by end-to-end tests with test data: paths, libraries, cut inputs.
-
-Includes all of base.py.  A script that imports this skips as a whole (exit 77)
-if the test data are missing.
-"""
+Includes all of base.py.  A script that imports this skips as a whole (exit 77) if the test data
+are missing."""
 
 import gzip
 
@@ -53,11 +51,8 @@ def source(name):
 
 
 def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
-    """Write some rows of a DESI file to out (below the temporary folder).
-
-    edit(hdus) may change the dictionary {HDU name: HDU} before it is written.
-    Returns the path.
-    """
+    """Write some rows of a DESI file to out (below the temporary folder); return the path.
+    edit(hdus) may change the dictionary {HDU name: HDU} before it is written."""
     path = tmp(out)
     rows = np.asarray(rows)
     hdus = {}

@@ -39,8 +39,8 @@ def survey_of(folder, program=None, **settings):
 def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
     """Write a file of the survey's stars at velocity [n], km/s.
 
-    noise: number of the exposure.  Each has its own noise and defects, but a star's template error
-    is the same in all.  add(at, ideal): gives the noise-free flux of the stars from `at` on."""
+    noise: number of the exposure.  Each exposure has its own noise and defects; a star's template
+    error is the same in all.  add(at, ideal): gives the noise-free flux of stars from `at` on."""
     noisy, n_star = copy.copy(survey), len(velocity)
     if noise is not None:
         noisy.settings = copy.copy(survey.settings)

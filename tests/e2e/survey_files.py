@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small files of each survey and what readers must hand over, for test_formats.py.  They are made
-byte by byte from random numbers, so that they can be wrong as well."""
+"""Small files of each survey and what readers must hand over, for test_formats.py.  Files are made
+byte by byte from random numbers, so that wrong files can be made too."""
 
 import math
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill bench: its counts and times of a fit add up, and no time of a machine is asserted.
-starmill doctor: what it says of this machine agrees with Python."""
+"""Counts and times of a fit by starmill bench add up; no test depends on the machine's speed.
+starmill doctor says of this machine what Python finds."""
 
 import socket
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Velocities of epochs, and pairs of stars in one spectrum, of simulated stars.  True velocities
-are found and rows have the right flags.  A single star at one velocity gives no alarm."""
+"""Fits of simulated stars with several epochs, and of pairs of stars in one spectrum.  They find
+the true velocities and set the right flags.  A single star at one velocity gives no alarm."""
 
 from base import *  # noqa: F403
 from scipy.stats import chi2

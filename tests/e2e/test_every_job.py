@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What every job of the program's own list owes its user; a new job needs a line here.
 
-An output that is an input is refused.  A full disk, a damaged input and a standard output that
-takes no more end the job with one line and the documented status.  A signal ends it without half
-an output.
+An output that is an input is refused.  A full disk, a damaged input or a standard output that
+cannot be written ends the job with one line and the documented status.  A job ended by a signal
+leaves no partial output.
 """
 
 import itertools

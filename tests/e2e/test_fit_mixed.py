@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
-A row has the bits of a run with the backend that fitted it alone, also after a kill.  Limits of
-the emulation: tests/cuda_emulation/cuda_runtime.h.
+Each row must have the same bits as in a run on its backend alone, also if the run was killed and
+continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import base
@@ -17,8 +17,8 @@ WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
 CPU, GPU = 1, 2  # BACKEND
 N_STAR, N_PART = 45, 38
 MIXED = "cuda+cpu"
-# Chunks of rows are sized by threads, whatever the number of cores.  With few threads beside a GPU
-# of 10,000 stars a second, ranks without a GPU would get none of so few rows.
+# A rank's share of rows follows its speed: its number of threads, or 10,000 stars a second for a
+# GPU.  Ranks with few threads and no GPU would get none of these few rows.
 MANY_THREADS = 64
 
 

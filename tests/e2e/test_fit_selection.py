@@ -193,8 +193,8 @@ class Join(EndToEnd):
     def test_positions(self):
         """Within join_radius they are one object, whatever their names."""
         s = 1 / 3600  # arcsec
-        # Distances by hand: along a meridian the difference in dec, along the equator that in RA,
-        # at dec 60 half that in RA, across the pole the sum of both polar distances.
+        # Distances are known by hand.  Along a meridian: the difference in dec.  Along the equator:
+        # the difference in RA; at dec 60 half of it.  Across the pole: the sum of polar distances.
         places = [(10, 20), (10, 20 + 0.9 * s),  # 0.9: joined
                   (10, 20 + 1.8 * s),  # 0.9 from the second: joined too
                   (10, 20 + 2.9 * s),  # 1.1: not

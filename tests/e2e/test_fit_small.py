@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A few stars by one rank and by two: the same rows bit for bit, near the truth.
-
-For daily work (./run tests --fast); it needs no test data.
-"""
+"""A few stars, fitted by one rank and by two, have the same rows bit for bit, near the truth.  For
+daily work (./run tests --fast); needs no test data."""
 
 from base import *  # noqa: F403
 

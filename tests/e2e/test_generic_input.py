@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Generic input, written by astropy as docs/use/formats.md says and by `starmill convert`; WEAVE's
-L1 files, with the blue and the red arm of a field apart; and 4MOST's files.
+L1 files, where a field has a blue and a red file; and 4MOST's files.
 
 The same pixels of simulated stars are given in the generic layout and in that of DESI, WEAVE or
 4MOST: the fits agree bit for bit.  Needs no test data."""

@@ -2,9 +2,9 @@
 """A simulator of GPUs (CMake's MILL_PTXSIM) executes what nvcc has made of the CUDA code: results
 are the CPU's, and it reports nothing that a GPU would not bear.
 
-Usually a part, in three minutes of a core.  MILL_GPU_CODE=all (./run tests --gpu-code) runs all
-tests of tests/cuda, fits of other surveys and a posterior.  It executes both PTX and machine code,
-looks for races, and varies the order of blocks, warps and branches.
+By default it executes a part, in three core-minutes.  MILL_GPU_CODE=all (./run tests --gpu-code)
+runs all tests of tests/cuda, fits of other surveys and a posterior.  The simulator then executes
+PTX and machine code, looks for races, and varies the order of blocks, warps and branches.
 """
 
 from base import *  # noqa: F403

@@ -26,8 +26,8 @@ def options_of(text):
     return set(re.findall(r"^  (--[a-z0-9-]+)", text, re.M))
 
 
-# (words of a command, its --help); library has options only by its sub-commands.  No MPI is
-# started for help: this one could not be.
+# (words of a command, its --help).  `library` alone has no options, only its sub-commands have.
+# --help must not start MPI, so MPI is set up here to fail.
 COMMANDS = [(words, run(*words, "--help", env={"OMPI_MCA_pml": "none-such"}).stdout) for job in JOBS
             for words in [(job,)] + [(job, sub) for sub in SUB.get(job, ())] if words != ("library",)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same bits on three hosts as on one, with every optimizer, other stars, threads and ranks.
+"""Three hosts give the bits of one host, for every optimizer and any stars, threads and ranks.
 
 The hosts are network namespaces with their own names, joined by a bridge; MPI uses TCP.  They
 share the file system but for /dev/shm and, in some tests, a folder of their own.  Some rows have

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`cmake --install` makes a tree that works from anywhere and can be moved; `make dist`.  The
-installed libstarmill: names, header, pkg-config, CMake, the program's bits, and the Python module
-in a fresh virtual environment."""
+"""`cmake --install` makes a tree that works from anywhere and can be moved.  Tests of the installed
+libstarmill: names, header, pkg-config, CMake, the same bits as the program, and the Python module
+in a fresh virtual environment.  Also a test of `make dist`."""
 
 import tarfile
 

@@ -459,8 +459,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
         self.good(phoenix("again", "other.h5", "--normalise", "median"))
         np.testing.assert_array_equal(read("old.h5")["b"]["flux"], read("other.h5")["b"]["flux"])
-        # A grid without a good model replaces nothing.  Each file is opened for stamp, cards and
-        # spectrum, where it fails; the first file is opened once more before.
+        # A grid without a good model replaces nothing.  Each file is opened three times: for stamp,
+        # cards and spectrum.  The third opening fails; the first file is opened once more before.
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
         self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(
@@ -471,8 +471,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
 
     def test_bad_models_are_read_again(self):
-        """Models that could not be read for a moment, at their cards or their spectrum, and a
-        model that was mended.  Of two models with the same labels one is good."""
+        """--retry-bad reads models again whose cards or spectrum could not be read, and a model
+        that was mended.  Of two models with the same labels only one is good."""
         labels = labels_of(6)
         write_phoenix("retry", labels[[0, 1, 2, 3, 4, 5, 3, 4]])
         nan = tmp("retry/m005.fits")

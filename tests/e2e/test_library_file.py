@@ -65,8 +65,8 @@ def rich(kind):
 HASH = "do not match its attribute hash"
 GRID, COEF, RBF = "arms/arm0/grid", "arms/arm0/grid/coefficients", "arms/arm0/rbf"
 ULP = "the next number"
-# Faults of a library of a kind: the object, its attribute (.name) or one of its numbers ([i]); the
-# wrong value; words of the refusal.  None removes the object; a tuple makes it unwritten.
+# Faults by kind of emulator: the HDF5 object, its attribute (.name) or one of its numbers ([i]);
+# the wrong value; words of the refusal.  None removes the object; a tuple leaves it unwritten.
 WRONG = {
     "mlp": (
         ("/.format_version", 5, "has library format 5"),

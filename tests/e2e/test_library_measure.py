@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill.templates: radial functions against their definition, model errors of residuals with
-known parts, fits of a library's report.  starmill library correct learns from spectra a line that
-the templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
+"""Tests of starmill.templates: radial functions by their definition, model errors from residuals of
+known parts, the fits in a library's report.  `starmill library correct` learns from spectra a line
+that templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
 
 import types
 
@@ -303,8 +303,8 @@ class LibraryCorrect(ProgramTest):
 
 
 class Sky(ProgramTest):
-    """Sky residuals in the spectra of 40 stars, learned from 20 sky fibres: lines beyond 9000 A
-    that were not subtracted, or a smooth sky with lines that was subtracted too often."""
+    """Sky residuals in the spectra of 40 stars are learned from 20 sky fibres.  Either lines beyond
+    9000 A were not subtracted, or too much of a smooth sky with lines was subtracted."""
 
     N_STAR, N_SKY = 40, 20
 

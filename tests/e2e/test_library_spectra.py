@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library spectra, from made-up labelled spectra to a fit that finds their labels:
-wavelengths by headers, refusals.  And real collections if the test data are there."""
+"""starmill library spectra, from made-up labelled spectra to a fit that finds their labels.  Also
+wavelengths from headers, refusals, and real collections if the test data are there."""
 
 from base import *  # noqa: F403
 from starmill.templates import library_file
@@ -79,7 +79,7 @@ def cards(hdu, **more):
 @functools.cache
 def folders():
     """Make folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths, labels
-    in stars.fits.  phoenix: labels in cards, wavelengths in wave.fits.  tables."""
+    in stars.fits.  phoenix: wavelengths in wave.fits, labels in cards.  tables: both in it."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):

@@ -27,8 +27,8 @@ FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
 def copied(name, n=None, edit=None, damaged=()):
-    """Copy the result, its rows repeated to n and changed by edit (see edited).  damaged: rows
-    whose radial velocity gets another last bit than was written."""
+    """Copy the result, with its rows repeated until there are n, and changed by edit (see edited).
+    damaged: rows whose radial velocity gets a wrong last bit."""
     tiled(FIT, tmp(name), n or len(FITS["STATUS"]))
     edited(tmp(name), edit)
     with h5py.File(tmp(name), "r+") as f:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a machine can have too little of.
-
-With a limited address space (ulimit -v, as a batch system sets it) a run succeeds or ends with a
-message.  Memory does not grow with the number of stars; campaigns/memory_slope.py has the long
-test.  A small scratch folder costs at most the .gz inputs that do not fit into it.
-"""
+"""Too little memory or disk.  With a limited address space (ulimit -v, as a batch system sets it) a
+run succeeds or ends with a message.  Memory does not grow with the number of stars;
+campaigns/memory_slope.py has the long test.  A small scratch folder costs at most the .gz inputs
+that do not fit into it."""
 
 import gzip
 

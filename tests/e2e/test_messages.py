@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a user gets wrong most often has a message that names it: units, line-spread functions, the
-medium of the wavelengths, files that are cut or badly made."""
+"""Messages name the errors that users make most often: wrong units, line-spread functions or medium
+of the wavelengths, files that are cut or badly made."""
 
 from base import *  # noqa: F403
 from starmill.surveys import generic

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A result that exists already.  --overwrite keeps the old file until the new one is worth more,
-and never replaces a file of another program.  The same command finds damaged rows and fits them
-again.  An input is the same by any spelling of its path."""
+"""Runs whose result exists already.  --overwrite keeps the old file until the new file is finished
+and has a fitted row, and never replaces a file of another program.  The same command fits damaged
+rows again.  An input is the same by any spelling of its path."""
 
 from base import *  # noqa: F403
 

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill particles`: densities against solutions; the same bytes by any number of ranks and
-after a kill.  Emulated GPUs give what the CPU gives.  A refusal is one line that says what to
-give.
-
-Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
-"""
+"""`starmill particles`: densities against solutions; the same bytes from any number of ranks and
+after a kill.  Emulated GPUs give the CPU's results.  A refusal is one line that says what to do.
+Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
 
 import math
 from unittest import mock

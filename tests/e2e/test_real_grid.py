@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tool that computes grids: its plan, its bookkeeping and one run.  The recipe of the shipped
-library and its validation, with made-up models and stars in the place of a grid and MILES.
+"""Tests of the tool that computes grids: its plan, its bookkeeping and one run.  Also tests of the
+shipped library's recipe and validation, with made-up models and stars for the grid and MILES.
 
 Packages that the tool fetches are not needed: their files are made here in small, and a script
 stands in for Turbospectrum, with known spectra."""
@@ -74,8 +74,8 @@ class Plan(unittest.TestCase):
         self.assertNotIn("INDIVIDUAL", synthesis.control(*synthesis.composition((5000.0, 4, 0, 0))))
 
     def test_any_first_models_fill_all_of_the_space(self):
-        # Each eighth of each label has its share: chance alone would leave one in 300
-        # of 100 points an eighth with less than 4 of the 12.5 expected.
+        # Each eighth of a label's range has its share of the models.  With 100 random models an
+        # eighth would have fewer than 4, of 12.5 expected, with a chance of 1 in 300.
         for n in (100, 200, 400):
             models = plan.plan(n)
             for i, (low, high) in ((0, plan.FGK.TEFF), (3, plan.FGK.ALPHA)):
@@ -531,9 +531,9 @@ class RealLibrary(ProgramTest):
             wave, error = arm["wavelength"][:], arm["model_error"]
             size = np.sqrt(np.sum((error["sigmas"][:][:, None] * error["components"][:]) ** 2, axis=0)
                            + error["fraction"][:] ** 2)
-        # The correction removes the mean of the line that the models lack, and leaves its spread
-        # over the stars.  This is 0.144 (uniform) times 0.8 / 1.33 (resolution), to 11 % from 40
-        # stars.
+        # The correction removes the mean of the line that the models lack, and leaves the spread of
+        # its depth over the stars.  A uniform depth has a spread of 0.144; resolution lessens it
+        # by 0.8 / 1.33.  40 stars give it to 11 %.
         peak = wave[np.argmax(size)]
         self.assertLess(abs(peak - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)

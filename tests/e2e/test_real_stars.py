@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real stars with libraries of MILES stars, made as a user of config/lamost.yaml would: LAMOST
-against LASP's table, and exposures against each other.
+"""Real stars are fitted with libraries of MILES stars, made as a user of config/lamost.yaml would.
+LAMOST's stars are compared with LASP's table, and exposures with each other.
 
-Fits with two libraries, of cool and of hot stars: each star gets the right library and the row
-that this library alone gives, and other jobs read the result."""
+In fits with two libraries, of cool and of hot stars, each star gets the right library and the row
+that this library alone gives.  Other jobs read the result."""
 
 import csv
 
@@ -36,8 +36,8 @@ def config(name, survey, arms):
 
 
 def another_night(path, day, velocity, ratio=0.45):
-    """Write a night of KIC 8098300 with both stars moved from -60 and +56 km/s to velocity.  The
-    two are taken to differ in flux alone, by ratio, so Fourier transforms can separate them."""
+    """Write a night of KIC 8098300 with its two stars moved from -60 and +56 km/s to velocity.  The
+    stars are taken to differ in flux alone (by ratio), so Fourier transforms can move them."""
     with pyfits.open(TWO_STARS) as hdus:
         hdus[0].header["MJD"] += day
         for name in "COADD_B", "COADD_R":
@@ -73,8 +73,8 @@ class RealStars(EndToEnd):
     def test_lamost_against_lasp(self):
         """|Median| and robust scatter of ours - LASP, against limits set before any fit.
 
-        Both robust scatters and both of LASP's tables must keep them.  The median of the
-        velocities is left out, as LAMOST's are low by about 5 km/s.
+        The limits hold for both robust scatters and for both of LASP's tables.  The median of
+        velocities has no limit, as LAMOST's velocities are low by about 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         stars = self.stars
@@ -117,10 +117,10 @@ class RealStars(EndToEnd):
                                        name == "VRAD" else expected, rtol=1e-12)
 
     def test_cameras_of_lamost(self):
-        """The shipped configuration: each camera's velocity against a fit of that camera alone,
+        """By the shipped configuration each camera's velocity is that of a fit of this camera alone
         with labels and v sin i held.
 
-        Both are the minimum of the same function, found in two ways, and agree within the
+        Both velocities are the minimum of one function, found in two ways.  They agree within the
         tolerance of the polish, a few hundredths of an error.
         """
         both = self.cameras
@@ -144,8 +144,8 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_a_coarser_grid_gives_the_same_rows(self):
-        """Every second grid point of the shipped library, as broad line-spread functions choose
-        it, against all: -2 ln L at the solution, parameters and their errors."""
+        """For a broad line-spread function a fit uses every second grid point of the shipped
+        library.  -2 ln L, parameters and errors agree with a fit on all grid points."""
         lib = os.path.join(SOURCE, "libraries", "fgk.h5")
         for survey, files, arms in (
                 ("lamost", self.stars[::3], "{name: b, min: 4000, max: 5800, fwhm: 2.7, sampling: 1}, "
@@ -226,12 +226,12 @@ class RealStars(EndToEnd):
         np.testing.assert_allclose(apart, [198, 169, 177, 183], atol=12)
 
     def test_velocity_offsets_of_lamost(self):
-        """The cameras' offsets against the cameras' own velocities and the prior; VRAD against
-        LASP's, with offsets and without.
+        """Offsets follow from the cameras' own velocities and the prior; VRAD is compared with
+        LASP's velocity, with offsets and without.
 
         The cameras have velocities b and r with errors B and R; the prior of the offset has a
-        sigma s.  The best offset is (r - b) s^2 / (s^2 + B^2 + R^2).  VRAD is the mean of b and r -
-        offset, weighted by the errors.
+        sigma s.  The best offset is (r - b) s^2 / (s^2 + B^2 + R^2).  VRAD is the mean of b and
+        (r - offset), weighted by the errors.
         """
         names = [os.path.basename(s)[:-len(".gz")] for s in self.stars]
         with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
@@ -278,9 +278,9 @@ class RealStars(EndToEnd):
         self.assertTrue(row["FIT_INFO"][0] & 1)  # VSINI_UNRESOLVED: lsf_factor is right
 
     def test_cameras_of_sdss(self):
-        """Coadd, exposures one by one and jointly, with the shipped configuration.
+        """The coadd agrees with a joint fit of its exposures, by the shipped configuration.
 
-        Ten continuum functions for all of the coadd leave waves in residuals, as STIFF_OPT says.
+        Ten continuum functions for the whole coadd leave waves in the residuals: STIFF_OPT is set.
         """
         shipped = os.path.join(SOURCE, "config", "sdss.yaml")
         found = {}
@@ -311,8 +311,8 @@ class RealStars(EndToEnd):
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
 
     def test_m_dwarfs(self):
-        """With the three shipped libraries: Teff of dwarfs by LAMOST's types (good to one, 100 to
-        200 K), a velocity by SDSS.  A K5 dwarf has the best guess with m, the best fit with fgk."""
+        """With the three shipped libraries: Teff of dwarfs against LAMOST's types (good to 100 to
+        200 K); a velocity against SDSS.  A K5 dwarf is guessed best by m, fitted best by fgk."""
         fgk, *more = [os.path.join(SOURCE, "libraries", n + ".h5") for n in ("fgk", "oba", "m")]
         more = [word for path in more for word in ("--library", path)]
         types = {"005": 3850, "015": 3660, "049": 3850, "071": 3850, "190": 3850, "232": 3850,
@@ -361,8 +361,8 @@ class RealStars(EndToEnd):
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
-        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in one night, in
-        two that each show both stars, and in three blended ones."""
+        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in a fit of one
+        night, of two nights that each show both stars, and of three nights of blended lines."""
         put("two.yaml", content(os.path.join(SOURCE, "config", "lamost-mrs.yaml"), "r") + "binaries: true\n")
         true = np.array([(-60, 56), (56, -80), (-15, 3.2), (-3, -10.8), (6, -21.4)])
         nights = [another_night(tmp(f"night-{i}.fits"), 4 * i, v) for i, v in enumerate(true)]

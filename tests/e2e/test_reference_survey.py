@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The reference survey against rvspecfit's results and the truth: as good or better.  Programs
-that read rvspecfit's files find the same values, star by star."""
+"""Fits of the reference survey must be as good as rvspecfit's or better, by -2 ln L and by the
+truth.  Programs that read rvspecfit's files find the same values in ours, star by star."""
 
 import csv
 
@@ -53,9 +53,9 @@ class Likelihood(EndToEnd):
         return np.reshape(found, (24, 7)), np.reshape([of["minus2logl"] for of in points], (24, 7))
 
     def test_values_are_those_of_rvspecfit(self):
-        """-2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's with float64 templates.  Near the
-        truth float32 templates add 1e-3, and are within `near` of float64 ones.  Smooth rotation
-        has no reference."""
+        """With float64 templates -2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's.  Near the
+        truth float32 templates may add 1e-3, and differ from float64 templates by less than
+        `near`.  For smooth rotation rvspecfit has no values."""
         for kind, path, near in (("nn", "sim/likelihood-nn.json", 3e-3),
                                  ("nnrm", "sim/likelihood-rm.json", 1e-3)):
             wide, theirs = self.compare(kind, path, "linear", "float64")
@@ -104,8 +104,8 @@ class ReferenceSurvey(EndToEnd):
         the rows of its matrices.  It uses Fourier transforms of the stored diagonals, which mix
         the ends of the arm.
 
-        VRAD follows to a tenth of its error.  Pixels are coarse for the templates, so -2 ln L
-        depends on where lines fall on them.
+        VRAD follows the shift to a tenth of its error.  Pixels sample the templates coarsely, so
+        -2 ln L depends on where lines fall on pixels.
         """
         with pyfits.open(data("sim/coadd-dev.fits.gz")) as hdus:
             for arm in "BRZ":
@@ -188,10 +188,10 @@ class SmoothRotation(EndToEnd):
 
     def test_rotation_is_less_biased(self):
         """For v sin i above a pixel of the templates (14 to 26 km/s) the median of fitted minus
-        true is below 0.6 of the linear kernel's and of rvspecfit's.
+        true is below 0.6 times that of the linear kernel, and below 0.6 times rvspecfit's.
 
         The kernel does not cause the rest of the bias (docs/science/validation.md).  A bin has 9
-        to 18 stars; chance moves all three medians alike.
+        to 18 stars; chance moves all three medians together.
         """
         true = self.smooth.truth["VSINI"]
         for low, high in ((15, 30), (30, 60), (60, 101)):
@@ -303,8 +303,8 @@ class Reference(EndToEnd):
                 self.assertEqual(hdus[0].header[key], inputs[0].header[key])
 
     def test_files_end_where_fits_says(self):
-        """Of all real files, also of DESI's newer format, whose FIBERMAP has a header of whole
-        blocks.  Its single row still has one axis of wavelengths, as rvspecfit writes it."""
+        """Exports of all real files end with their last HDU.  In a file of DESI's newer format the
+        header of FIBERMAP fills whole blocks.  This file's models have one axis of wavelengths."""
         self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
         export("new.h5", "new-models.h5", "new")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):

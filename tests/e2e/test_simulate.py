@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill simulate: its files, the same bytes from any processes, its refusals, and a fit.
-
-The library is the small one; the shipped library, its cut and its model error are in the class
-Shipped.
-"""
+"""starmill simulate: its files, the same bytes from any processes, its refusals, and a fit.  The
+class Shipped tests the shipped library, its cut and its model error; the others use a small one."""
 
 import dataclasses
 

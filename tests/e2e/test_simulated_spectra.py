@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What starmill simulate draws and observes, against docs/science/simulator.md, to 5 sigma.
+"""Draws and spectra of starmill simulate against docs/science/simulator.md, to 5 sigma.
 
-Emulator: noise-free pixels against templates (test_library_file.py) observed by
-docs/science/numerics.md.  Each star has a free factor, as the drawn S/N sets its brightness.
-Model: the fit's own model at the truth.
+Class Emulator compares noise-free pixels with templates (test_library_file.py) that are observed as
+docs/science/numerics.md says.  A star's brightness is free, as the drawn S/N sets it.  Class Model
+compares noise-free pixels with the fit's own model at the truth.
 """
 
 from base import *

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Selection as a survey's pipeline makes it: target bits or redrock, S/N by SCORES, exposures, arms;
-and what the catalogue has of survey and Gaia.  Needs no test data."""
+"""A fit selects rows as survey pipelines do: by target bits or redrock, S/N in SCORES, exposures,
+arms.  The catalogue takes columns of the survey and of Gaia.  Needs no test data."""
 
 from base import *  # noqa: F403
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library train --emulator radial | splines | linear, from a made-up grid file.
-Templates are compared with SciPy's interpolation and the spectra's formula, and the report with
-our own.  Also a fit, gaps and refusals."""
+Templates are compared with SciPy's interpolation and with the formula of the spectra, the report
+with numbers computed here.  Also tested: a fit, gaps in the grid, refusals."""
 
 import itertools
 
@@ -109,8 +109,8 @@ def table(text, begin):
 
 
 def own_part(lib, label):
-    """Errors [n][labels and km/s] of labels and velocity by an emulator's error, to first order:
-    least squares of the error of ln flux on derivatives of the templates, without continuum."""
+    """Errors [n][labels and km/s] that an emulator's error makes in labels and velocity, to first
+    order: least squares of the error of ln flux on derivatives of templates, without continuum."""
     step, edge, arms = 1e-4, 8, list(ARMS)
     with h5py.File(lib, "r") as f:
         scale = [(f[f"labels/label{i}"].attrs["std"], f[f"labels/label{i}"].attrs["mapping"])

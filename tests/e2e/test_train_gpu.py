@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library train on emulated GPUs: the losses of the CPU, by one rank and by two; refusals.
-
-What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
-"""
+Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
 
 import math
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tests of posteriors with five fibers in the place of a block's threads.  Their order differs
- * in each run, and one test compares the bits of two runs. */
+/* The tests of posteriors with five fibers in the place of a block's threads.  The fibers' order
+ * differs in each run, and one test compares the bits of two runs. */
 #include "tests/fiber/fiber.h"
 
 static int five_fibers(void **state)

@@ -78,9 +78,9 @@ static void compare_value(void)
     mill_evaluation final, jacobian;
     evaluate(MILL_REQ_MODELS, 1, theta, &final);
     evaluate(MILL_REQ_TANGENTS, 1, theta, &jacobian);
-    /* flux / sigma and 1 / sigma are float32: at S/N 40 each moves a pixel's residual by 1.1e-6
-     * rms, and F by twice the sum of residual times that.  Allowed are four standard deviations
-     * and the rounding of sums. */
+    /* flux / sigma and 1 / sigma are float32: at S/N 40 each changes a pixel's residual r by a
+     * random dr of 1.1e-6 rms, so F changes by the sum of 2 r dr.  The tolerance is four standard
+     * deviations of that sum, and the rounding of sums. */
     double chisq = 0;
     for (int a = 0; a < fx.lib.n_arm; a++)
       chisq += expected.chisq[a];
@@ -174,9 +174,9 @@ static void compare_gradient(int at_zero)
     evaluate(MILL_REQ_TANGENTS, 1, theta, &eval);
     for (int j = 0; j < np; j++) {
       const double sigma = 1 / sqrt(eval.hess[j * np + j]);
-      /* Steps are a part of one error.  In v sin i a step must not reach a corner of the linear
-       * kernel, at whole numbers of grid points; from 0 it must stay where the smooth kernel keeps
-       * its form. */
+      /* A step is a part of one error.  In v sin i it must not reach a corner of the linear
+       * kernel; corners lie at whole numbers of grid points.  A step from 0 stays below 0.2 grid
+       * points, where one formula gives the smooth kernel. */
       const double grid = MILL_C_KM_S * fx.lib.arm[0].ln_step;
       double step = 0.2 * sigma, found;
       if (j == 1) {

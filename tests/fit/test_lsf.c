@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Line-spread functions given as a sigma per pixel: against the resolution matrix of the same
- * Gaussian; against densely convolved templates (made_star.h); and pixels without a sigma. */
+/* Line-spread functions given as a sigma per pixel are compared with the resolution matrix of the
+ * same Gaussian, and with densely convolved templates (made_star.h).  Some pixels lack a sigma. */
 #include "tests/mill_test.h"
 
 enum { SEED = 90210, MAX_STAR = 3, EDGE = 6, N_LABEL = 3, N_ARM = 2 };
@@ -11,9 +11,9 @@ static made_star star[MAX_STAR];
 static double truth[MAX_STAR][N_PAR];
 static mill_fit_result result[2][MAX_STAR];
 
-/** Make a star with pixels of about step_aa, uniform in ln wavelength as in most surveys.  The
- *  templates lack a Gaussian of lack_pix(x) pixels of its line-spread function; x runs from 0 to 1
- *  along the arm. */
+/** Make a star with pixels of about step_aa, uniform in ln wavelength as in most surveys.  Its
+ *  line-spread function is broader than the templates' by a Gaussian of sigma lack_pix(x) pixels;
+ *  x runs from 0 to 1 along the arm. */
 static void make(double step_aa, double (*lack_pix)(double x), uint64_t *random, made_star *out)
 {
   made_star_init(&lib, 1, step_aa, 0, random, out);

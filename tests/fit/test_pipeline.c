@@ -60,8 +60,8 @@ MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
     for (int j = 0; j < N_PAR; j++)
       n_near += j != 1 && fabs(made_par(r, j) - truth[i][j]) < 3 * made_err(r, j);
   }
-  /* the stars are made from these emulators: 0.4 of 140 numbers are more than three sigma off by
-   * chance, six with a chance of 1e-5 */
+  /* The stars are made from these emulators.  By chance 0.4 of 140 numbers are more than three
+   * sigma off; six numbers are with a chance of 1e-5. */
   assert_int_equal(n_fitted, MAX_STAR - 2);
   assert_true(n_near >= 5 * n_fitted - 5);
   mill_library_clear(&lib);
@@ -187,8 +187,8 @@ MILL_TEST(velocity_offsets_are_found)
     const int first = i == 0;
     assert_int_equal(free->status, MILL_STATUS_FITTED);
     assert_int_equal(free->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN), 0);
-    /* With so weak a prior VRAD is that of the first arm; both searches end within 0.01 errors.
-     * The errors differ by a few per cent, as the profile is no parabola. */
+    /* With so weak a prior VRAD is the velocity of the first arm alone, to 0.01 errors for either
+     * search.  Their errors differ by a few per cent, as the profile is no parabola. */
     assert_close(free->vrad_km_s, free->vrad_arm_km_s[first], 0.05 * free->vrad_err_km_s);
     assert_close(free->vrad_err_km_s / free->vrad_arm_err_km_s[first], 1, 0.05);
     assert_true(free->vrad_err_km_s > none->vrad_err_km_s);
@@ -383,8 +383,9 @@ MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
   }
 }
 
-/** Half the second differences of -2 ln L around x, to a [N_PAR][N_PAR]; step: of each parameter.
- *  unresolved: in the inner parameter u in place of v sin i, at least two steps from 0. */
+/** Fill a [N_PAR][N_PAR] with half the second differences of -2 ln L around x, by a step of each
+ *  parameter.  unresolved: steps of v sin i are steps of u, the fit's inner parameter for it, from
+ *  a place at least two steps from 0. */
 static void curvature(const made_star *s, const double *x, const double *step, int unresolved,
                       double *a)
 {
@@ -408,8 +409,8 @@ static void curvature(const made_star *s, const double *x, const double *step, i
     }
 }
 
-/* Stars 0 to 2 rotate so fast that v sin i is resolved, and differences are in v sin i.  For the
- * others F has no curvature in v sin i, and differences are in u. */
+/* Stars 0 to 2 rotate so fast that v sin i is resolved, so differences are taken in v sin i.  For
+ * the other stars F has no curvature in v sin i, so differences are taken in u. */
 MILL_TEST(covariance_is_the_inverse_curvature_of_the_likelihood)
 {
   enum { N = 6 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random damage of the kinds that matter in a FITS file.  Blocks keep their places: a byte put in
- * or taken out shifts all that follows, and is found at once. */
+/* Random damage of the kinds that matter in a FITS file.  No byte is put in or taken out: readers
+ * notice at once if all later blocks are shifted. */
 #include <stdio.h>
 #include <string.h>
 

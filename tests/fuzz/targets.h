@@ -12,8 +12,8 @@
 
 enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 
-/** X(name, whether it is mutated card by card).  Inputs: FITS or HDF5 for start and priors; for
- *  values a list of changes to a good library; for catalog a list of files, then of TARGETIDs. */
+/** X(name, whether the fuzzer mutates FITS cards).  Inputs of start and priors are FITS or HDF5.
+ *  Input of values: changes to a good library; of catalog: a list of files, then of TARGETIDs. */
 #define FUZZ_SURVEYS(X)                                                                            \
   X(desi, 1)                                                                                       \
   X(sdss, 1) X(lamost, 1) X(lamost_mrs, 1) X(weave, 1) X(fourmost, 1) X(pfs, 1) X(generic, 1)

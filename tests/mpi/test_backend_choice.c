@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The backend that ranks of a run take.  Every rank has its own make-believe GPUs, and one rank
- * fails.  All ranks must come to the same end, and none may wait for ever. */
+/* The ranks of a run choose their backend.  Every rank has its own make-believe GPUs, and one rank
+ * fails.  All ranks must return the same code, and none may wait for ever. */
 
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"

@@ -117,8 +117,8 @@ MILL_TEST(as_one_rank)
       printf("last %d: %d components, loss %.3g, one rank %.3g; solved %.3g; largest error %.3g\n",
              last, b.report.n_component, several[29].validation, one[29].validation, b.report.loss,
              error);
-    /* The report is the mean square of the error of ln flux, times 100^2 (S/N 100).  If it is that
-     * of this emulator, the largest of 780 errors is below ten times their rms. */
+    /* The report's loss is the mean square of the errors of ln flux, times 100^2 (S/N 100).  The
+     * largest of 780 errors stays below ten times their rms if the loss is this emulator's. */
     assert_true(error < 10 * 0.01 * sqrt(b.report.loss));
     assert_true(b.report.loss < b.report.loss_unsolved);
     clear(&a);

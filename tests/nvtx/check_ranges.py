@@ -71,8 +71,8 @@ class Ranges(ProgramTest):
         self.assertEqual(count["prepare"], count["guess"])
         self.assertLessEqual(count["guess"], N_STAR)
         table = read(tmp("ranges.h5"))
-        # Every evaluation has an answer for each of three arms, but a Jacobian may have one for
-        # its leading arm alone (not the last of a star).  A star's errors take two digests.
+        # An evaluation has an answer for each of three arms.  A Jacobian may answer for its leading
+        # arm alone, so it lacks two; the last Jacobian of a star has three.  Errors add two ranges.
         less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR
                 - count["likelihood"] - count["errors"])
         self.assertEqual(less % 2, 0)

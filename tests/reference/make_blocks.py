@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write blocks.h: float64 reference values of block functions, by SciPy and NumPy.
 
-    /usr/bin/python3 tests/reference/make_blocks.py OUTPUT.h
+    python3 tests/reference/make_blocks.py OUTPUT.h
 
 The build runs it.
 

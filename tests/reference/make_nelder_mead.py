@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write nelder_mead.h: the points that SciPy's Nelder-Mead visits on several functions, and their values.
 
-    /usr/bin/python3 tests/reference/make_nelder_mead.py OUTPUT.h
+    python3 tests/reference/make_nelder_mead.py OUTPUT.h
 
 The build runs it; tests/kernels/math/test_nelder_mead.c compares bit for bit.  A value that is NaN or
 infinite is given to SciPy as 1e300, which is what starmill makes of it.  SciPy itself lets NaN into the

@@ -108,8 +108,8 @@ def components(scaled, n_component):
 
 
 def make_problem(path, o, arm=0):
-    """What the network learns: labels x, targets, scale, floors and the first last layer; the
-    models that are learned come first."""
+    """What the network learns: labels x, targets, scale, floors, and the first weights of the last
+    layer.  Models to learn come before models left out."""
     if o.loss != "l2" and o.last != "pixels":
         raise SystemExit("scores of components are trained with the loss l2 alone")
     names, label, flux = read_grid(path, arm)

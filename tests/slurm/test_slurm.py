@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The job scripts in a private Slurm on this machine: they run, are requeued and finish.
-
-Skipped if Slurm's daemons are missing or cannot run.  What mostly waits runs in parallel.
-"""
+Skipped if Slurm's daemons are missing or cannot run.  Tests that mostly wait run in parallel."""
 
 import shlex
 import threading

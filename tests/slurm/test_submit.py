@@ -37,7 +37,7 @@ class Submit(unittest.TestCase):
         return path
 
     def call(self, *args, status=0, **environment):
-        """Run it in the folder; self.said is its standard error."""
+        """Run starmill-submit in the folder; self.said is its standard error."""
         done = subprocess.run(
             [sys.executable, "-B", SUBMIT, "--site", self.site, *(str(a) for a in args)],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

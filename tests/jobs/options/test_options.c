@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options: a table of rows with every kind of value, refusals, and --help.  The command line of
- * starmill fit; e2e/test_config.py tests what it sets in the configuration. */
+/* A table of options with every kind of value: parsing, refusals and --help.  Also the command line
+ * of starmill fit; e2e/test_config.py tests what it sets in the configuration. */
 #include "tests/mill_test.h"
 
 #include <time.h>

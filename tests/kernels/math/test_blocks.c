@@ -128,9 +128,9 @@ static void compare_rotation(int kind, const int *n, const double *expected,
       const double r = ref_rotation_r[i];
       double weight, slope;
       mill_rotation_weight(kind, r, k, &weight, &slope);
-      /* 1e-13 is the reference's quadrature error; its smooth slopes are divided by r.  The rest
-       * is rounding: a linear weight is a difference of numbers up to k + 1 and r, a smooth one a
-       * sum over L(k - r x). */
+      /* 1e-13 is the reference's quadrature error; slopes of the smooth kernel divide it by r.  The
+       * rest is rounding.  A linear weight is a difference of numbers up to k + 1 and r; a smooth
+       * weight is a sum over L(k - r x). */
       assert_close(weight, expected[at], 1e-13 + 4e-16 * (k + 1 + r));
       assert_close(slope, expected_slope[at], 1e-13 * (kind == MILL_ROT_SPLINE ? 1 + 1 / r : 1));
     }
@@ -175,8 +175,9 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_half_width(kind, 0), 0);
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
-      /* below one grid point the linear kernel is linear in r, the smooth one in r^2 / 2; the next
-       * term is m4 r^4 / 24 times a fourth difference, with weights up to 28/3 */
+      /* Below one grid point the linear kernel is linear in r, the smooth kernel in r^2 / 2.  The
+       * smooth kernel's next term is m4 r^4 / 24 times a fourth difference, with weights up to
+       * 28/3; m4 is the fourth moment of the rotation profile. */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);

@@ -16,8 +16,9 @@ typedef struct evolution {
   int n_problem, n_grid, record[1];
 } evolution;
 
-/** Set up one problem: n particles without forces from the origin, n_step steps of dt, D = 1, open
- *  axes.  The last density has 41 points from -4 to 4 on the first axis, one on the others. */
+/** Set up one problem: n particles start at the origin and diffuse (D = 1) without forces, on open
+ *  axes, in n_step steps of dt.  The grid of the density at the end has 41 points from -4 to 4 on
+ *  the first axis, and one point on the others. */
 static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, double dt)
 {
   memset(e, 0, sizeof *e);

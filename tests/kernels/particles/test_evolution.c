@@ -77,9 +77,9 @@ static double ou_density(double x, double h)
   return normal(x, ou_mean(OU_STEPS * ou_dt), ou_variance(OU_STEPS * ou_dt) + h * h);
 }
 
-/* Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2 a step, in place of exp(-k dt);
- * over all steps the mean and the variance are off by 1e-4.  Euler's are off by 2.5 %, and are
- * compared with its own recurrence. */
+/* A step of Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2, in place of exp(-k dt).
+ * At the end mean and variance are off by 1e-4.  Euler's scheme is off by 2.5 %, so its results
+ * are compared with Euler's own recurrence. */
 MILL_TEST(ornstein_uhlenbeck)
 {
   const double keep = 1 - ou_rate * ou_dt;
@@ -157,8 +157,8 @@ MILL_TEST(reflecting_and_periodic_boxes)
   }
 }
 
-/* The number of particles left is that of the series, within the standard error.  If crossings
- * within a step were missed, it would be too large by 4 %, 9 standard errors. */
+/* The share of particles left agrees with the Fourier series of the solution, within its error.
+ * Missed crossings within a step would make it too large by 4 %, 9 standard errors. */
 MILL_TEST(absorbing_box)
 {
   MILL_AT_END(evolution_end) evolution e;

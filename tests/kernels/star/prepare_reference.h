@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Pixel preparation written a second time, plainly and in float64, for tests.
  *
- *  The rules of docs/science/numerics.md, with qsort for the medians.  What the fit
- *  stores as float32 (flux / sigma, 1 / sigma) is rounded at the end.
- */
+ *  It follows docs/science/numerics.md, and takes medians by qsort.  Numbers that the fit stores as
+ *  float32 (flux / sigma, 1 / sigma) are rounded at the end. */
 #pragma once
 
 #include <math.h>

@@ -468,8 +468,9 @@ static void arms(void)
     mill_answer_of(&model, &slot, i)[MILL_ANSWER_CHISQ] = slot.segment[i].arm == 0 ? 90 : 12;
 }
 
-/* Degrees of freedom are good pixels less continuum functions, in all also less free parameters.
- * If asked for, errors and COVAR grow with the root of a reduced chi-square above 1. */
+/* An arm's degrees of freedom are its good pixels less its continuum functions.  Their sum less the
+ * free parameters counts for rchisq_tot.  With rescale_errors, errors and COVAR grow by the root of
+ * an rchisq_tot above 1. */
 MILL_TEST(errors_are_scaled)
 {
   mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};

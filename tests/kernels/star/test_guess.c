@@ -209,8 +209,9 @@ MILL_TEST(bins_sum_good_pixels)
   assert_close(found2, expected2, 1e-6 * expected2);
 }
 
-/** The first start has the least chi^2 within the velocity limits; each further one the least
- *  among labels apart from those before.  The first of equal ones is taken, and NaN never. */
+/** The first start is the template of least chi^2 within the velocity limits.  Each further start
+ *  has the least chi^2 among templates whose labels are apart from earlier starts.  Of equal
+ *  chi^2 the first template is taken; NaN is never taken. */
 MILL_TEST(starts_are_the_best_that_are_apart)
 {
   uint64_t random = SEED + 2;

@@ -341,8 +341,8 @@ MILL_TEST(derivatives_of_two_stars)
         row[star][r][i] = round(4096 * 0.3 * test_library_random(&rng)) / 4096;
   for (int star = 0; star < 2; star++)
     both_stars(row, ln_ratio, star, answer[star]);
-  /* The companion's rows are float32, off by 1e-7.  The unit of gradients is the largest possible
-   * one, sqrt(hess dd); central differences over 1e-4 are good to 1e-3. */
+  /* The companion's rows are float32, off by 1e-7.  Gradients are compared in units of the largest
+   * gradient possible, sqrt(hess dd) (dd: sum of (flux / sigma)^2). */
   const double *at = answer[0] + MILL_ANSWER_TANGENTS, *other = answer[1] + MILL_ANSWER_TANGENTS;
   const double most = curve(answer[0], N, PAIR_DERIV, PAIR_DERIV), unit = sqrt(most * b.s.dd);
   assert_close(answer[0][MILL_ANSWER_F], answer[1][MILL_ANSWER_F], 1e-7 * unit);

@@ -25,8 +25,8 @@ static void check_response(const double *wave, int i, double s_pix, double k)
     re += row[q] * cos(k * x);
     im += row[q] * sin(k * x);
   }
-  /* Sampling adds images of the Gaussian at distances of 2 pi, to the response and to the norm.
-   * 1e-6 is for rounding, the grid's stretch, and the end of the row at 5 sigma. */
+  /* Sampling by pixels repeats the Gaussian's response at every 2 pi in k; the repeats add to the
+   * response and to the norm.  1e-6 covers rounding, uneven pixels and the cut at 5 sigma. */
   const double nearest = 2 * acos(-1.0) - k;
   const double samples = 4 * exp(-0.5 * s_pix * s_pix * nearest * nearest) + 1e-6;
   const double tolerance = s_pix < 0.8 ? 3e-4 : samples;
@@ -55,8 +55,8 @@ MILL_TEST(lsf_rows_have_no_step)
     assert_close(row[0][k], k == H_LSF, 0);
   for (int i = 1; i < 4000; i++) {
     mill_lsf_row(N_LSF, wave, 30, 1e-3 * i * pixel, H_LSF, row[i % 2]);
-    /* A Gaussian's peak falls by at most 1.2 per pixel of sigma here.  Where samples begin,
-     * weights jump by 3.5e-3, in what pixels do not resolve. */
+    /* A step of 1e-3 in sigma changes the peak by 1.2e-3 at most.  At MILL_LSF_SAMPLES the row
+     * begins to sample the Gaussian, and weights jump by 3.5e-3. */
     for (int k = 0; k <= 2 * H_LSF; k++)
       assert_close(row[0][k], row[1][k], 4e-3);
   }

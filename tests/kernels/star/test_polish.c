@@ -121,8 +121,8 @@ static void assert_nothing_lower(uint64_t *random)
   }
 }
 
-/** Nine facets of three hulls lie at almost the same distance from the star, which is far
- *  outside.  The penalty is that of the farthest facet alone; the others have no part in it. */
+/** The star lies far outside three hulls, almost equally far beyond nine of their facets.  The
+ *  penalty must come from the farthest facet alone. */
 MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
 {
   enum { N_HULL = 3, N_FACET = 3 };

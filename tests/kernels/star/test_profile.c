@@ -130,8 +130,8 @@ MILL_TEST(profiles_of_any_shape_end)
         if (pass == 0)
           mean /= sum;
       }
-      /* A limit falls between velocities of the grid, which are half a width apart.  If nothing is
-       * known, the grid has steps of a twentieth of the range. */
+      /* The grid of velocities has steps of half the profile's width, and a limit may fall between
+       * two of them.  A flat profile (kind 0) has steps of a twentieth of the velocity range. */
       const double tol = at_limit || kind == 0 ? 0.35 : (kind == 4 ? 0.02 : 0.01);
       assert_close(r->vrad_err_km_s / sqrt(m2), 1, tol);
     }

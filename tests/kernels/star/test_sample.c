@@ -422,9 +422,9 @@ MILL_TEST(the_evidence_knows_hulls)
   assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
-/** NOT_GAUSSIAN compares the posterior with the fit's formal errors.  A standard deviation twice
- *  as large gives a difference of 0.3.  The errors contain the label's floor, the likelihood does
- *  not. */
+/** NOT_GAUSSIAN compares the posterior with a Gaussian of the fit's formal errors.  It is set for
+ *  errors twice the posterior's deviations (i = 1), but not if a label's floor explains them
+ *  (i = 2): errors contain the floor, the likelihood does not. */
 MILL_TEST(the_shape_is_compared_with_the_fit)
 {
   float fraction = 0.01F;

@@ -156,8 +156,8 @@ MILL_TEST(velocity_of_an_arm)
 
 /* --- the turns of two stars, on a likelihood that is quadratic in the parameters of both --- */
 
-/** Parameters of a segment: both stars', then ln of their flux ratio.  Parameters of the fit: a
- *  ratio for each of two arms, and the velocity offset of the second arm. */
+/** A segment has the parameters of both stars, then ln of their flux ratio.  The fit has the
+ *  parameters of both stars, a ratio for each of two arms, and the second arm's velocity offset. */
 enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 #define OFFSET_SIGMA 2.0
 #define OFFSET_TRUE  1.5
@@ -165,8 +165,9 @@ enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 static double both_centre[N_ROW], curve[N_ROW * N_ROW], single_f, peak_km_s = 130;
 static int peak_stands = 1;
 
-/** A star at 12 km/s and one at 95, both with v sin i resolved.  The scaled curvature is 0.3
- *  within a star, 0.1 between stars, -0.15 with the ratio.  F of one star alone is gain. */
+/** Make stars at 12 and 95 km/s.  In units of the errors the curvature of F between two parameters
+ *  is 0.3 within a star, 0.1 between stars, -0.15 with the ratio.  gain: how much the second star
+ *  lowers F. */
 static void make(double gain)
 {
   paraboloid(20, 1);
@@ -212,9 +213,9 @@ static void make(double gain)
   segment[0].ws = segment[1].ws = &ws;
 }
 
-/** F of a segment if its own star is at a velocity.  grad, hess_of: gradient and curvature in the
- *  answer's order of parameters, own star first.  Each arm has half of F.  The stars change places
- *  if the second one is brighter. */
+/** F of a segment of arm a, with the star whose turn it is at vel_km_s.  grad, hess_of: gradient
+ *  and curvature, with this star's parameters first.  Each of two arms has half of F.  The stars
+ *  change places if the second star is brighter. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;
@@ -328,8 +329,8 @@ MILL_TEST(turns_end_in_the_joint_minimum)
   const mill_fit_result *r = &slot.result;
   assert_int_equal(r->pair, 1);
   assert_int_equal(r->info & MILL_INFO_PAIR, MILL_INFO_PAIR);
-  /* The polish ends within 1e-2 in F of its minimum, a tenth of an error.  A companion may move by
-   * thirty typical uncertainties; this prior lessens an error by 1 % at most. */
+  /* The polish ends within 1e-2 in F of the minimum, 0.1 errors of a parameter.  The companion has
+   * a prior of thirty typical errors, which lessens its errors by 1 % at most. */
   const double found[] = {r->vrad_km_s, r->pair_vrad_km_s, r->label[0], r->pair_label[0],
                           r->vrad_offset_km_s[1]};
   const double err[] = {r->vrad_err_km_s, r->pair_vrad_err_km_s, r->label_err[0],

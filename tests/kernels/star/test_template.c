@@ -129,8 +129,8 @@ MILL_TEST(convolution_at_awkward_sizes)
     }
 }
 
-/** A row of ln flux and two tangents, pixels of 2.7 grid points, and Gaussian kernels of `sigma`
- *  grid points that end at `half`.  grid32: the rows in float32. */
+/** Set up a grid row of ln flux and two rows of tangents, pixels of 2.7 grid points, and a Gaussian
+ *  kernel of `sigma` grid points that ends at `half`.  grid32 gets the three rows in float32. */
 static void bench_of_rows(double ln_step, double sigma, int half, float *grid32)
 {
   enum { N_GRID = 400, N_PIX = 100, FIRST = 40 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What other code sets in a configuration, its names resolved against a library, and arms that are
- * parts of a library's arms.  e2e/test_config.py tests configuration files. */
+/* A configuration in memory: settings by other code, names that a library must know, and arms that
+ * are parts of a library's arms.  e2e/test_config.py tests configuration files. */
 #include "tests/test_folder.h"
 
 #include "kernels/base/error.h"

@@ -14,8 +14,8 @@ static void make_scale(double *scale)
     scale[p] = 1 + 0.5 * sin(p);
 }
 
-/* Sine of the largest angle between the spaces that v (orthonormal) and the patterns span, n rows
- * each: how far a unit vector of one space can lie outside the other. */
+/* Return the sine of the largest angle, or somewhat more, between the space of the patterns of c
+ * and that of the orthonormal vectors v [N_COMPONENT][N_PIX]. */
 static double largest_angle(const mill_train_components *c, const double *scale, const double *v)
 {
   double outside = 0;
