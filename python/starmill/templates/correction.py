@@ -207,7 +207,7 @@ def robust_ridge(terms, x, known, ridge):
 
 def linear(terms, y, error=None):
     """Fit y [n] by terms [n, n_term]; large residuals count less.  Return coefficients, residuals
-    and the mask of residuals beyond ROBUST errors.  error [n]: of y; None: the residuals' scatter."""
+    and the mask of residuals beyond ROBUST errors.  error [n]: of y; None: scatter of residuals."""
     weight = np.ones(len(y)) if error is None else 1 / error
     for _ in range(10):
         coef = np.linalg.lstsq(terms * weight[:, None], y * weight, rcond=None)[0]

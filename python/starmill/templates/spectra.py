@@ -248,8 +248,8 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual over the median residual of its neighbours [n].  Residuals
-        here are geometric means of those of two fits: with the spectrum and without it."""
+        """Return each spectrum's residual over the median residual of its neighbours [n].  Each is
+        the geometric mean of the residuals of two fits: with the spectrum and without it."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
         # at least 1e-4: no spectrum is doubtful where all fit up to rounding errors
@@ -362,8 +362,8 @@ def build(settings, spectra):
 
 
 def leave_out(made, names, part, seed):
-    """Leave out up to a fraction `part` of the spectra, but none with the least or greatest value of
-    a label.  Return a library of the rest and a ModelSet of the spectra left out."""
+    """Leave out up to a fraction `part` of the spectra, but none with the least or greatest value
+    of a label.  Return a library of the rest and a ModelSet of the spectra left out."""
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
