@@ -8,7 +8,7 @@
 #include "tests/conformance/branches.h"
 #include "tests/conformance/stars.h"
 
-/* Number of stars for tests that few stars suffice for; a slow adapter sets fewer. */
+/* Number of stars in tests that need few stars; a slow adapter sets fewer. */
 static int n_few = N_STAR;
 
 /** Compare answers to the same requests with the CPU's; derivatives in units of errors. */
@@ -92,7 +92,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
   n_fit = N_STAR;
 }
 
-/* Final answers of a slot that keeps its templates have the bits of a slot without any. */
+/* A slot that has kept templates gives the bits of a slot that computes each template anew. */
 static inline void compare_kept(int precision)
 {
   enum { N_POINT = 6, N_KEPT_STAR = 3 };

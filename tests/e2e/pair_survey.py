@@ -19,7 +19,8 @@ BLOCK = 32  # stars made at once
 
 
 def as_fitted(one, first, second):
-    """True velocities [star, epoch], first those of the stars that were fitted as first."""
+    """True velocities [pair, epoch] of the fits' first stars and of their second stars.  one: fitted
+    velocities of the first stars; first, second: true velocities in the order of the survey."""
     turned = (np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1))[:, np.newaxis]
     return np.where(turned, second, first), np.where(turned, first, second)
 

@@ -415,7 +415,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual(os.stat(tmp("part.h5")).st_mtime_ns, before)
 
     def test_input_that_has_changed(self):
-        """Files of the same names and labels with another time or other spectra are others."""
+        """A file with another time or another spectrum counts as changed, despite equal labels."""
         write_phoenix("changed", labels_of(5))
         self.good(phoenix("changed", "changed.h5"))
         before = content(tmp("changed.h5"))

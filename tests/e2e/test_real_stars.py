@@ -405,7 +405,7 @@ class RealStars(EndToEnd):
         values = np.array([chisq(v) for v in grid])
         i = int(np.clip(np.argmin(values), 2, len(grid) - 3))
         a, b, _ = np.polyfit(grid[i - 2:i + 3], values[i - 2:i + 3], 2)
-        # in units of the scatter; the coadd has the exposure's photons, and 1 / n of its shift
+        # error by the residuals' scatter; the shift is low by 1 / n, as the coadd has n exposures
         return -b / (2 * a), np.sqrt(values.min() / len(loglam) / a)
 
     def velocities(self, channel, exposures):

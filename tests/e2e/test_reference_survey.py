@@ -129,7 +129,7 @@ class ReferenceSurvey(EndToEnd):
         self.assertLess(off.max(), 0.1)
         self.assertLess(abs(np.median(worse)), 0.02)
         self.assertLess(np.abs(worse).max(), 2.5)
-        # nothing can be taken out for templates of 1.06 A, so only the shift of a row stays
+        # templates of 1.06 A are broader than the rows, of which only the shift remains
         miles, _ = miles_library("miles.h5", data("real/miles/miles_v9.1_packed.fits.gz"))
         put("miles.yaml", "arms: [{name: opt, min: 4500, max: 7300}]\n")
         found = []

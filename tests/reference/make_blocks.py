@@ -213,7 +213,7 @@ def resolution():
                 inside[i, k] = True
                 rows[i, k] = dense[i, j]
     solved = np.linalg.solve(gauss, rows.T).T
-    # sums of whole rows: what the solution puts off the arm counts, in 10 rows of 40
+    # sums of whole rows, with the weights that the solution puts off the arm (in 10 of 40 rows)
     median = np.median(solved.sum(axis=1))
     for i in list(range(half)) + list(range(n - half, n)):
         solved[i] *= median / solved[i][inside[i]].sum()
