@@ -11,7 +11,7 @@ import kill_runs
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
 N_KILL = 8
-N_STAR = {"nelder-mead": 40, "hybrid": 160}
+N_STAR = {"nelder-mead": 24, "hybrid": 160}
 
 
 @functools.cache
