@@ -213,8 +213,8 @@ def python_line(args, cwd):
 
 def forked(args, cwd, timeout):
     """Run a job that is written in Python by a fork of this script, which has imported NumPy and
-    Astropy already, 0.8 s of each start; None where it is not such a job.  Jobs start as users start them in test_every_job.py, and where libraries are
-    made."""
+    Astropy already, 0.8 s of each start; None where it is not such a job.  Jobs start as users
+    start them in test_every_job.py, and where libraries are made."""
     if not args or args[0] not in SCRIPTS:
         return None
     done, line = python_line(args, cwd)
@@ -247,7 +247,8 @@ def forked(args, cwd, timeout):
 def without_pictures():
     """Reports that are run meanwhile have empty pictures, which are most of their time."""
     importlib.import_module("starmill.products.report")
-    with unittest.mock.patch("starmill.products.charts.png", return_value=b""):
+    with unittest.mock.patch("starmill.products.charts.png", return_value=b""), \
+            unittest.mock.patch("starmill.products.report.png", return_value=b""):
         yield
 
 

@@ -9,7 +9,7 @@ import kill_runs
 
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
-N_MANY = 200  # of nelder-mead
+N_MANY = 120  # of nelder-mead
 N_KILL = 8
 N_STAR = {"nelder-mead": 24, "hybrid": 160}
 

@@ -255,7 +255,8 @@ class LibraryCorrect(ProgramTest):
                    "--spectra", tmp("benchmarks.fits"), "--overwrite", "--output", tmp("scaled.h5"))
         for extra in ((), ("--error-columns", "E0,E1,E2")):
             done = run(*correct, *extra, tmp("bare.h5"))
-            before, after = (made.emulate(tmp(name), labels)[1] for name in ("bare.h5", "scaled.h5"))
+            before, after = (made.emulate(tmp(name), labels)[1]
+                             for name in ("bare.h5", "scaled.h5"))
             ratio = np.log(after / before)
             change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
         # of 150 K the benchmark stars' own share in the correction is left

@@ -125,7 +125,7 @@ class LibrarySpectra(ProgramTest):
     @staticmethod
     @functools.cache
     def plain():
-        """The library plain.h5 of the spectra plain.fits: path of these, the process that made it."""
+        """Make the library plain.h5 of plain.fits: path of the spectra, process that made it."""
         path = write("plain.fits")
         return path, built("plain.h5", path, *GIVEN)
 
