@@ -188,9 +188,12 @@ def emulators(rng, n_pix):
 
 
 class LibraryCorrect(ProgramTest):
-    def test_job(self):
+    @classmethod
+    def setUpClass(cls):
         run("library", "spectra", "--output", tmp("bare.h5"), *made.GIVEN, "--left-out", 0,
             made.write("plain.fits"))
+
+    def test_job(self):
         correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--output",
                    tmp("corrected.h5"), tmp("bare.h5"))
         done = run(*correct, "--spectra", made.write("other.fits", edit=edit))
@@ -216,18 +219,15 @@ class LibraryCorrect(ProgramTest):
                                     "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
 
     def test_rough_labels(self):
-        run("library", "spectra", "--output", tmp("exact.h5"), *made.GIVEN, "--left-out", 0,
-            made.write("exact.fits"))
-
         def rough(flux, labels):
             edit(flux, labels)
             labels[:, 0] += 200 * np.random.default_rng(3).normal(size=len(labels))
         correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "0",
                    "--spectra", made.write("rough.fits", edit=rough), "--output", tmp("rough.h5"))
-        run(*correct, "--label-errors", "90,0.1,0.1", tmp("exact.h5"))
+        run(*correct, "--label-errors", "90,0.1,0.1", tmp("bare.h5"))
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
-        change = np.log(after / made.emulate(tmp("exact.h5"), inside)[1])
+        change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
         # all labels get the change of the mean star (their own would be -0.075 and -0.125), but
         # for radial functions between centers
         change = change[:, np.argmin(abs(wave - LINE))]
@@ -239,11 +239,9 @@ class LibraryCorrect(ProgramTest):
                                    delta=50)
             self.assertLess(f["labels/label1"].attrs["floor"], 0.05)
         self.assertOneLine(starmill(*correct, "--label-errors", "90,0.1", "--overwrite",
-                                    tmp("exact.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
+                                    tmp("bare.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
 
     def test_scale_of_benchmark_stars(self):
-        run("library", "spectra", "--output", tmp("own.h5"), *made.GIVEN, "--left-out", 0,
-            made.write("own.fits"))
         own = np.arange(made.N_STAR) % 8 == 0  # whose labels are right; the others' are 150 K too high
         path = made.write("scale.fits", edit=lambda _, labels: labels.__iadd__(
             np.outer(~own, [150, 0, 0])))
@@ -255,16 +253,17 @@ class LibraryCorrect(ProgramTest):
         correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "1",
                    "--spectra", tmp("benchmarks.fits"), "--overwrite", "--output", tmp("scaled.h5"))
         for extra in ((), ("--error-columns", "E0,E1,E2")):
-            done = run(*correct, *extra, tmp("own.h5"))
-            before, after = (made.emulate(tmp(name), labels)[1] for name in ("own.h5", "scaled.h5"))
+            done = run(*correct, *extra, tmp("bare.h5"))
+            before, after = (made.emulate(tmp(name), labels)[1]
+                             for name in ("bare.h5", "scaled.h5"))
             ratio = np.log(after / before)
             change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
         # of 150 K the benchmark stars' own share in the correction is left
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
-        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("own.h5")),
+        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("bare.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
-        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("own.h5")),
+        self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("bare.h5")),
                            "benchmarks.fits: an error of --error-columns is not above 0", status=3)
 
     def test_scale_where_no_benchmark_star_is(self):
