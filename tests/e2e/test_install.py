@@ -3,7 +3,6 @@
 libstarmill: names, header, pkg-config, CMake, the same bits as the program, and the Python module
 in a fresh virtual environment.  Also a test of `make dist`."""
 
-import importlib.metadata
 import tarfile
 
 from base import *  # noqa: F403
@@ -186,14 +185,6 @@ def called(*args, cwd=None, env=None, timeout=PATIENCE):
                           stderr=subprocess.STDOUT, text=True, check=False)
 
 
-def version_of(package):
-    """The first two numbers of the version of a package of this Python, (0, 0) without one."""
-    try:
-        return tuple(map(int, importlib.metadata.version(package).split(".")[:2]))
-    except importlib.metadata.PackageNotFoundError:
-        return 0, 0
-
-
 def of_installed(what):
     """A file of the installed tree, whatever its library folder is called."""
     (path,) = glob.glob(os.path.join(PREFIX, "**", what), recursive=True)
@@ -326,13 +317,9 @@ endforeach()
     def test_the_python_module_in_a_fresh_environment(self):
         """That of the installed tree, or of the wheel that packaging/wheel-test names."""
         python = os.path.join(tmp("venv"), "bin", "python")
-        # the pip of this Python installs as well, if it knows --python: to copy it takes 5 s
-        pip, bare = [python, "-m", "pip"], []
-        if version_of("pip") >= (22, 3):
-            pip, bare = [sys.executable, "-m", "pip", "--python", python], ["--without-pip"]
-        made = called(sys.executable, "-m", "venv", *bare, tmp("venv"))
+        made = called(sys.executable, "-m", "venv", tmp("venv"))
         if made.returncode == 0:
-            made = called(*pip, "install", "-q", "--no-compile", "--retries", 1,
+            made = called(python, "-m", "pip", "install", "-q", "--no-compile", "--retries", 1,
                           "--timeout", 20, "pytest", WHEEL or "numpy", "cffi", timeout=400)
         if made.returncode != 0:
             self.skipTest("no virtual environment with cffi, numpy and pytest can be made: "
