@@ -70,7 +70,7 @@ class Files(unittest.TestCase):
                 (1, 9, "TFORM1  = 8", "must be a string"),
                 (1, 9, "TFORM1  = 'Y'", "must be a column format"),
                 (1, 9, "TFORM1  = '99999999999K'", "must be a column format"),
-                (1, 9, "TFORM1  = 'J'", "columns are 7 bytes wide, its rows 11"),
+                (1, 9, "TFORM1  = 'J'", "columns add up to 7 bytes, but its rows have 11"),
                 (1, 9, "TFORM1  = '3PE(5)'", "must be a column format"),
                 (1, 9, "TFORM2  = '3A'", "TFORM2 stands twice"),
                 (1, 12, "TFORM01 = '3A'", "TFORM01 stands twice"),  # CFITSIO's TFORM1
@@ -87,7 +87,7 @@ class Files(unittest.TestCase):
                 (1, 4, "NAXIS2  = 1000", "needs 11000 bytes"),
                 (1, 5, "PCOUNT  = 9223372036854775807", "more than a file can hold"),
                 (1, 6, "GCOUNT  = 2", "GCOUNT = '2' is out of range"),
-                (1, 1, "BITPIX  = 16", "a table with BITPIX 16"),
+                (1, 1, "BITPIX  = 16", "a table has BITPIX 16"),
                 (1, 0, "XTENSION= BINTABLE", "must be a string"),
                 (1, 0, "SIMPLE  = T", "not the mandatory XTENSION"),
                 (1, 0, "XTENSION= 'BINTABLE%s%n'", "does not belong there"), (1, 5, "PCOUNT  = -2880", "out of range"),
