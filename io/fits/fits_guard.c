@@ -350,7 +350,7 @@ static int take_sizes(walk *w)
     snprintf(keyword, sizeof keyword, "NAXIS%d", i + 1);
     MILL_CHECK(integer_at(at, &w->h, w->i_card++, keyword, 0, INT64_MAX, &hdu->axis[i]));
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
-      return ERROR_HDU(at, "its axes give more numbers than a file can hold; " BAD);
+      return ERROR_HDU(at, "its axes multiply to more than a file can hold; " BAD);
   }
   /* a file can claim any number of empty rows, and readers allocate memory for each */
   if (w->is_table && hdu->axis[0] == 0 && hdu->axis[1] > 0)

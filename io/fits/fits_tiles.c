@@ -66,8 +66,8 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   im->n_block = (int)zval[1].value;
   im->byte_pix = zval[2].have ? (int)zval[2].value : 4;
   if (im->byte_pix != (bitpix < 0 ? 4 : bitpix / 8) || im->byte_pix > 4)
-    return ERROR_HDU(at, "RICE compression with BYTEPIX %d does not fit ZBITPIX %lld; " BAD,
-                     im->byte_pix, (long long)bitpix);
+    return ERROR_HDU(at, "RICE compression has BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
+                     (long long)bitpix);
   return MILL_OK;
 }
 
@@ -82,7 +82,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
     /* default of ZTILEn: a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
-      return ERROR_HDU(at, "axis %d has %lld pixels, but compressed tiles of %lld; " BAD, i + 1,
+      return ERROR_HDU(at, "axis %d has %lld pixels, compressed in tiles of %lld; " BAD, i + 1,
                        (long long)axis, (long long)tile);
     hdu->axis[i] = axis;
     im->tile[i] = tile;

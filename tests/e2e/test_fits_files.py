@@ -91,7 +91,7 @@ class Files(unittest.TestCase):
                 (1, 0, "XTENSION= BINTABLE", "must be a string"),
                 (1, 0, "SIMPLE  = T", "not the mandatory XTENSION"),
                 (1, 0, "XTENSION= 'BINTABLE%s%n'", "does not belong there"), (1, 5, "PCOUNT  = -2880", "out of range"),
-                (1, 7, "TFIELDS = 0", "its rows 11"), (1, 9, "TFORM1  = '%n%n%s'", "must be a column format"),
+                (1, 7, "TFIELDS = 0", "its rows have 11"), (1, 9, "TFORM1  = '%n%n%s'", "must be a column format"),
                 (2, 1, "BITPIX  = 7", "expected 8, 16"),
                 (2, 5, "PCOUNT  = 1", "PCOUNT"), (2, 2, "NAXIS   = 0", "NAXIS1"),
                 (2, 2, "NAXIS   = -1", "out of range"),

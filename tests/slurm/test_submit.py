@@ -263,10 +263,10 @@ class Submit(unittest.TestCase):
         link = os.path.join(self.folder, "link")
         os.symlink(star, link)
         for args, says in (
-                (("--script", star), "FITS, gzip"), (("--script", link), "FITS, gzip"),
+                (("--script", star), "file of data"), (("--script", link), "file of data"),
                 (("--script", "lib.h5"), "are one file"), (("--script", "out.h5"), "are one file"),
                 (("--script", "list.txt"), "are one file"), (("--script", notes), "is no script"),
-                (("--script", self.site), "are one file"), (("--log", link), "FITS, gzip"),
+                (("--script", self.site), "are one file"), (("--log", link), "file of data"),
                 (("--log", "out.h5"), "are one file"), (("--log", "s", "--script", "s"), "one file")):
             with self.subTest(args=args):
                 before = [content(p) for p in (star, notes, self.site)]
