@@ -229,7 +229,7 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
   MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
-                             "are too many inputs for one run", (void **)&all, &n_all));
+                             "inputs are too many; make several runs", (void **)&all, &n_all));
   mill_free(*facts);
   *facts = all;
   return MILL_OK;

@@ -48,7 +48,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
   X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
-    "the template hardly lowers the continuum's chi-square: the library has no such star")         \
+    "the template removes too little of the continuum's misfit: the library has no such star")     \
   X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
   X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
     "v sin i at its upper limit, above 100 km/s: a white dwarf, or a star that the library lacks") \

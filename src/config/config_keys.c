@@ -132,7 +132,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"vrad_floor", REAL(fit.vrad_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
      .help = "error of the spectra's wavelengths, added in quadrature to VRAD_ERR and VRAD_2_ERR"},
     {"epoch_floor", REAL(fit.epoch_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
-     .help = "added in quadrature to the epochs' velocity errors for VRAD_CHI2 and VRAD_PVAL"},
+     .help = "floor added in quadrature to epochs' velocity errors for VRAD_CHI2 and VRAD_PVAL"},
     {"binaries", YES_NO(fit.binaries), SCIENCE,
      .help = "fit two stars where the residuals show the lines of a second one",
      .more = " ([binaries.md](binaries.md))"},
@@ -214,7 +214,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "WEAVE's TARGCAT: fit rows that match one; empty: all",
      .elsewhere = "`--objtypes`"},
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
-     .help = "with both target_classes and redrock, fit rows selected by any of the two or by all",
+     .help =
+         "with both target_classes and redrock, fit rows selected by either (any) or by both (all)",
      .elsewhere = "(any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
      .help = "lowest EXPID to fit of a spectra file; 0: no limit",
@@ -230,8 +231,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "fit only rows to which redrock gives the class star or a small velocity",
      .elsewhere = "`--zbest_select`"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
-     .help = "redrock file; empty: the file named as the input, with `redrock-` for `coadd-` or "
-             "`spectra-`, in its folder"},
+     .help = "redrock file; empty: in the input's folder, named like the input with `redrock-` for "
+             "`coadd-` or `spectra-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
      .help = "largest absolute redrock velocity that counts as a star's", .elsewhere = "(1500)"},
 
