@@ -60,7 +60,7 @@ static int take_path(const line *at, void *list)
   const size_t folder = slash ? (size_t)(slash - at->path) + 1 : 0;
   const size_t length = folder + strlen(at->text);
   if (length >= MILL_FITS_MAX_PATH)
-    return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: the path has %zu bytes, more than %d",
+    return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: shorten the path of %zu bytes to at most %d",
                       at->path, at->number, length, MILL_FITS_MAX_PATH - 1);
   return add_path(list, at->path, folder, at->text);
 }
@@ -130,7 +130,7 @@ int mill_star_list_read(const char *path, mill_star_list *list)
   MILL_CHECK(is_fits ? read_fits_stars(path, list) : each_line(path, take_star, list));
   if (list->n_number + list->n_name == n_before)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s: holds no star; write a TARGETID, IDENTIFIER or OBJECT a line", path);
+                      "%s: holds no star; write one TARGETID, IDENTIFIER or OBJECT per line", path);
   return MILL_OK;
 }
 
@@ -216,7 +216,7 @@ int mill_number_list(const char *text, const char *path, int64_t **numbers, size
   if (path) {
     MILL_TRY(each_line(path, take_numbers, &list));
     if (list.n == 0)
-      MILL_FAIL(MILL_ERR_USAGE, "%s: holds no number; write one or more a line", path);
+      MILL_FAIL(MILL_ERR_USAGE, "%s: holds no number; write one or more per line", path);
   }
   if (list.n > 0)
     MILL_TRY(refuse_repeated(&list, path ? path : "--numbers"));

@@ -190,9 +190,9 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   }
   if (other < 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "prior_table: %s has a column %s without %.*s%s: add or remove one", s->path,
-                      name, (int)strlen(name) - (is_error ? (int)sizeof ERROR_END - 1 : 0), name,
-                      is_error ? "" : ERROR_END);
+                      "prior_table: %s has a column %s but no column %.*s%s; a prior needs both",
+                      s->path, name, (int)strlen(name) - (is_error ? (int)sizeof ERROR_END - 1 : 0),
+                      name, is_error ? "" : ERROR_END);
   if (is_error)
     return MILL_OK;
   if (set->fixed[j])
@@ -243,8 +243,8 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
                         "the unit of the result",
                         name[0], mean, sigma);
     if (is_loud && sigma > 0.0 && (mean < range[0] || mean > range[1]))
-      mill_log_warning("priors: %s %g +- %g is outside its range, %g to %g, and pulls stars to the "
-                       "edge",
+      mill_log_warning("priors: %s %g +- %g is centred outside its range, %g to %g, and pulls "
+                       "stars to the edge: check the mean",
                        name[0], mean, sigma, range[0], range[1]);
   }
   return MILL_OK;

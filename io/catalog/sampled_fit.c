@@ -34,7 +34,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_CHECK(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
-    return MILL_ERROR(MILL_ERR_CONFIG, "--fit: a path of %zu bytes is too long", strlen(path));
+    return MILL_ERROR(MILL_ERR_CONFIG, "--fit: shorten the path of %zu bytes", strlen(path));
   snprintf(config->start, sizeof config->start, "%s", path);
   return MILL_OK;
 }
@@ -211,10 +211,10 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s' (--object; not found: %lld)",
-        rows->path, name, (long long)n_missing);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s': check --object "
+                      "(not found: %lld)",
+                      rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,

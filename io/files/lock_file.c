@@ -118,7 +118,7 @@ static int is_touched(const char *path, const struct stat *before)
 {
   const double end = mill_wall_s() + WATCH_BEATS * mill_lock_beat_s;
   int touched = 0;
-  mill_log_info("%s: watching for %.0f s whether its job still runs", path,
+  mill_log_info("%s exists: watching for %.0f s whether the job that made it still runs", path,
                 WATCH_BEATS * mill_lock_beat_s);
   while (!touched && mill_wall_s() < end) {
     struct stat now;
@@ -156,8 +156,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   }
   if (!is_known && n > 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s is locked, and %s does not say by whom: if no job writes this output, "
-                      "remove that file and start again",
+                      "%s is locked, and %s does not name the job: if no job writes this output, "
+                      "remove the lock file and start again",
                       output, path);
   const enum verdict verdict = is_known ? judge(&who, me, age_s) : IS_GONE;
   if (verdict == LIVES || (verdict == WATCH && is_touched(path, &opened)))
@@ -244,7 +244,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   holder me;
   self(&me);
   if (strlen(output) + sizeof me.host + 64 > sizeof path) /* temporary names are longer */
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
   for (int i_try = 0; i_try < 20; i_try++) { /* other jobs may take and release it meanwhile */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -257,9 +257,9 @@ int mill_lock_take(const char *output, mill_lock *lock)
                         path, strerror(errno));
     MILL_CHECK(remove_stale(path, output, &me));
   }
-  return MILL_ERROR(
-      MILL_ERR_OUTPUT,
-      "%s: the lock of this output cannot be taken: if no job writes it, remove the lock", path);
+  return MILL_ERROR(MILL_ERR_OUTPUT,
+                    "%s: this lock cannot be taken over: if no job writes the output, remove it",
+                    path);
 }
 
 int mill_lock_keep(const mill_lock *lock)

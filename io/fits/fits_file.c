@@ -315,8 +315,8 @@ static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **
   if (c.type != TSTRING || c.repeat != c.width)
     return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name);
   if (c.width > MILL_FITS_MAX_TEXT)
-    return MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
-                          (long long)c.width, MILL_FITS_MAX_TEXT);
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes; write at most %d",
+                          name, (long long)c.width, MILL_FITS_MAX_TEXT);
   *stride = (size_t)c.width + 1;
   MILL_CHECK(MILL_ALLOC((size_t)n_row * *stride, &all));
   MILL_CHECK(MILL_ALLOC(n_row, &row));

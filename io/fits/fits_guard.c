@@ -341,8 +341,8 @@ static int take_sizes(walk *w)
     return ERROR_HDU(at, "BITPIX = %lld, expected 8, 16, 32, 64, -32 or -64; " BAD,
                      (long long)bitpix);
   if (w->is_table && (bitpix != 8 || n_axis != 2))
-    return ERROR_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " BAD, (long long)bitpix,
-                     (long long)n_axis);
+    return ERROR_HDU(at, "a table has BITPIX %lld and NAXIS %lld, not 8 and 2; " BAD,
+                     (long long)bitpix, (long long)n_axis);
   w->i_card = 3;
   int64_t n_element = n_axis > 0;
   for (int i = 0; i < n_axis; i++) {
@@ -361,7 +361,7 @@ static int take_sizes(walk *w)
     MILL_CHECK(integer_at(at, &w->h, w->i_card++, "PCOUNT", 0, INT64_MAX, &p_count));
     MILL_CHECK(integer_at(at, &w->h, w->i_card++, "GCOUNT", 1, 1, &g_count));
     if (hdu->kind == MILL_FITS_IMAGE && p_count != 0)
-      return ERROR_HDU(at, "an image with PCOUNT %lld; " BAD, (long long)p_count);
+      return ERROR_HDU(at, "an image has PCOUNT %lld, not 0; " BAD, (long long)p_count);
   }
   if (w->is_table)
     MILL_CHECK(integer_at(at, &w->h, w->i_card++, "TFIELDS", 0, MAX_FIELD, &n_field));
@@ -478,7 +478,7 @@ static int check_table(walk *w)
     row_bytes += table->field[i].n_byte; /* no overflow: at most 999 times 2^35 */
   }
   if (row_bytes != w->hdu->axis[0])
-    return ERROR_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " BAD,
+    return ERROR_HDU(&w->at, "its columns add up to %lld bytes, but its rows have %lld; " BAD,
                      (long long)row_bytes, (long long)w->hdu->axis[0]);
   table->heap_start = heap->have ? heap->value : rows_bytes;
   if (table->heap_start < rows_bytes || table->heap_start > w->hdu->data_bytes)

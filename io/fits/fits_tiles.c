@@ -66,7 +66,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   im->n_block = (int)zval[1].value;
   im->byte_pix = zval[2].have ? (int)zval[2].value : 4;
   if (im->byte_pix != (bitpix < 0 ? 4 : bitpix / 8) || im->byte_pix > 4)
-    return ERROR_HDU(at, "RICE compression of BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
+    return ERROR_HDU(at, "RICE compression has BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
                      (long long)bitpix);
   return MILL_OK;
 }
@@ -82,7 +82,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
     /* default of ZTILEn: a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
-      return ERROR_HDU(at, "the compressed image has axis %d of %lld in tiles of %lld; " BAD, i + 1,
+      return ERROR_HDU(at, "axis %d has %lld pixels, compressed in tiles of %lld; " BAD, i + 1,
                        (long long)axis, (long long)tile);
     hdu->axis[i] = axis;
     im->tile[i] = tile;
@@ -93,7 +93,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   if (n_pix * im->pix_bytes > image_limit)
     return ERROR_HDU(at,
                      "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; "
-                     "raise gzip_limit_mib, or funpack it",
+                     "raise gzip_limit_mib, or funpack the file",
                      (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
   if (n_tile != n_row)
     return ERROR_HDU(at, "%lld compressed tiles instead of %lld; " BAD, (long long)n_row,
@@ -129,9 +129,9 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
     offset += field->n_byte;
   }
   if (n_tile > 1)
-    return ERROR_HDU(at, "two columns of compressed tiles; " BAD);
+    return ERROR_HDU(at, "there are two columns of compressed tiles; " BAD);
   if (n_gzip > 1)
-    return ERROR_HDU(at, "two columns of tiles compressed by gzip; " BAD);
+    return ERROR_HDU(at, "there are two columns of tiles compressed by gzip; " BAD);
   if (n_tile == 0 || (im->is_rice && !has_rice))
     return ERROR_HDU(at, "no column of compressed tiles; " BAD);
   return MILL_OK;
@@ -276,13 +276,13 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
   const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;
   image im = {.is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
   if (!mill_fits_good_bitpix(bitpix) || n_axis < 1 || n_axis > MILL_FITS_MAX_AXIS)
-    return ERROR_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD,
+    return ERROR_HDU(at, "the compressed image has impossible ZBITPIX %lld or ZNAXIS %lld; " BAD,
                      (long long)bitpix, (long long)n_axis);
   im.pix_bytes = (int)(llabs(bitpix) / 8);
   /* CFITSIO's other decoders do not check their input, so refuse them */
   if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
     return ERROR_HDU(
-        at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it", type);
+        at, "tiles compressed by '%s' are not read, only RICE_1, GZIP_1, GZIP_2: funpack it", type);
   if (im.is_rice)
     MILL_CHECK(take_rice(at, table, &im));
   hdu->kind = MILL_FITS_IMAGE;

@@ -366,8 +366,7 @@ int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t 
       H5Sget_simple_extent_dims(array.space, &n, NULL) != 1 || n != (hsize_t)n_row ||
       H5Tget_class(array.type) != H5Tget_class(type) ||
       H5Tget_size(array.type) != H5Tget_size(type))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes",
-                      path, name);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s has the wrong shape or type", path, name);
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
     return READ_ERROR(name);
   return MILL_OK;

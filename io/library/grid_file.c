@@ -44,7 +44,7 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
   if (!mill_h5_array_open(file->id, name, &array))
     return MILL_REFUSED(file, "/%s cannot be opened: %s", name, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0)
-    return MILL_REFUSED(file, "dataset /%s is not a text of fixed length", name);
+    return MILL_REFUSED(file, "dataset /%s does not hold texts of fixed length", name);
   if ((memory = H5Tcopy(array.type)) < 0 || H5Tset_size(memory, size) < 0 ||
       H5Tset_strpad(memory, H5T_STR_NULLTERM) < 0 ||
       (n > 0 && H5Dread(array.id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0))
@@ -121,8 +121,8 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
     return MILL_REFUSED(file,
-                        "arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step "
-                        "%g, template_sigma_aa %g",
+                        "arm %s has impossible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
+                        "template_sigma_aa %g",
                         arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
   grid_at(at, i_arm, "flux");
   MILL_CHECK(mill_h5_shape(file, at, 2, dim));

@@ -118,7 +118,7 @@ static int check_hulls(const mill_library *lib, const char *where)
   }
   for (int i = 0; i < lib->n_label; i++)
     if (!in_hull[i])
-      return REFUSED(where, "label %s is in no hull, so a fit could leave the training stars",
+      return REFUSED(where, "label %s is in no hull, so a fit could leave the training range",
                      lib->label[i].name);
   return MILL_OK;
 }
@@ -190,10 +190,10 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   MILL_CHECK(check_front(lib, arm, where));
   for (int i = 0; i < rbf->n_axis; i++)
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
-      return REFUSED(where, "the length %g of label %s of arm %s is not above 0", rbf->length[i],
-                     lib->label[i].name, arm->name);
+      return REFUSED(where, "the length scale %g of label %s of arm %s is not above 0",
+                     rbf->length[i], lib->label[i].name, arm->name);
   if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
-    return REFUSED(where, "arm %s has a center that is not finite", arm->name);
+    return REFUSED(where, "arm %s has a radial function whose center is not finite", arm->name);
   if (n_coef > MILL_MAX_RBF_COEF)
     return REFUSED(where,
                    "the radial functions of arm %s have more than %d coefficients, the most that "
@@ -297,8 +297,8 @@ static int check_arms(const mill_library *lib, const char *where)
     const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];
     if (arm->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
       return REFUSED(where,
-                     "the templates of arm %s have a sigma of %g A, expected at most %.3g for an "
-                     "arm of %.6g A",
+                     "the templates of arm %s have a sigma of %g A, expected at most %.3g A for an "
+                     "arm %.6g A wide",
                      arm->name, arm->template_sigma_aa, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
     MILL_CHECK(check_emulator(lib, arm, where));
     MILL_CHECK(check_error(arm, where));
@@ -322,12 +322,12 @@ static int check_guess(const mill_library *lib, const char *where)
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
     /* tolerance: labels of points on a facet may be rounded */
     if (!all_finite_f64((size_t)lib->n_label, label) || !(hull_distance(lib, label) <= 1e-9))
-      return REFUSED(where, "template %d of the initial guess is not finite or outside the hulls",
-                     i);
+      return REFUSED(
+          where, "template %d of the initial guess has labels not finite or outside the hulls", i);
   }
   for (int i = 0; i < lib->n_guess_vsini; i++)
     if (!isfinite(lib->guess_vsini_km_s[i]) || !(lib->guess_vsini_km_s[i] >= 0))
-      return REFUSED(where, "v sin i %d of the initial guess is %g km/s", i,
+      return REFUSED(where, "v sin i %d of the initial guess is %g km/s, expected 0 or more", i,
                      lib->guess_vsini_km_s[i]);
   return MILL_OK;
 }

@@ -253,12 +253,15 @@ static int walk_kind(walk *w, mill_arm *arm)
   while (e->kind < MILL_LIBRARY_N_KIND && strcmp(text, name[e->kind]) != 0)
     e->kind++;
   if (e->kind == MILL_LIBRARY_N_KIND)
-    return MILL_REFUSED(w->file, "the emulator of arm %s is not mlp, grid or rbf", arm->name);
+    return MILL_REFUSED(w->file,
+                        "the emulator of arm %s is '%s', not mlp, grid or rbf: rebuild the library",
+                        arm->name, text);
   if (e->kind != MILL_EMULATOR_MLP)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "activation", text, sizeof text));
   if (strcmp(text, "silu") != 0)
-    return MILL_REFUSED(w->file, "the activation of arm %s is not silu", arm->name);
+    return MILL_REFUSED(w->file, "the activation of arm %s is '%s', not silu: rebuild the library",
+                        arm->name, text);
   return MILL_OK;
 }
 

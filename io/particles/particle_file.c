@@ -128,13 +128,13 @@ static const struct {
   int rank; /* number of dimensions, for DENSITY without those of space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
-    {"DENSITY_BOUND",
-     "no value of DENSITY is further from the sum over all particles; 0: it is that sum", 2},
+    {"DENSITY_BOUND", "largest possible difference of DENSITY from the sum over all particles", 2},
     {"MOMENTS",
-     "after each step: particles left of all, mean along each axis, covariance xx xy xz yy yz zz",
+     "after each step: fraction of particles left, mean along each axis, covariance xx xy xz yy yz "
+     "zz",
      3},
-    {"BAD_STEP", "first step after which a particle was lost as the step is too long; -1: none", 1},
-    {"POSITION", "where the particles are in the end; NaN: absorbed", 3},
+    {"BAD_STEP", "first step after which a particle was lost, as steps are too long; -1: none", 1},
+    {"POSITION", "final positions of the particles; NaN if absorbed", 3},
     {"STATUS", "0 not yet done, 1 done, 2 the step is too long (BAD_STEP)", 1}};
 
 struct mill_particle_file {
@@ -254,7 +254,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   mill_particle_file *f = NULL;
   *out = NULL;
   if (strlen(path) + 64 > MILL_MAX_PATH)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the output is too long");
+    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the output is too long; give a shorter one");
   MILL_TRY(MILL_ALLOC(1, &f));
   f->file = H5I_INVALID_HID;
   snprintf(f->path, sizeof f->path, "%s", path);

@@ -12,7 +12,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");
 
 static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
-              "a packed row of /epochs is a mill_epoch_result");
+              "mill_epoch_result must have no padding, as /epochs stores its bytes");
 
 /* Runs that have a line's columns, and whether once or per label or arm. */
 enum scope {
@@ -67,8 +67,8 @@ static const line fits_line[] = {
     {ONCE, "VRAD_CCF", F64, 1, R(vrad_guess_km_s), NAN, "km/s", "velocity of the initial guess"},
     {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
     {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
-     "error of VSINI, times ERR_SCALE; at the lower limit, where COVAR is zero, a 1-sigma upper "
-     "limit"},
+     "error of VSINI, times ERR_SCALE; a 1-sigma upper limit if VSINI is at its lower limit, where "
+     "COVAR is zero"},
     {ONCE, "VSINI_ERR_FORMAL", F64, 1, R(vsini_err_formal_km_s), NAN, "km/s",
      "VSINI_ERR without ERR_SCALE"},
     {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
@@ -76,7 +76,7 @@ static const line fits_line[] = {
     {LABEL, "%s_ERR_FORMAL", F64, 1, R(label_err_formal), NAN, "%s",
      "error of %s without ERR_SCALE"},
     {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
-     "bits: why not to use %s, listed in the attributes"},
+     "warning bits: why not to use %s; listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
      "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
      "row by row; zero where fixed or at a limit"},
@@ -89,10 +89,10 @@ static const line fits_line[] = {
     {ONCE, "RCHISQ_TOT", F64, 1, R(rchisq_tot), NAN, "",
      "CHISQ_TOT per degree of freedom (good pixels - continuum functions - free parameters)"},
     {ONCE, "CHISQ_DATA", F64, 1, R(chisq_data), NAN, "",
-     "CHISQ_TOT without model error: of the same template, with the continuum that then is best"},
+     "chi-square of the best-fit template without model error, with the continuum fitted again"},
     {ONCE, "CHISQ_C_DATA", F64, 1, R(chisq_c_data), NAN, "", "CHISQ_C_TOT without model error"},
     {ONCE, "CHISQ_NOISE", F64, 1, R(chisq_noise), NAN, "",
-     "noise's part of CHISQ_DATA, by differences of residuals three pixels apart"},
+     "chi-square of the noise alone, estimated from differences of residuals three pixels apart"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
@@ -103,50 +103,49 @@ static const line fits_line[] = {
     {ARM, "RCHISQ_%s", F64, 1, R(rchisq), NAN, "",
      "chi-square of arm %s per degree of freedom (good pixels - continuum functions)"},
     {ARM, "STIFF_%s", F64, 1, R(stiff), NAN, "",
-     "fraction of arm %s's chi-square in slow waves of the residuals, which more continuum "
-     "functions would follow"},
+     "fraction of arm %s's chi-square in slow variations of the residuals, which more continuum "
+     "functions would fit"},
     {ARM, "VRAD_%s", F64, 1, R(vrad_arm_km_s), NAN, "km/s",
      "radial velocity of arm %s alone, other parameters held at the solution"},
     {ARM, "VRAD_%s_ERR", F64, 1, R(vrad_arm_err_km_s), NAN, "km/s",
-     "error of that velocity; with rescale_errors times the square root of the arm's RCHISQ where "
-     "that is above 1"},
+     "error of the velocity of arm %s; with rescale_errors times the square root of the arm's "
+     "RCHISQ if above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
-     "probability that velocities of arms differ more than these if they are one, by their errors, "
-     "vrad_floor and 3 km/s, with velocity_offsets its prior; NaN with fewer than two"},
+     "probability of larger differences between the arms' velocities if these are equal; errors "
+     "include vrad_floor, 3 km/s and the prior of velocity_offsets; NaN with fewer than two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
-     "requests to the likelihood; a Jacobian, a velocity profile and a round of the searches for "
-     "the arms' velocities count once each"},
-    {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
+     "likelihood evaluations; a Jacobian, a velocity profile and a round of the searches for the "
+     "arms' velocities count once each"},
+    {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians that NEVAL counts"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
-    {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",
-     "bits: facts that need no warning, listed in the attributes"},
+    {ONCE, "FIT_INFO", I32, 1, R(info), 0, "", "information bits, listed in the attributes"},
     {ONCE, "VRAD_GOOD", MILL_TYPE_U8, 1, MILL_FROM_VRAD_GOOD, 0, 0, "",
-     "1 when STATUS is FITTED and no warning concerns the velocity, whatever the labels"},
+     "1 if STATUS is FITTED and no warning concerns the velocity; labels may have warnings"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
-    {EPOCH, "N_EPOCH", I64, 1, R(n_epoch), 0, "", "epochs with a velocity, only with epochs"},
+    {EPOCH, "N_EPOCH", I64, 1, R(n_epoch), 0, "", "number of epochs with a velocity"},
     {EPOCH, "VRAD_CHI2", F64, 1, R(vrad_chi2), NAN, "",
-     "chi-square of a constant velocity, by the epochs' errors and epoch_floor"},
+     "chi-square of a constant velocity; errors are the epochs' errors and epoch_floor"},
     {EPOCH, "VRAD_PVAL", F64, 1, R(vrad_pval), NAN, "",
      "probability of a larger VRAD_CHI2 if the velocity is constant; NaN with fewer than two "
      "epochs"},
     {EPOCH, "VRAD_RANGE", F64, 1, R(vrad_range_km_s), NAN, "km/s",
-     "largest less least velocity of the epochs"},
+     "largest minus smallest velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
-     "CRC-32 of the row's exposures in /epochs, each the bytes of its columns in order"},
+     "CRC-32 of the row's exposures in /epochs: of the bytes of their columns, in order"},
     {PAIR, "SB2", I32, 1, R(pair), 0, "",
-     "1 where the spectrum is that of two stars, only with binaries; the row is the brighter "
-     "one's"},
+     "1 if the row was fitted as two stars; only with binaries; columns without _2 have the "
+     "brighter star"},
     {PAIR, "SB2_PEAK", F64, 1, R(pair_peak), NAN, "",
-     "significance of a second star's lines in the residuals of one star"},
+     "significance of a second star's lines in the residuals of the fit of one star"},
     {PAIR, "SB2_GAIN", F64, 1, R(pair_gain), NAN, "",
-     "by how much two stars lower -2 ln L; this and the next: NaN without two stars"},
+     "decrease of -2 ln L by the second star; NaN without two stars"},
     {PAIR, "VRAD_2", F64, 1, R(pair_vrad_km_s), NAN, "km/s", "velocity of the second star"},
     {PAIR, "VRAD_2_ERR", F64, 1, R(pair_vrad_err_km_s), NAN, "km/s",
      "error of VRAD_2, times ERR_SCALE"},
@@ -158,11 +157,11 @@ static const line fits_line[] = {
     {PAIR_LABEL, "%s_2_ERR", F64, 1, R(pair_label_err), NAN, "%s",
      "error of the second star's %s, times ERR_SCALE"},
     {PAIR_ARM, "FLUX_RATIO_%s", F64, 1, R(flux_ratio), NAN, "",
-     "flux of the second star over that of the first one in arm %s"},
+     "flux of the second star over flux of the first star in arm %s"},
     {PAIR_ARM, "FLUX_RATIO_%s_ERR", F64, 1, R(flux_ratio_err), NAN, "",
-     "error of the ratio of fluxes in arm %s, times ERR_SCALE"},
+     "error of the flux ratio in arm %s, times ERR_SCALE"},
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
-     "posterior mean of each parameter in ORDER; a fixed parameter's value"},
+     "posterior mean of each parameter in ORDER; of a fixed parameter its value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
      "posterior covariance, packed as COVAR; never scaled"},
     {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
@@ -176,20 +175,20 @@ static const line fits_line[] = {
     {POST, "POST_P97_5", F64, PAR_LENGTH, P(percentile[4]), NAN, "of each parameter",
      "percentile 97.5 of the posterior"},
     {POST, "POST_ESS", F64, PAR_LENGTH, P(ess), NAN, "",
-     "effective sample size; NaN for a fixed parameter"},
+     "effective sample size of each parameter; NaN for a fixed parameter"},
     {POST, "POST_M2LL_MIN", F64, 1, P(m2ll_least), NAN, "",
-     "lowest -2 ln L of a sample, with priors and hull penalty"},
+     "lowest -2 ln L of all samples, with priors and hull penalty"},
     {POST, "POST_LN_EVIDENCE", F64, 1, P(ln_evidence), NAN, "",
-     "ln evidence: ln of exp(-M2LL/2) averaged over the priors, M2LL without the priors' terms; "
-     "NaN where a label has neither a hull nor a prior"},
-    {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "its statistical error"},
+     "ln of the marginal likelihood: exp(-M2LL/2) without the priors' terms, averaged over the "
+     "priors; NaN if a label has neither a hull nor a prior"},
+    {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "error of ln evidence"},
     {POST, "POST_PARETO_K", F64, 1, P(pareto), NAN, "",
-     "Pareto k of the weights: above 0.7 do not trust the posterior"},
+     "Pareto k of the importance weights; above 0.7 do not trust the posterior"},
     {POST, "POST_NEVAL", I32, 1, P(n_eval), 0, "", "likelihood evaluations of the sample"},
     {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
-     "bits: what to know about the posterior, listed in the attributes"},
+     "bits about the quality of the posterior, listed in the attributes"},
     {POST, "POST_DENSITY", F64, GRID_LENGTH, P(density), NAN, "1 / that of each parameter",
-     "marginal densities by parameter in ORDER, each at 64 even points from POST_DENSITY_LOW to "
+     "marginal density of each parameter in ORDER at 64 evenly spaced points, POST_DENSITY_LOW to "
      "POST_DENSITY_HIGH; NaN for a fixed parameter"},
     {POST, "POST_DENSITY_LOW", F64, PAR_LENGTH, P(density_low), NAN, "of each parameter",
      "first point of the marginal density"},
@@ -199,26 +198,26 @@ static const line fits_line[] = {
     {POST, "POST_MODE_WEIGHT", F64, MODE_LENGTH, P(mode_weight), NAN, "",
      "fraction of the samples in each mode, the largest first; NaN beyond the last mode"},
     {POST, "POST_MODE_MEAN", F64, MODES_LENGTH, P(mode_mean), NAN, "of each parameter",
-     "mean of each mode's samples: modes one after the other, each with all parameters in ORDER"},
+     "mean of each mode's samples: one mode after the other, each with all parameters in ORDER"},
     {POST, "POST_MODE_SIGMA", F64, MODES_LENGTH, P(mode_sigma), NAN, "of each parameter",
-     "standard deviations of each mode's samples, likewise"},
+     "standard deviation of each mode's samples, in the order of POST_MODE_MEAN"},
     {POST, "POST_DRAWS", F64, DRAWS_LENGTH, MILL_FROM_DRAWS, 0, NAN, "of each parameter",
-     "samples, only with --draws: one after the other, each with all parameters in ORDER"},
+     "posterior samples (--draws): one after the other, each with all parameters in ORDER"},
     {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
-     "backend that fitted the row, only with cuda+cpu; see attributes"},
+     "backend that fitted the row; only with --backend cuda+cpu; codes in the attributes"},
     {SEVERAL, "LIBRARY", MILL_TYPE_U8, 1, R(library), 0, "",
-     "library that the row was fitted with, only with several; see attributes"},
+     "library that the row was fitted with; only with several libraries; codes in the attributes"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values in column order, without CRC and STATUS"},
     {ONCE, "STATUS", I32, 1, R(status), 0, "",
-     "0 not done, 1 fitted, other values: why it was not fitted; see attributes"},
+     "0: not done; 1: fitted; other values: why the row was not fitted; codes in the attributes"},
 };
 
 #define TEXT(member) MILL_TYPE_TEXT, (int)sizeof(((mill_catalog_row *)0)->member), C(member)
 
 static const line catalog_line[] = {
     {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "",
-     "number of the first exposure in its file; DESI: 0-based row of FIBERMAP"},
+     "number of the row's first exposure in its file; DESI: 0-based row of FIBERMAP"},
     {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "exposures fitted jointly"},
     {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},
     {ONCE, "TARGET_RA", F64, 1, C(target_ra), NAN, "deg", "right ascension"},
@@ -234,10 +233,10 @@ static const line catalog_line[] = {
      "HEALPix pixel of the file; DESI: nside 64, nested"},
     {ONCE, "UNIQPIX", I32, 1, C(uniqpix), -1, "",
      "HEALPix pixel of the file and its nside: pixel + 4 nside^2"},
-    {ONCE, "SURVEY", TEXT(survey), 0, "", "survey within the survey: main, sv3, ..."},
-    {ONCE, "PROGRAM", TEXT(program), 0, "", "its program: dark, bright, backup, ..."},
-    {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile of all exposures of the row"},
-    {ONCE, "NIGHT", I32, 1, C(night), -1, "", "night of all exposures of the row, YYYYMMDD"},
+    {ONCE, "SURVEY", TEXT(survey), 0, "", "part of the survey: main, sv3, ..."},
+    {ONCE, "PROGRAM", TEXT(program), 0, "", "observing program: dark, bright, backup, ..."},
+    {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile, if all exposures share it"},
+    {ONCE, "NIGHT", I32, 1, C(night), -1, "", "night, YYYYMMDD, if all exposures share it"},
     {ONCE, "PMRA", F64, 1, C(pmra), NAN, "mas/yr",
      "proper motion in right ascension, times cos(declination), as the input has it"},
     {ONCE, "PMDEC", F64, 1, C(pmdec), NAN, "mas/yr",
@@ -248,10 +247,10 @@ static const line catalog_line[] = {
     {ONCE, "GAIA_PHOT_RP_MEAN_MAG", F64, 1, C(gaia_rp), NAN, "mag", "Gaia RP, as the input has it"},
     {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
     {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
-     "name of the spectrum, independent of its file's folder: the survey's own, else file name and "
+     "name of the spectrum, whatever the folder of its file: the survey's name, else file name and "
      "FITS_ROW"},
     {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
-     "CRC-32 of the values above in this order"},
+     "CRC-32 of the row's values, in the order of the attribute COLUMNS"},
     /* after the CRC, since merge changes them */
     {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
     {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
@@ -263,15 +262,16 @@ static const line catalog_line[] = {
 static const line epoch_line[] = {
     {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
     {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
-     "its error at fixed labels and v sin i, without model error, times ERR_SCALE"},
+     "error of VRAD at fixed labels and v sin i, without model error, times ERR_SCALE"},
     {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
-     "the same of the second star, with SB2"},
+     "radial velocity of the second star in the exposure's epoch, if SB2 is 1"},
     {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
-     "its error; with SB2 both errors include the model error"},
+     "error of VRAD_2; if SB2 is 1, the errors of both velocities include the model error"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
-     "bits: why there is no velocity, or which star's is uncertain; listed in the attributes"},
+     "bits: why an epoch has no velocity, or which velocity is uncertain; listed in the "
+     "attributes"},
 };
 
 #undef E
@@ -280,7 +280,7 @@ static const line epoch_line[] = {
 
 static const line exposure_line[] = {
     {ONCE, "FITS_ROW", X(I64, exposure_row), -1, "",
-     "the format's number of the exposure in its file; DESI: 0-based row of FIBERMAP"},
+     "number of the exposure in its file, as its format counts; DESI: 0-based row of FIBERMAP"},
     {ONCE, "EXPID", X(I32, exposure_id), -1, "", "exposure, -1 when the file has none"},
     {ONCE, "FILE", X(I32, exposure_file), -1, "", "index into /catalog/files"},
     {ONCE, "MJD", X(F64, exposure_mjd), NAN, "d",
@@ -293,30 +293,30 @@ static const line exposure_line[] = {
 static const line file_line[] = {
     {ONCE, "PATH", MILL_TYPE_TEXT, PATH_LENGTH, S(TEXT, path), 0, "", "input file as given"},
     {ONCE, "REDROCK", MILL_TYPE_TEXT, REDROCK_LENGTH, S(TEXT, redrock), 0, "",
-     "redrock file that has its Z and SPECTYPE, empty when there is none"},
+     "redrock file from which Z and SPECTYPE were read; empty if there is none"},
     {ONCE, "FORMAT", MILL_TYPE_TEXT, FORMAT_LENGTH, S(RESULT, format), 0, "",
-     "format of the file, empty when it could not be read"},
+     "format of the file; empty if the file could not be read"},
     {ONCE, "FRAME", MILL_TYPE_TEXT, FRAME_LENGTH, S(RESULT, frame), 0, "",
-     "frame of its wavelengths, and so of the velocities"},
+     "frame of the file's wavelengths, and so of its stars' velocities"},
     {ONCE, "ERROR", MILL_TYPE_TEXT, ERROR_LENGTH, S(TEXT, error), 0, "",
-     "why it could not be read, empty when it could"},
+     "why the file could not be read; empty if it was read"},
     {ONCE, "SIZE", I64, 1, S(RESULT, size), 0, "byte", "size"},
     {ONCE, "MTIME", F64, 1, S(RESULT, mtime), 0, "s", SINCE_1970},
     {ONCE, "REDROCK_SIZE", I64, 1, S(RESULT, redrock_size), 0, "byte",
-     "size of REDROCK where its rows were selected by it, else 0"},
+     "size of the redrock file if it selected rows of the input, else 0"},
     {ONCE, "REDROCK_MTIME", F64, 1, S(RESULT, redrock_mtime), 0, "s", SINCE_1970 " of REDROCK"},
     {ONCE, "ROW_START", I64, 1, S(RESULT, row_start), 0, "", "first row of the file"},
     {ONCE, "N_ROW", I64, 1, S(RESULT, n_row), 0, "", "rows of the file"},
     {ONCE, "ROWS_HASH", I64, 1, S(RESULT, rows_hash), 0, "",
-     "of the keys of its rows, before joining: targets, names, exposures, their order"},
+     "digest of the file's rows before joining: targets, names, exposures and their order"},
 };
 
 static const line model_line[] = {
     {ONCE, "fits_row", I64, 1, MILL_FROM_RESULT, 0, -1, "", "row of /fits in the result file"},
-    {ONCE, "exposure", I32, 1, MILL_FROM_RESULT, 0, -1, "", "exposure of that row, from 0"},
+    {ONCE, "exposure", I32, 1, MILL_FROM_RESULT, 0, -1, "", "exposure of the row, counted from 0"},
     {ONCE, "TARGETID", I64, 1, MILL_FROM_RESULT, 0, -1, "",
      "target identifier, -1 when there is none"},
-    {ONCE, "IDENTIFIER", TEXT(identifier), 0, "", "that of the row in /catalog of the result file"},
+    {ONCE, "IDENTIFIER", TEXT(identifier), 0, "", "IDENTIFIER in /catalog of the result file"},
 };
 
 static const line arm_line[] = {

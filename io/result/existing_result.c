@@ -177,7 +177,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   MILL_CHECK(mill_resolve_links(path, out, size));
   const size_t n = strlen(out);
   if (n + sizeof MILL_NEW_END > size)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)

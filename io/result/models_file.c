@@ -302,7 +302,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   models->fd = -1;
   mill_lock_job(job, sizeof job);
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long");
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long; give a shorter one");
   if (mpi->rank == 0 && err == MILL_OK) {
     snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
              info->target ? info->target : end, job);

@@ -42,7 +42,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
       code =
-          MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, the catalog has %lld",
+          MILL_ERROR(MILL_ERR_INTERNAL, "%s: %lld rows were indexed, but the catalog has %lld",
                      info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));
@@ -60,7 +60,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "the inputs have %lld rows, the catalog %lld",
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the inputs have %lld rows, but the catalog has %lld",
                       (long long)next_row, (long long)info->n_row);
   return MILL_OK;
 }
@@ -193,7 +193,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   MILL_CHECK(mill_mpi_dup(comm, &file->mpi));
   MILL_CHECK(mill_mpi_dup(comm, &file->io));
   if (strlen(path) + 128 > sizeof file->path)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(file->path, path, strlen(path) + 1);
   MILL_CHECK_MPI(MPI_Query_thread(&level));
   if (level < MPI_THREAD_MULTIPLE)

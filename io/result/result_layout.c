@@ -151,8 +151,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
       strcat(text, line);
   }
   return mill_output_text(file, path, "provenance/FRAMES", text,
-                          "formats of the inputs and the frames of their wavelengths, which are "
-                          "those of the velocities: nothing was corrected");
+                          "formats of the inputs and the frames of their wavelengths; velocities "
+                          "are in the same frames, uncorrected");
 }
 
 /* Create the values that later runs change.  They are datasets: a run that is killed while it
@@ -209,7 +209,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   MILL_CHECK(mill_output_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
   MILL_CHECK(
       mill_output_text(file, path, "provenance/IDENTITY", info->identity,
-                       "science settings: runs that differ here do not continue each other"));
+                       "science settings; a run with other settings cannot continue the result"));
   MILL_CHECK(mill_output_text(file, path, "provenance/CONFIG", info->config,
                               "effective configuration (YAML) of the first start"));
   MILL_CHECK(mill_output_text(file, path, "provenance/COMMAND", info->command,

@@ -13,7 +13,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-#define ANOTHER_SHAPE "%s: %s/%s has another shape or type than this program writes"
+#define ANOTHER_SHAPE "%s is damaged: %s/%s has the wrong shape or type"
 enum {
   MAX_TEXT = 1 << 16, /* a longer text, or more values per row, is damage */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,

@@ -316,7 +316,8 @@ static int collect_names(const mill_input_request *request, const mill_config *c
     MILL_CHECK(skip_done(request, config, names, &list));
   names->n = (int64_t)list.n;
   if (names->n > INT_MAX / 2)
-    return MILL_ERROR(MILL_ERR_USAGE, "%lld inputs, too many for one run", (long long)names->n);
+    return MILL_ERROR(MILL_ERR_USAGE, "%lld inputs are too many for one run; make several runs",
+                      (long long)names->n);
   for (size_t i = 0; i < list.n; i++) {
     const size_t n = strlen(list.path[i]);
     if (n == 0 || n >= MAX_PATH)
@@ -325,7 +326,8 @@ static int collect_names(const mill_input_request *request, const mill_config *c
     names->n_byte += (int64_t)n + 1;
   }
   if (names->n_byte > INT_MAX)
-    return MILL_ERROR(MILL_ERR_USAGE, "the names of the %lld inputs are too long for one run",
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "the paths of %lld inputs are too long for one run; make several runs",
                       (long long)names->n);
   MILL_CHECK(MILL_ALLOC(names->n_byte, &names->text));
   char *at = names->text;
@@ -354,8 +356,8 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
   MILL_CHECK(
       mill_mpi_agree(mpi, mpi->rank == 0 ? collect_names(request, config, lib, names) : MILL_OK));
   MILL_CHECK(mill_mpi_gather(mpi, names->text, names->n_byte, 1,
-                             "bytes of names are too many for one run", (void **)&text,
-                             &names->n_byte));
+                             "bytes of input paths are too many for one run; make several runs",
+                             (void **)&text, &names->n_byte));
   mill_free(names->text);
   names->text = text;
   MILL_CHECK_MPI(MPI_Bcast(&names->n_skipped, 1, MPI_INT64_T, 0, mpi->comm));

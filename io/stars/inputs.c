@@ -228,8 +228,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   file_facts *all = NULL;
   const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
-  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts, "too many inputs for one run",
-                             (void **)&all, &n_all));
+  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
+                             "inputs are too many; make several runs", (void **)&all, &n_all));
   mill_free(*facts);
   *facts = all;
   return MILL_OK;
@@ -365,7 +365,7 @@ static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input
     facts[i].n_exposure = n_exposure[i];
   }
   if (mpi->rank == 0)
-    mill_log_info("join_by_name: %lld rows of the input files are %lld objects",
+    mill_log_info("join_by_name: %lld rows of the input files make up %lld objects",
                   (long long)n_before, (long long)n_after);
   return MILL_OK;
 }
@@ -486,7 +486,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, &facts));
   MILL_TRY(mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
-                           "too many bytes of errors and redrock files of the inputs for one run",
+                           "bytes of redrock paths and errors are too many; make several runs",
                            (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));

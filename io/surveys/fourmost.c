@@ -211,7 +211,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 
 const mill_format mill_format_fourmost = {.name = "4most",
                                           .description =
-                                              "4MOST spectra, containers of L1 or one a file",
+                                              "4MOST L1 spectra, in containers or in single files",
                                           .recognise = recognise,
                                           .state_bytes = sizeof(fourmost),
                                           .open = open_file,

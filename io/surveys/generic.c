@@ -116,7 +116,7 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
       set_apart(g, i, id[i], -1);
   }
   if (*n == 0 && g->table.n_row > 0)
-    return MILL_ERROR_TABLE(&g->table, "no row has a NAME of 1 to %d characters", MAX_NAME);
+    return MILL_ERROR_TABLE(&g->table, "give each row a NAME of 1 to %d characters", MAX_NAME);
   return MILL_OK;
 }
 

@@ -110,8 +110,8 @@ static int check_heap(mill_generic_table *t)
     left -= length[i];
     if (left < 0)
       return MILL_ERROR_TABLE(t,
-                              "by row %lld (counted from 0) column FLUX has more values than its "
-                              "table holds; fetch or make the file again",
+                              "rows 0 to %lld of column FLUX have more values than their table "
+                              "holds; fetch or make the file again",
                               (long long)i);
   }
   return MILL_OK;

@@ -199,7 +199,7 @@ static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double
 {
   char what[96];
   double start = NAN, step = NAN, reference = 1.0;
-  snprintf(what, sizeof what, "CRVAL, CDELT, CRPIX and the velocity %g of row %lld", vel_km_s,
+  snprintf(what, sizeof what, "CRVAL, CDELT, CRPIX and the velocity %g km/s of row %lld", vel_km_s,
            (long long)i);
   MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "CRVAL", &start, NULL));
   MILL_CHECK(mill_single_key_double(c->file, camera->i_hdu, "CDELT", &step, NULL));
@@ -379,7 +379,7 @@ static const mill_fits_wish mwm_wish[] = {[MWM_ID] =
                                           MILL_ROW_WISH("BP_MAG", DOUBLE, gaia_bp, NAN, 0),
                                           MILL_ROW_WISH("RP_MAG", DOUBLE, gaia_rp, NAN, 0)};
 enum { N_MWM_WISH = sizeof mwm_wish / sizeof *mwm_wish };
-static_assert((int)N_MWM_WISH <= (int)N_WISH, "values of either fit into one array");
+static_assert((int)N_MWM_WISH <= (int)N_WISH, "N_WISH is too small for mwm_wish");
 
 static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {

@@ -52,14 +52,14 @@ static const mill_option rows[] = {
     {"stars", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 0x1p62, .tasks = FIT,
      .help = "fit the first N rows only (default: all)"},
     {"repeat", MILL_OPTION_COUNT, AT(n_repeat), .min = 1, .max = 1000, .tasks = FIT | CROSSOVER,
-     .help = "fit: number of runs, the one with the median CPU time is shown; crossover: number of "
-             "runs, the shortest counts"},
+     .help = "number of runs; fit shows the run with the median CPU time, crossover takes the "
+             "shortest run"},
     {"rows", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 1e9, .tasks = WRITE,
      .help = "rows to write (default: 100000)"},
     {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT | WRITE, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
     {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
-     .help = "what to measure; fit needs inputs; without inputs, all skips fit"},
+     .help = "what to measure; fit needs inputs, and all leaves fit out without them"},
     {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
      .help = "largest size to measure: stars, million operations of a training step, particles"},
     {"limit", MILL_OPTION_REAL, AT(limit_s), .min = 1, .max = 1000000, .argument = "S",

@@ -309,8 +309,8 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   else if (from == 0)
     printf("\n%s: the CPU is faster at the largest size measured on both.\n", kind->name);
   else {
-    printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
-           "GPU pays.\n",
+    printf("\n%s: the CPU is faster with all stars of the inputs; give more stars to see whether "
+           "the GPU pays.\n",
            kind->name);
     return MILL_OK;
   }

@@ -126,20 +126,20 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
 {
   const mill_fit_meters *c = &run->meters;
   const double n = (double)run->n_star;
-  printf("\n%s, %d %s, %d slots; of %d %s the one with the median CPU time.\n\n",
+  printf("\n%s, %d %s, %d slots; median of %d %s by CPU time.\n\n",
          mill_config_key_of("optimizer")->words[optimizer], c->n_thread,
          c->n_thread == 1 ? "thread" : "threads", c->n_slot, n_run, n_run == 1 ? "run" : "runs");
-  printf("| stars | stars per core-second | stars/s | core-ms a star | all runs | evaluations a "
-         "star | of them Jacobians |\n|---|---|---|---|---|---|---|\n"
-         "| %lld | %.1f | %.1f | %.2f | %.2f to %.2f | %.1f | %.1f |\n",
+  printf("| stars | stars per core-second | stars/s | core-ms a star | core-ms a star, all runs | "
+         "evaluations a star | Jacobians a star |\n|---|---|---|---|---|---|---|\n| %lld | %.1f | "
+         "%.1f | %.2f | %.2f to %.2f | %.1f | %.1f |\n",
          (long long)run->n_star, n / run->star_s, n / c->wall_s, 1e3 * star_s(run),
          1e3 * star_s(&all[0]), 1e3 * star_s(&all[n_run - 1]), (double)run->n_eval / n,
          (double)run->n_jac / n);
   printf("\nStars per core-second exclude work done once per run; stars/s are of wall time and "
          "include it.\n\n");
-  printf("| once a run | library | inputs | new file | emulator and guess table | wavelength sets "
-         "| closing the file | together |\n|---|---|---|---|---|---|---|---|\n"
-         "| CPU ms | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+  printf("| work once a run | library | inputs | new file | emulator and guess table | wavelength "
+         "sets | closing the file | total |\n|---|---|---|---|---|---|---|---|\n| CPU ms | %.1f | "
+         "%.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
          1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s, 1e3 * c->model_s,
          1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s);
 }
@@ -171,8 +171,8 @@ static void print_stages(const mill_bench_run *run)
 #undef STAGE_NAME
   const double n = (double)run->n_star;
   double n_value = 0.0, n_jacobian = 0.0;
-  printf("\n| stage of a star | values | Jacobians | core-ms | of it emulator |\n"
-         "|---|---|---|---|---|\n");
+  printf("\n| stage of a fit | likelihood values a star | Jacobians a star | core-ms a star | "
+         "emulator's core-ms a star |\n|---|---|---|---|---|\n");
   for (int s = 0; s < MILL_BENCH_N_STAGE; s++)
     print_stage(run, s, name[s], &n_value, &n_jacobian);
   printf("| total | %.2f | %.2f | %.3f | |\n", n_value / n, n_jacobian / n, 1e3 * run->star_s / n);

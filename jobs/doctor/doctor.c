@@ -185,8 +185,7 @@ static void report_ranks(doctor_job *job)
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);
   if (job->n_most > n_core)
-    mill_doctor_warn(r, "more ranks than the %ld cores of this machine: they will take turns",
-                     n_core);
+    mill_doctor_warn(r, "more ranks than the %ld cores of this machine: start fewer ranks", n_core);
   mill_doctor_say(r, "ranks.threads", "%d on rank 0", job->n_thread);
   if (job->mpi.size > 1 && (long)job->n_thread * job->n_most < n_core / 2)
     mill_doctor_warn(

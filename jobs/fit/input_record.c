@@ -58,7 +58,7 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output,
                       strerror(errno));
   if (!mill_input_table_takes(result))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: the path of %s contains a tab or newline",
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: rename %s, whose path has a tab or newline",
                       call->options->output);
   for (int i = 0; i < inputs->n_file; i++) {
     MILL_CHECK(mill_input_absolute(inputs->file[i].path, absolute));

@@ -14,7 +14,7 @@
 #include "src/system/progress.h"
 
 /* Bytes of HDF5 files apart from their data: objects, attributes, configuration. */
-enum { RESULT_HEADERS = 14 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
+enum { RESULT_HEADERS = 16 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
 
 typedef struct totals {
   int64_t n_fits_row, n_exposure;

@@ -18,10 +18,9 @@
 static const mill_option rows[] = {
     {.name = "files"},
     {"fit", TEXT(fit), .may_differ = 1,
-     .help = "result of starmill fit to sample, with its configuration, from its solutions"},
+     .help = "result of starmill fit to sample; its configuration and solutions are used"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help = "library of the fit whose stars are sampled (default: the fit's first, at its path "
-             "then)"},
+     .help = "library of the fit whose stars are sampled (default: the fit's first library)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
@@ -44,7 +43,7 @@ static const mill_option rows[] = {
      .help = "only this fraction of the stars, drawn by seed and TARGETID"},
     {.name = "sampling"},
     {"prior-table", TEXT(prior_table),
-     .help = "table of priors by star instead of that of the fit"},
+     .help = "table of each star's priors, instead of the fit's table"},
     {"ess", REAL(sample.least_ess, 1, 1e7),
      .help = "a star is done when the effective sample size of every parameter is at least this"},
     {"max-evaluations", COUNT(sample.max_eval, 2, 10000000),

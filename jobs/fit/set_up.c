@@ -97,7 +97,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   if (snprintf(setup->stop_file, sizeof setup->stop_file, "%s%s",
                stop_file ? stop_file : options->output,
                stop_file ? "" : ".stop") >= (int)sizeof setup->stop_file)
-    return MILL_ERROR(MILL_ERR_USAGE, "the path of the stop file is too long");
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the stop file is too long; give a shorter one");
   return MILL_OK;
 }
 
@@ -200,9 +200,9 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)
-    MILL_CHECK(mill_sampled_check_same(call->options->fit, "prior_table", config->prior_table,
-                                       config->prior_hash,
-                                       "choose the fit's table, or this one, by --prior-table"));
+    MILL_CHECK(mill_sampled_check_same(
+        call->options->fit, "prior_table", config->prior_table, config->prior_hash,
+        "give the fit's table, or the changed table, with --prior-table"));
   return MILL_OK;
 }
 

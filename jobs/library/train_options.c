@@ -135,8 +135,8 @@ const mill_option_table mill_library_train_table = {
         {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
          .help = "learn flux instead of its logarithm", .tasks = NETWORK},
         {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
-         .help = "train scores of principal components, with the loss of the pixels, or every "
-                 "weight of the pixels",
+         .help = "last layer: fixed principal components, whose scores are trained with the loss "
+                 "of the pixels; or trained weights of every pixel",
          .tasks = NETWORK},
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
          .help = "with --last pixels: most memory of a rank for the spectra of an arm; larger ones "
@@ -148,7 +148,7 @@ const mill_option_table mill_library_train_table = {
                  "the size of a step from which the GPU is faster",
          .tasks = NETWORK},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
-         .help = "precision of the factors of products on a GPU; sums are always float32",
+         .help = "precision of the factors in matrix products on a GPU; sums are always float32",
          .tasks = NETWORK},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
          .help = "checkpoint from which the same command continues (default LIB.h5.training); "

@@ -21,7 +21,7 @@ static const mill_option rows[] = {
     {.name = "files"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
      .help = "template library (default: template_lib of the configuration, else those that are "
-             "shipped); given several times, each star is fitted with the one that suits it"},
+             "shipped); given several times, each star is fitted with the library that suits it"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
@@ -30,8 +30,9 @@ static const mill_option rows[] = {
              "may be repeated. {n}, {n:8} (zero-padded to 8 digits) and {n/100} stand for "
              "each of --numbers"},
     {"numbers", TEXT(numbers), .argument = "N,N-M",
-     .help = "tiles, healpix pixels or exposures: the values of {n} in --pattern"},
-    {"numbers-file", TEXT(numbers_file), .help = "the same from a text file, one or more a line"},
+     .help = "the values of {n} in --pattern: tiles, healpix pixels or exposures"},
+    {"numbers-file", TEXT(numbers_file),
+     .help = "text file with values of {n}, one or more per line"},
     {"input-table", TEXT(input_table),
      .help = "table of inputs kept across runs: for each file of a finished result, whether it is "
              "done, or why it failed"},

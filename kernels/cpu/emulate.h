@@ -20,7 +20,7 @@ enum {
   MILL_BATCH_ROWS = 160 /**< rows that share one pass over the emulator's weights */
 };
 _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
-_Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "each copy has a place for its value");
+_Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "more slots in a group than velocities");
 
 /** Work space of one thread. */
 typedef struct mill_lane {

@@ -39,9 +39,9 @@ enum {
   MILL_TILE_COLUMNS = MILL_TILE_VECS * MILL_VEC_N,
   MILL_PANEL = MILL_PANEL_BYTES / sizeof(mill_real)
 };
-_Static_assert(MILL_COLUMN_PAD % MILL_PANEL == 0, "an output is made of whole panels");
+_Static_assert(MILL_COLUMN_PAD % MILL_PANEL == 0, "padded outputs must be whole panels");
 _Static_assert(MILL_PANEL_BYTES % MILL_VEC_BYTES == 0, "a panel is made of whole vectors");
-_Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "an output is made of whole tiles");
+_Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "padded outputs must be whole tiles");
 
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {

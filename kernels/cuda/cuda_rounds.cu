@@ -420,7 +420,8 @@ static int try_graph(mill_device *d)
   /* quote the message up to its advice, which is for failures that end the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
-  snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",
+  snprintf(d->remark, sizeof d->remark,
+           "kernels are launched one by one, without a CUDA graph: %.*s",
            n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
   mill_cuda_drop_graph(d);
   d->has_graph = 0;

@@ -20,7 +20,7 @@ enum {
   PAIR = 2,         /**< inputs of a row that a thread loads from a buffer at a time */
 };
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
-static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
+static_assert(K_BLOCK % STAGE == 0, "K_BLOCK must be a multiple of STAGE");
 
 /** Shape of a block.
  *
@@ -49,7 +49,7 @@ template <typename real> struct product_size : product_shape<real> {
   };
   static_assert(N_COLUMN % PIECE == 0 && STAGE % PIECE == 0 && PANEL % PIECE == 0, "whole pieces");
   static_assert(shape::ROWS * STAGE / PIECE % THREADS == 0 && TILE * STAGE / PIECE % THREADS == 0,
-                "all threads copy the same number of pieces");
+                "THREADS must divide the number of pieces of a buffer");
   static_assert((int)THREADS >= (int)shape::ROWS, "a thread finds each row of a tile");
 };
 

@@ -7,8 +7,7 @@
 /** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
 #define MILL_POST_LIST(X)                                                                          \
   X(MILL_POST_NOT_CONVERGED, 1, "NOT_CONVERGED",                                                   \
-    "the limit on evaluations was reached before the effective sample size was as asked and "      \
-    "POST_PARETO_K at most 0.7")                                                                   \
+    "--max-evaluations was reached with POST_ESS below --ess or POST_PARETO_K above 0.7")          \
   X(MILL_POST_LIMIT, 2, "LIMIT",                                                                   \
     "a limit of VRAD or VSINI cuts the posterior: more than 1 % of it lies within 0.1 standard "   \
     "deviations of the limit")                                                                     \
@@ -17,9 +16,9 @@
     "its limits (of a label: the library's range)")                                                \
   X(MILL_POST_HULL, 8, "HULL", "more than 1 % of the samples lie beyond a facet of the hulls")     \
   X(MILL_POST_SHIFTED, 16, "SHIFTED",                                                              \
-    "a mean differs from the fit's value by more than half of its formal error")                   \
+    "a posterior mean differs from the fitted value by more than half of the formal error")        \
   X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
-    "a standard deviation is below 0.8 or above 1.25 times the fit's formal error")                \
+    "a posterior standard deviation is below 0.8 or above 1.25 times the fit's formal error")      \
   X(MILL_POST_LOWER, 64, "LOWER_MINIMUM",                                                          \
     "a sample's -2 ln L is more than 1 below the fit's: the fit missed a better minimum")          \
   X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
@@ -27,7 +26,7 @@
     "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \
     "integral of the absolute difference is above 0.15")                                           \
   X(MILL_POST_ONE_STAR, 512, "ONE_STAR",                                                           \
-    "the posterior of one star of one velocity, where the fit has two, or epochs that differ")
+    "the posterior assumes one star of one velocity; the fit has two stars or differing epochs")
 
 #define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };

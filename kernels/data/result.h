@@ -14,7 +14,7 @@ MILL_EXTERN_C_BEGIN
   X(MILL_STATUS_FITTED, 1, "FITTED", "fitted")                                                     \
   X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below min_sn")                               \
   X(MILL_STATUS_NO_ARM, 3, "NO_USABLE_ARM",                                                        \
-    "no arm with a usable pixel (masked, zero or not finite)")                                     \
+    "no arm has a usable pixel; all are masked, zero or not finite")                               \
   X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \
   X(MILL_STATUS_NO_RESOLUTION, 5, "NO_RESOLUTION",                                                 \
     "the library needs a line-spread function, and none is known")                                 \
@@ -26,7 +26,7 @@ MILL_EXTERN_C_BEGIN
   X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \
     "sample: the result given by --fit has no solution for this star")                             \
   X(MILL_STATUS_OTHER_SPECTRUM, 10, "OTHER_SPECTRUM",                                              \
-    "sample: the spectrum is not that of the result given by --fit")
+    "sample: the spectrum differs from the spectrum fitted in the result given by --fit")
 
 #define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
 enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
@@ -48,10 +48,10 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
   X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
-    "the template explains too little of what the continuum alone leaves: no star of the library") \
+    "the template removes too little of the continuum's misfit: the library has no such star")     \
   X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
   X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
-    "v sin i at its upper limit, above 100 km/s: a white dwarf, or no star of the library")        \
+    "v sin i at its upper limit, above 100 km/s: a white dwarf, or a star that the library lacks") \
   X(MILL_WARN_EMISSION, 131072, "EMISSION",                                                        \
     "the core of H alpha or H beta is in emission: labels are wrong, the velocity is not")         \
   X(MILL_WARN_ARMS, 262144, "ARMS_DIFFER",                                                         \
@@ -74,8 +74,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: bits of facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "the square of v sin i within 2 errors of its least, or at it: VSINI_ERR is then a 1-sigma "   \
-    "upper limit")                                                                                 \
+    "the square of v sin i is within 2 errors of its lower limit; if VSINI is at the limit, "      \
+    "VSINI_ERR is a 1-sigma upper limit")                                                          \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
@@ -87,23 +87,23 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "no usable line-spread function in a tenth of an arm or more; these pixels are not fitted")    \
   X(MILL_INFO_GIVEN_START, 64, "GIVEN_START", "fitted from the values of the start table")         \
   X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
-    "two starts ended in different minima of about equal quality, or only one of three or more "   \
-    "starts found the best")                                                                       \
+    "two starts ended in different minima of about equal quality, or, of three or more starts, "   \
+    "only one found the best minimum")                                                             \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
     "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
-    "the residuals of an arm have slow waves: it has too few continuum functions")                 \
-  X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors of the table of priors")                   \
+    "the residuals of an arm vary slowly with wavelength: too few continuum functions (npoly)")    \
+  X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors from prior_table")                         \
   X(MILL_INFO_EPOCHS, 2048, "EPOCHS_DIFFER",                                                       \
-    "the velocities of the epochs differ: the labels are fitted with each epoch at its own, and "  \
-    "VRAD is their mean")                                                                          \
+    "the velocities of the epochs differ: labels are fitted with each epoch at its own velocity, " \
+    "and VRAD is the mean velocity")                                                               \
   X(MILL_INFO_PAIR, 4096, "PAIR",                                                                  \
-    "fitted as two stars: the row is of the brighter one, SB2 columns of the other")               \
+    "fitted as two stars: the row describes the brighter star, columns ending in _2 the other")    \
   X(MILL_INFO_NOISE, 8192, "ODD_NOISE",                                                            \
-    "CHISQ_NOISE is far from the number of pixels: the file's errors are not those of its noise")  \
+    "CHISQ_NOISE is far from the number of pixels: the errors in the file do not match its noise") \
   X(MILL_INFO_LSF_SCALED, 16384, "LSF_SCALED",                                                     \
-    "sums of the resolution matrix' rows differ by more than 1 % in an arm: scaled to their "      \
-    "median")
+    "row sums of the resolution matrix differ by more than 1 % in an arm: scaled to the median "   \
+    "sum")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
@@ -111,11 +111,11 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 
 /** MGFE_FLAG and so on, of a label that is an element: why not to use it. */
 #define MILL_ELEMENT_LIST(X)                                                                       \
-  X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "not fitted, or the row's library lacks it")                 \
+  X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "the element was not fitted, or the row's library lacks it") \
   X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
-    "its error is above element_max_err, or its prior decides more than the spectrum")             \
+    "the element's error is above element_max_err, or its prior weighs more than the spectrum")    \
   X(MILL_ELEMENT_EDGE, 4, "EDGE", "at the edge of the library's range, or beyond it")              \
-  X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "the model misses the data in the pixels that tell it")
+  X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "poor fit in the pixels that determine the element")
 
 #define MILL_ELEMENT_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
@@ -125,12 +125,12 @@ enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \
-  X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "its search has met a limit of the velocity")                \
+  X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "the search for the velocity reached min_vel or max_vel")    \
   X(MILL_EPOCH_EXCHANGEABLE, 8, "EXCHANGEABLE",                                                    \
-    "of two stars: -2 ln L does not tell which velocity is whose, or no epoch tells them apart")   \
+    "two stars: -2 ln L does not tell which velocity belongs to which star, or no epoch "          \
+    "separates them")                                                                              \
   X(MILL_EPOCH_MASS_RATIO, 16, "MASS_RATIO",                                                       \
-    "of two stars: lines are blended; both velocities are on the line of mass ratio of other "     \
-    "epochs")
+    "two stars with blended lines: both velocities follow from the mass ratio of other epochs")
 
 #define MILL_EPOCH_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };

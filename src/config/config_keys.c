@@ -49,12 +49,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .size = sizeof((mill_config *)0)->template_lib[0], .max = MILL_MAX_LIBRARY,
      .offset2 = offsetof(mill_config, n_template_lib), .argument = "path or list of paths",
      .section = "Model",
-     .help = "library file, or several of which each star is fitted with the one that suits it",
+     .help = "library file, or several: each star is then fitted with the library that suits it",
      .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
      SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "arms of the library, or parts of its only one, each once; 0 ≤ min < max",
+     .range = "arms of the library, each once, or parts of its only arm; 0 ≤ min < max",
      .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
@@ -81,8 +81,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
      .help = "arithmetic of the emulator and the templates"},
     {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE,
-     .help = "how v sin i broadens a template: spline treats it as smooth; linear "
-             "interpolates between pixels, which broadens too much below about two pixels",
+     .help = "how v sin i broadens a template: spline treats the template as smooth; linear "
+             "interpolates between pixels, which broadens too much for v sin i below two pixels",
      .elsewhere = "(linear)"},
     {"model_error", YES_NO(fit.model_error), SCIENCE,
      .help = "include the library's measured template errors in the likelihood; no effect "
@@ -97,11 +97,11 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "sigma above 0; mean within 5 sigma of the fit's range", .help = "Gaussian priors",
      .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
-     .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
-             "NAME, NAME_ERR of parameters, by star (below)",
+     .help = "FITS or HDF5 table with Gaussian priors of each star, used instead of `priors`: "
+             "columns NAME and NAME_ERR of a parameter (below)",
      .more = "; `--prior-table` overrides it"},
     {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
-     .help = "an element of a larger error has WEAK in its flag",
+     .help = "an element with a larger error gets the bit WEAK in its flag",
      .more = " ([results.md](results.md#which-rows-to-use))"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
@@ -109,7 +109,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "fit a velocity offset for each arm of a star except the first; no effect for a star "
              "with one arm"},
     {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
-     .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
+     .unit = "km/s",
+     .help = "standard deviation of the Gaussian prior, with mean 0, of a velocity offset"},
 
     {"format",
      WORD(format, "auto", "desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "pfs",
@@ -117,8 +118,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      SCIENCE, .section = "Spectra",
      .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
-     .help = "what to fit of a file with single exposures: its coadd if it has one; each exposure "
-             "as a row; all exposures of an object jointly in one row"},
+     .help = "what to fit of a file with single exposures. coadd: its coadd if it has one; single: "
+             "each exposure as a row; joint: all exposures of an object in one row"},
     {"join_by_name", YES_NO(join_by_name), SCIENCE,
      .help =
          "join all rows of an object into one, by its name, else its TARGETID, also across files"},
@@ -126,12 +127,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "with join_by_name, also join rows this close together, whatever their names; 0: by "
              "name alone"},
     {"epochs", CHOICE(fit.epochs, "none", "exposure", "night"), SCIENCE,
-     .help = "a velocity also for each exposure, or night, of a row that has several",
+     .help = "also measure a velocity for each exposure, or night, of a row with several",
      .more = " ([epochs.md](epochs.md))"},
     {"vrad_floor", REAL(fit.vrad_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
      .help = "error of the spectra's wavelengths, added in quadrature to VRAD_ERR and VRAD_2_ERR"},
     {"epoch_floor", REAL(fit.epoch_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
-     .help = "added in quadrature to the epochs' errors for VRAD_CHI2 and VRAD_PVAL"},
+     .help = "floor added in quadrature to epochs' velocity errors for VRAD_CHI2 and VRAD_PVAL"},
     {"binaries", YES_NO(fit.binaries), SCIENCE,
      .help = "fit two stars where the residuals show the lines of a second one",
      .more = " ([binaries.md](binaries.md))"},
@@ -140,13 +141,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "multiplies the sigma of files, if that excludes the pixel width or is too narrow "
-             "otherwise"},
+     .help = "factor on the line-spread function's sigma in the input files, if this sigma leaves "
+             "out the pixel width or is too small"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
-     .help = "standard deviation of an unknown factor of the line-spread function's width, one for "
-             "each arm, that the likelihood is integrated over; 0: none; auto: that of the input's "
-             "format",
+     .help = "relative uncertainty of the line-spread function's width, independent in each arm, "
+             "included in the likelihood; 0: none; auto: the value for the input's format",
      .more = " (below)"},
     {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
      .help = "medium of the wavelengths; auto follows the file",
@@ -160,29 +160,30 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "(`second_minimizer` adds a polish)"},
     /* the run's identity has the hash of the table's contents */
     {"start", PATH(start), SCIENCE,
-     .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
-             "stars are found by TARGETID, OBJECT, IDENTIFIER or place",
+     .help = "table to start fits from instead of the initial guess: FITS, or a result file; stars "
+             "are found by TARGETID, OBJECT, IDENTIFIER or position",
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
-     .help = "velocity bins of the initial guess; refused if they need more than 4 GB a rank",
+     .help = "velocity step of the initial guess; refused if the guess needs over 4 GB per rank",
      .elsewhere = "(`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
     {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
-     .help = "most templates of the guess to start a star from; 1: only the best"},
+     .help = "largest number of templates of the initial guess from which a star's fit starts; 1: "
+             "only the best"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
-     .help = "most likelihood evaluations per star; a simplex that reaches it passes its best "
-             "point to the polish, which may take 41 more, and no other method follows"},
+     .help = "largest number of likelihood evaluations per star; a simplex that reaches it passes "
+             "its best point to the polish, which may take 41 more, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
      .help = "pixels dropped at each end of an arm when a resolution matrix is used",
      .elsewhere = "(5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "smallest sigma of a good pixel, in units of the median sigma", .elsewhere = "(0.3)"},
+     .help = "least sigma of good pixels, in units of the median sigma", .elsewhere = "(0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
      .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "(1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
@@ -197,8 +198,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .section = "Selection", .range = "finite",
      .help = "lowest S/N, compared with the highest S/N of the arms", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
-     .help = "source of the S/N for minsn: the pixels, or DESI's SCORES or 4MOST's SNR, which "
-             "skips rows without reading them",
+     .help = "source of the S/N for minsn. pixels: the spectra; scores: DESI's SCORES or 4MOST's "
+             "SNR, so that rows below minsn are not read",
      .elsewhere = "(SCORES, if present)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
@@ -214,7 +215,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`--objtypes`"},
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
      .help =
-         "with both target_classes and redrock: fit rows that either selects, or that both select",
+         "with both target_classes and redrock, fit rows selected by either (any) or by both (all)",
      .elsewhere = "(any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
      .help = "lowest EXPID to fit of a spectra file; 0: no limit",
@@ -227,14 +228,13 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
      .help = "bits of the fiber status that may be set", .elsewhere = "(3 and 20)"},
     {"redrock", YES_NO(select.redrock), SCIENCE,
-     .help = "fit only rows that redrock classifies as a star or gives a small velocity",
+     .help = "fit only rows to which redrock gives the class star or a small velocity",
      .elsewhere = "`--zbest_select`"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
-     .help = "redrock's file; empty: in the input's folder, with `coadd-` or `spectra-` "
-             "replaced by "
-             "`redrock-`"},
+     .help = "redrock file; empty: in the input's folder, named like the input with `redrock-` for "
+             "`coadd-` or `spectra-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
-     .help = "largest absolute velocity of redrock that counts as a star", .elsewhere = "(1500)"},
+     .help = "largest absolute redrock velocity that counts as a star's", .elsewhere = "(1500)"},
 
     /* the keys from here on may change when a run is continued */
     {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",

@@ -44,10 +44,10 @@ static int check_sample(const mill_sample_settings *s)
                       "sample size of %g (--ess): give at least twice --ess",
                       s->max_eval, s->least_ess);
   if (s->n_draw < 0 || s->n_draw > MILL_MAX_DRAW || !(s->least_ess > 0.0))
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "%d draws per star (0 to %d) or effective sample size %g (above 0) out of "
-                      "range",
-                      s->n_draw, MILL_MAX_DRAW, s->least_ess);
+    return MILL_ERROR(
+        MILL_ERR_INTERNAL,
+        "%d draws per star, expected 0 to %d, or effective sample size %g, expected above 0",
+        s->n_draw, MILL_MAX_DRAW, s->least_ess);
   return MILL_OK;
 }
 

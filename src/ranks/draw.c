@@ -161,7 +161,7 @@ int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *contex
     *number = atomic_fetch_add(&draw->next, draw->n_at_once[0]);
     goto done;
   }
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "rank 0's answer to a request for work of rank %d",
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "rank 0's answer to rank %d, which asked for work",
                            draw->mpi.rank);
   for (;;) {
     MILL_TRY(ask(draw, &arrived));

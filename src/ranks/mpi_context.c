@@ -261,7 +261,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     char host[256];
   } outcome;
   char host[256];
-  MILL_WATCHED(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
+  MILL_WATCHED(MILL_WATCH_RANKS, 0, "waiting for the other ranks");
   MILL_CHECK_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     return MILL_OK;

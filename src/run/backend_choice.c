@@ -72,15 +72,15 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   MILL_STEP(mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes));
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
-  mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
+  mill_log_debug("this rank uses GPU %d, %s, as number %d of %d ranks, with %.1f GiB of its memory",
                  place.gpu, name, mine->i_share + 1, place.n_sharing,
                  (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
     mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
   if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
-    mill_log_info("the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one; a driver "
-                  "for 12.4 or later avoids this",
+    mill_log_info("the NVIDIA driver is for CUDA %d.%d: kernels are launched one by one, which is "
+                  "slower; a driver for CUDA 12.4 or later avoids this",
                   mine->driver / 1000, mine->driver % 1000 / 10);
 done:
   return err;

@@ -60,10 +60,10 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s/.cache/starmill/crossover", home);
   else
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "no place to store the crossover: set STARMILL_CROSSOVER to a file");
+                      "no home folder to store the crossover in: set STARMILL_CROSSOVER to a file");
   if (n >= MILL_CROSSOVER_PATH)
-    return MILL_ERROR(MILL_ERR_CONFIG, "the path of the crossover's file is too long (%d bytes)",
-                      n);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "set STARMILL_CROSSOVER to a shorter path; %d bytes are too many", n);
   return MILL_OK;
 }
 
@@ -130,8 +130,8 @@ static int make_folders(const char *path)
   for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = '\0';
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "the folder %s of the crossover's file cannot be made: %s",
-                        folder, strerror(errno));
+      return MILL_ERROR(MILL_ERR_OUTPUT, "the folder %s for crossovers cannot be made: %s", folder,
+                        strerror(errno));
     *at = '/';
   }
   return MILL_OK;

@@ -79,7 +79,7 @@ static int look_at(const char *path, mill_file_identity *out)
     snprintf(end, sizeof end, "%s", path);
   const size_t n = folder_length(end);
   if (strlen(path) >= sizeof end || strlen(end + n) >= sizeof out->name)
-    return MILL_ERROR(MILL_ERR_USAGE, "a path of %zu bytes is too long: %.80s...", strlen(path),
+    return MILL_ERROR(MILL_ERR_USAGE, "shorten the path of %zu bytes: %.80s...", strlen(path),
                       path);
   memcpy(folder, n > 0 ? end : "./", n > 0 ? n : 2);
   folder[n > 0 ? n : 2] = '\0';

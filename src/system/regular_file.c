@@ -126,8 +126,7 @@ int mill_check_output(const char *path, const char *option)
   const char *slash = strrchr(path, '/');
   const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
   if (strlen(path) >= sizeof folder - 16)
-    return MILL_ERROR(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option,
-                      strlen(path));
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s: shorten the path of %zu bytes", option, strlen(path));
   snprintf(folder, sizeof folder, "%.*s", n, path);
   if (n == 0)
     snprintf(folder, sizeof folder, ".");

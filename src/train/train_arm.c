@@ -431,7 +431,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = MILL_ERROR(MILL_ERR_INPUT, "the training to continue has %zu parameters, this one %zu",
+    err = MILL_ERROR(MILL_ERR_INPUT, "the checkpoint has %zu parameters, not %zu: remove it",
                      state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));

@@ -57,7 +57,7 @@ WRONG = {
     ),
     "mwm visit": (
         ("@2 in_stack~B", "column in_stack"),
-        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 of row 0"),
+        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 km/s of row 0"),
     ),
     "lamost": (
         ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),
@@ -184,7 +184,7 @@ WRONG = {
         ("SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'water'", "MEDIUM is 'water'", "'vacuum' or 'air'"),
         ("SPECTRA!FRAME;SPECTRA+FRAME   = 'galactic'", "FRAME is 'galactic'", "barycentric"),
         ("SPECTRA NAME~40A;SPECTRA NAME@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-         "no row has a NAME", "1 to 31 characters"),
+         "give each row a NAME", "1 to 31 characters"),
         ("SPECTRA RA>ARM;SPECTRA ARM~40A;SPECTRA ARM@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
          "ARM of row 0", "31 characters"),
     ),

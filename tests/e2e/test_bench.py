@@ -79,7 +79,7 @@ class Fit(ProgramTest):
 
     def test_head_says_what_ran_where(self):
         for part in (r"Measured on \d{4}-\d\d-\d\d with starmill", r"revision \w+", r"backend \w+",
-                     re.escape(made["file"]), r"hybrid, 1 thread, 4 slots; of 2 runs"):
+                     re.escape(made["file"]), r"hybrid, 1 thread, 4 slots; median of 2 runs"):
             self.assertRegex(self.done.stdout, part)
 
     def test_a_signal_ends_it_and_leaves_nothing(self):

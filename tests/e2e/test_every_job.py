@@ -216,7 +216,7 @@ class EveryJob(ProgramTest):
         shutil.copy(RESULT, tmp("L.h5.lock"))
         for args in (("merge",), ("export", "--to", "fits")):  # nobody is told to remove an input
             done = starmill(*args, "--output", "L.h5", "L.h5.lock", cwd=TMP)
-            self.assertOneLine(done, "are one file, or would be", status=2)
+            self.assertOneLine(done, "are one file: give", status=2)
 
     def test_surroundings(self):
         """A closed standard output, variables and modules for another Python, little memory."""

@@ -83,7 +83,7 @@ class Usage(EndToEnd):
             (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),
             *((["--catalog", put(f"list{i}.txt", text)], [f"list{i}.txt", says]) for i, (text, says) in enumerate((
                 ("", "holds no path"), ("# only\n\n", "holds no path"),
-                ("/a\n/b\0c\n", "line 2: holds a zero byte"), ("/a\n" + 2000 * "x", "line 2: the path has")))),
+                ("/a\n/b\0c\n", "line 2: holds a zero byte"), ("/a\n" + 2000 * "x", "line 2: shorten the path")))),
             *((["--object-file", put(f"ids{i}.txt", text)], [f"ids{i}.txt", says])
               for i, (text, says) in enumerate((
                   ("1\n" + "x" * 64, "line 2: 'xx"), ("a\x07\n", "line 1"), ("\n", "holds no star")))),

@@ -151,7 +151,7 @@ class BadFiles(EndToEnd):
     def test_spectra_without_fibermap(self):
         def drop(*names):
             return lambda hdus: [hdus.pop(name) for name in names]
-        for lacking, says in ((["FIBERMAP"], "TARGETID is that of SCORES"),
+        for lacking, says in ((["FIBERMAP"], "TARGETID is taken from SCORES"),
                               (["FIBERMAP", "SCORES"], "no TARGETID")):
             path = cut("bare.fits", [3, 100], drop(*lacking))
             done = self.fit("bare.h5", "--overwrite", path)

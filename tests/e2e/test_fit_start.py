@@ -465,8 +465,8 @@ class FitPriors(ProgramTest):
         nan = np.nan
         for k, (change, parts) in enumerate((
             (edit(VMIC=1.0, VMIC_ERR=1.0), ("VMIC and VMIC_ERR", "VRAD VSINI TEFF LOGG FEH ALPHAFE")),
-            (edit(TEFF_ERR=None), ("TEFF without TEFF_ERR",)),
-            (edit(LOGG=None), ("LOGG_ERR without LOGG:",)),
+            (edit(TEFF_ERR=None), ("TEFF but no column TEFF_ERR",)),
+            (edit(LOGG=None), ("LOGG_ERR but no column LOGG;",)),
             (edit(alpha=0.0, alpha_err=1.0, ALPHAFE=0.0, ALPHAFE_ERR=1.0), ("of one parameter",)),
             (edit(TEFF=5000.0, TEFF_ERR=[1.0, 2, nan, 0, nan, 1]),
              (f"TEFF of TARGETID {self.columns['TARGETID'][3]} is 5000 +- 0",)),
@@ -491,7 +491,7 @@ class FitPriors(ProgramTest):
         self.assertRefused(None, "TEFF 3.76 +- 0.1", args=("--config", tmp("log.yaml")))
         put("edge.yaml", "priors: [{param: teff, mean: 1000, sigma: 1e6}]\n")
         done = self.assertRefused(tmp("missing.fits"), "cannot be opened", args=("--config", tmp("edge.yaml")))
-        self.assertIn("TEFF 1000 +- 1e+06 is outside its range", done.stderr)
+        self.assertIn("TEFF 1000 +- 1e+06 is centred outside its range", done.stderr)
         self.assertRefused(tmp("text.txt"), "prior_table")
         self.assertRefused(tmp("missing.fits"), "cannot be opened")
         self.assertRefused(LIBRARY, "at its root")

@@ -155,7 +155,7 @@ class Generic(Formats):
         for shared, shift, part in (
                 ("WAVELENGTH", 0, None),
                 # as many pixels as one likes for the bytes of one spectrum
-                ("FLUX", 0, "by row 1 (counted from 0) column FLUX has more values"),
+                ("FLUX", 0, "rows 0 to 1 of column FLUX have more values"),
                 # the heap has 192 bytes, the first vector 32
                 *(("", shift, "lies outside the table") for shift in (161, -1, 2**31 - 201))):
             s = self.sample("SPECTRA-MASK;SPECTRA-LSF_SIGMA")

@@ -326,7 +326,7 @@ class ImportTest(ProgramTest):
         for setup, how in (("lab_t", change), ("lab_n", change), ("lab_n", forget)):
             done = starmill("library", "import", "--output", tmp("wrong.h5"),
                             self.convert(setup, "wrong-in.h5", how))
-            self.assertOneLine(done, "layout, activation or mapping is another", status=2)
+            self.assertOneLine(done, "layout, activation or mapping differs", status=2)
 
     def refused(self, text, path):
         done = starmill("library", "import", "--output", tmp("no.h5"), path)
@@ -370,7 +370,7 @@ class ImportTest(ProgramTest):
                 rvspecfit.find_layers(net, {k: v for k, v in {**state, name: x}.items()
                                             if v is not None})
         net.lam = net.lam[1:]
-        with self.assertRaisesRegex(ValueError, "not of one training"):
+        with self.assertRaisesRegex(ValueError, "give both files of one training"):
             rvspecfit.find_layers(net, state)
 
     def test_two_and_three_labels(self):

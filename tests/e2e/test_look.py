@@ -298,7 +298,7 @@ class Outputs(Look):
         other, pipe = shutil.copy(SURVEY, tmp("other.png")), tmp("pipe")  # no file of the result
         os.mkfifo(pipe)
         for job in (("select", FIT, "TEFF > 0"), ("report", FIT), ("plot", FIT, target)):
-            self.refused(*job, "--overwrite", "--output", other, said=["is a file of data"])
+            self.refused(*job, "--overwrite", "--output", other, said=["is FITS, gzip or HDF5"])
         self.refused("select", FIT, "TEFF > 0", "--overwrite", "--output", pipe, status=4,
                      said=["is no regular file"])
         self.assertEqual(content(MODELS), before)

@@ -62,7 +62,7 @@ def check_packages(*modules):
                 raise
             except Exception as error:  # an import may raise anything
                 raise Failure(USAGE, f"{sys.executable} cannot import {module} ({spec.origin}): "
-                                     f"{error}: mend it or PYTHONPATH, or name another Python by "
+                                     f"{error}: repair it or PYTHONPATH, or name another Python by "
                                      "the environment variable STARMILL_PYTHON"
                                      f"{memory_limit()}") from error
         if "numpy" in modules or "scipy" in modules:
@@ -129,7 +129,7 @@ def refuse_input(path, reads, ends=("", ".lock")):
         about = os.stat(read) if read and os.path.exists(read) else None
         is_same = read and os.path.realpath(read) in names or about and any(
             os.path.samestat(about, one) for one in there)
-        need(not is_same, USAGE, f"--output {path} and {what} {read} are one file, or would be: "
+        need(not is_same, USAGE, f"--output {path} and {what} {read} are one file: "
              "give another name for the output")
 
 
@@ -154,7 +154,7 @@ def check_text(path, overwrite, reads):
     """Check the output of a text or a picture: it must not replace a FITS, gzip or HDF5 file."""
     check_output(path, overwrite, reads)
     need(not beginning(path).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")), USAGE,
-         f"--output {path} is a file of data, which --overwrite does not replace: give another "
+         f"--output {path} is FITS, gzip or HDF5, which --overwrite does not replace: give another "
          "name, or remove it yourself")
 
 

@@ -88,7 +88,7 @@ def each(function, items, n_worker):
     except BrokenProcessPool as error:
         for child in multiprocessing.active_children():
             child.kill()  # they ignore SIGTERM, and the pool would wait for them
-        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
+        raise Failure(INTERNAL, "a worker process was killed, perhaps for lack of memory: give "
                                 "a lower --workers (simulate: --threads)") from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -197,7 +197,8 @@ def judge(who, age_s):
 
 def is_touched(path, before):
     """Return whether a lock is touched or replaced within WATCH_BEATS renewals."""
-    tell(printable(f"{path}: watching for {WATCH_BEATS * BEAT_S} s whether its job still runs"))
+    tell(printable(f"{path} exists: watching for {WATCH_BEATS * BEAT_S} s whether the job that made "
+                   "it still runs"))
     end = time.monotonic() + WATCH_BEATS * BEAT_S
     while time.monotonic() < end:
         time.sleep(0.1 * BEAT_S)
@@ -256,8 +257,8 @@ class OutputLock:
                 os.close(fd)
             self._touched = time.monotonic()
             return self
-        raise Failure(OUTPUT, f"{self.path}: the lock of this output cannot be taken: if no job "
-                              "writes it, remove the lock")
+        raise Failure(OUTPUT, f"{self.path}: this lock cannot be taken over: if no job writes "
+                              "the output, remove it")
 
     def __exit__(self, *_):
         if self._is_ours():
@@ -296,8 +297,8 @@ class OutputLock:
             if not text and age_s < EMPTY_S:  # being written, or its writer was killed
                 time.sleep(EMPTY_S / 10)
                 return
-            need(who or not text, OUTPUT, f"{self.output} is locked, and {self.path} does not say "
-                 "by whom: if no job writes this output, remove that file and start again")
+            need(who or not text, OUTPUT, f"{self.output} is locked, and {self.path} does not name "
+                 "the job: if no job writes this output, remove the lock file and start again")
             verdict = judge(who.groups(), age_s) if who else "gone"
             if verdict == "lives" or verdict == "watch" and is_touched(self.path, opened):
                 job = f", Slurm job {who[3]}" if who[3] != "-" else ""

@@ -197,7 +197,7 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     need(worst <= 0.02, BadModel,
-         "pieces differ by %.1f %% of the continuum where they meet at %g A" % (100 * worst, edge))
+         "spectral pieces differ by %.1f %% of the continuum at %g A" % (100 * worst, edge))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):
@@ -205,7 +205,7 @@ def check(labels, at, flux, cont, grid=plan.FGK):
     need(not (flux > 1.02 * cont).any(), BadModel, "flux above the continuum after smoothing")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
     need(low < share < high, BadModel,
-         "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high))
+         "the spectrum emits %.2f of sigma Teff^4, expected %g to %g" % (share, low, high))
     ratio = np.median(flux / cont)
     need(0.3 < ratio < 1.005, BadModel, "median of flux over continuum %.3f" % ratio)
     return share

@@ -103,8 +103,8 @@ def resolution_rows(resolution, sigma_pix):
         try:
             np.linalg.cholesky(gauss)
         except np.linalg.LinAlgError as error:
-            raise Failure(USAGE, "a resolution matrix cannot be deconvolved by the templates' "
-                                 f"sigma of {sigma_pix:.3g} pixels") from error
+            raise Failure(USAGE, f"the templates' sigma of {sigma_pix:.3g} pixels is too large for "
+                                 "the resolution matrix: give a sharper library") from error
         rows = np.linalg.solve(gauss, rows.T).T
     level = np.median(rows.sum(axis=1))
     ends = ~inside.all(axis=1)

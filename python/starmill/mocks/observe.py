@@ -28,8 +28,8 @@ def noiseless(survey, stars):
     median = np.median(out[1][there], axis=1)
     bad = ~((median > 0) & np.isfinite(median))
     i = bad.argmax()
-    need(not bad[i], USAGE, f"star {stars.index[there[i]]}: the spectrum's median over arm r is "
-         f"{median[i]:g}; its labels give no template")
+    need(not bad[i], USAGE, f"star {stars.index[there[i]]}: the median of its template in "
+         f"arm r is {median[i]:g}, expected above 0; give it other labels")
     for flux in out:
         flux[there] /= median[:, np.newaxis]
     return out

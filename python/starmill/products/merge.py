@@ -121,8 +121,8 @@ def refuse_duplicates(parts):
         for path, keys in part.inputs:
             for key in keys:
                 other = known.setdefault(key, path)
-                need(other is path, USAGE, f"{other} and {path}, inputs of two of the parts, are "
-                     "the same, or a part is named twice")
+                need(other is path, USAGE, f"{other} and {path} are the same input in two parts, "
+                     "or a part is named twice")
 
 
 def copy_attributes(model, made):

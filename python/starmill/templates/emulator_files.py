@@ -95,7 +95,7 @@ def read_labels(file):
     need("mapper/log_ids" in file, ValueError, "dataset /mapper/log_ids is missing")
     log_ids = file["mapper/log_ids"][...] if file["mapper/log_ids"].size else []
     need(len(mean) == len(names) and len(std) == len(names), ValueError,
-         f"mapper has {len(mean)} means and {len(std)} spreads for {len(names)} labels")
+         f"mapper has {len(mean)} means and {len(std)} standard deviations for {len(names)} labels")
     if not all(0 <= i < len(names) for i in log_ids):
         raise ValueError(f"mapper/log_ids names a label that is not among the {len(names)}")
     labels = [describe(name) for name in names]
@@ -111,7 +111,7 @@ def read_range(file, labels):
     """Set the labels' range and scale; return the least and largest mapped labels in training."""
     points = array_of(file, "outside/points", "f8", 2)
     need(points.shape[1] == len(labels) and np.isfinite(points).all(), ValueError,
-         f"outside/points of shape {points.shape} is not finite or not of {len(labels)} labels")
+         f"outside/points of shape {points.shape} must be finite points of {len(labels)} labels")
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
@@ -191,7 +191,7 @@ def verify(file, library):
         i, j = np.argwhere(bad)[0]
         raise ValueError(f"check/spectra, row {i}, pixel {j}: the emulator as read gives "
                          f"{found[i, j]:.9g}, the file says {spectrum[i, j]:.9g}; layout, "
-                         "activation or mapping is another")
+                         "activation or mapping differs")
     square = hull_distance(library, label) ** 2  # as rvspecfit's penalty is
     good = np.abs(square - outside) <= 1e-6 + 1e-5 * outside
     i = np.argmin(good)
@@ -203,7 +203,7 @@ def verify(file, library):
 def join(library, one, path0, path, sigma):
     """Add the only arm of `one` to the library; both must be of the same training."""
     def must(good, message):
-        need(good, USAGE, f"{path}: {message}; import arms of one training")
+        need(good, USAGE, f"{path}: {message}; import arms that were trained together")
 
     def same(a, b):
         return np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-9)
@@ -213,7 +213,7 @@ def join(library, one, path0, path, sigma):
     for i, (a, b) in enumerate(zip(one.label, library.label)):
         must(a.name == b.name, f"label {i} is {a.name}, but in {path0} it is {b.name}")
         must(a.mapping == b.mapping and same([a.mean, a.std], [b.mean, b.std]),
-             f"label {a.name} is mapped otherwise than in {path0}")
+             f"label {a.name} is not mapped as in {path0}")
         must(same([a.min, a.max], [b.min, b.max]),
              f"the training stars have another range of {a.name} than those of {path0}")
     must(len(one.hull) == len(library.hull) and all(
@@ -223,7 +223,7 @@ def join(library, one, path0, path, sigma):
     need(arm.name not in [other.name for other in library.arm], USAGE,
          f"{path}: an arm called {arm.name} was imported already; name the arms by --arm-names")
     need(sigma is not None or arm.template_sigma_aa == arm0.template_sigma_aa, USAGE,
-         f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) are not made "
-         "for the same use of the resolution matrix; give --template-sigma or "
+         f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) were made "
+         "for different uses of the resolution matrix; give --template-sigma or "
          "--at-instrument-resolution")
     library.arm.append(arm)

@@ -110,7 +110,7 @@ def read_arm(group, n_model, source):
          f"arm {name} has {n_pix} pixels, this program takes {MIN_PIX} to {MAX_PIX}")
     # wavelengths of 10 A to 1 mm
     need(ln_step > 0 and ln_wave0 > 2.3 and ln_wave0 + n_pix * ln_step < 16.2
-         and math.isfinite(sigma), ValueError, f"arm {name} has no possible wavelengths or "
+         and math.isfinite(sigma), ValueError, f"arm {name} has impossible wavelengths or "
          f"resolution: ln_wave0 {ln_wave0:g}, ln_step {ln_step:g}, template_sigma_aa {sigma:g}")
     for what in ("flux", "continuum"):
         if (what == "flux" or what in group) and group[what].shape != (n_model, n_pix):

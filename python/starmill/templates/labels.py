@@ -55,7 +55,7 @@ def make_hulls(labels, mapped, kind="pairs"):
     if kind == "whole" and n_label > 2:
         return [whole_hull(mapped)]
     need(n_label * (n_label - 1) // 2 <= MAX_HULL, INPUT, f"{n_label} labels have more pairs than "
-         f"a library may have hulls, {MAX_HULL}")
+         f"the {MAX_HULL} hulls that a library can have: give fewer labels")
     hulls = []
     for pair in itertools.combinations(range(n_label), 2):
         x = mapped[:, pair]

@@ -75,7 +75,7 @@ def check_interpolator(net):
     n = len(net.names)
     need(2 <= n <= 10, ValueError, f"has {n} labels; 2 to 10 are possible")
     need(net.mean.shape == net.std.shape == (n,) == net.points.shape[1:] and len(net.points) > n,
-         ValueError, f"mapper_args or outside_kwargs/pts do not fit its {n} labels")
+         ValueError, f"mapper_args or outside_kwargs/pts do not have its {n} labels")
     need(all(0 <= i < n for i in net.log_ids), ValueError,
          f"mapper_args takes the logarithm of a label beyond its {n}")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
@@ -144,7 +144,7 @@ def find_layers(net, state):
              f"{net.weights}: the layers do not match each other, or the labels")
         n_in = len(bias)
     need(n_in == len(net.lam), ValueError, f"{net.weights}: is a network of {n_in} pixels, the "
-         f"interp_*.h5 has {len(net.lam)}; they are not of one training")
+         f"interp_*.h5 has {len(net.lam)}; give both files of one training")
     return layers
 
 

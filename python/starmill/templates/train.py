@@ -212,7 +212,7 @@ class Maker:
         """Complete a library by emulators, labels and hulls; return lines of text about them."""
         n = len(models)
         need(1 <= len(grid.label) <= MAX_AXIS, INPUT,
-             f"models with {len(grid.label)} labels; this emulator takes 1 to {MAX_AXIS}")
+             f"the models have {len(grid.label)} labels; this emulator takes 1 to {MAX_AXIS}")
         need(n >= MIN_MODEL, INPUT, f"{n} good models; a library needs at least {MIN_MODEL}")
         need(self.kind != "radial" or n <= MAX_RADIAL, INPUT, f"{n} models; radial functions take "
              f"{MAX_RADIAL} at most: use --emulator network, splines or linear")
