@@ -197,8 +197,8 @@ def judge(who, age_s):
 
 def is_touched(path, before):
     """Return whether a lock is touched or replaced within WATCH_BEATS renewals."""
-    tell(printable(f"{path} exists: watching for {WATCH_BEATS * BEAT_S} s whether the job that made "
-                   "it still runs"))
+    tell(printable(f"{path} exists: watching for {WATCH_BEATS * BEAT_S} s whether the job that "
+                   "made it still runs"))
     end = time.monotonic() + WATCH_BEATS * BEAT_S
     while time.monotonic() < end:
         time.sleep(0.1 * BEAT_S)
