@@ -153,7 +153,7 @@ MILL_TEST(stars_that_cannot_be_fitted_say_why)
   star[0] = make_star(fx.library, &dark);
   check(star_create, fx.library, &far, 1, &star[1]);
   assert_int_equal(starmill_star_n_piece(star[1]), 0);
-  refused(STARMILL_INPUT, "no arm with a usable pixel", minus2loglike, fx.library, star[0], 1,
+  refused(STARMILL_INPUT, "no arm has a usable pixel", minus2loglike, fx.library, star[0], 1,
           fx.truth[0], &m2ll, NULL, NULL, NULL);
   refused(STARMILL_INPUT, "outside the library", minus2loglike, fx.library, star[1], 1, fx.truth[0],
           &m2ll, NULL, NULL, NULL);

@@ -215,7 +215,7 @@ MILL_TEST(lock_that_says_nothing)
     write_lock(row[i].text, row[i].age_s);
     assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
     if (!row[i].is_taken)
-      assert_says("remove that file");
+      assert_says("remove the lock file");
     mill_lock_release(&lock);
     unlink(lock_path);
   }
