@@ -202,7 +202,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:
         found, lines = onto_scale(library, i_arm, found, how, kind)
-    rest = correction.left_out(found, *kind)  # residuals by corrections without each spectrum
+    rest = correction.left_out(found, *kind)  # each by a correction learned without it
     learned, change = take_out(library, i_arm, found, how, kind)
     after = np.where(found.measures > 0.5, rest, found.x)  # where not corrected: as before
     # remove errors of the given labels, but not their trend, which may be the templates' error
