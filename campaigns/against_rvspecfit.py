@@ -17,7 +17,7 @@ rvspecfit's model (no model error, one velocity, linear rotation), and as shippe
 A line holds
  - row; core-s of rvspecfit; core-ms of starmill in both ways
  - Jacobians of starmill in both ways
- - -2 ln L of rvspecfit's solution, and starmill's solution minus rvspecfit's, both by rvspecfit
+ - rvspecfit's -2 ln L at its own solution, and how much higher it is at starmill's solution
  - the same difference if the line-spread function acts on the templates before pixels sample them
 The last lines give rvspecfit's time over starmill's: the median over stars, and for the sums.
 """

@@ -118,7 +118,7 @@ static int check_hulls(const mill_library *lib, const char *where)
   }
   for (int i = 0; i < lib->n_label; i++)
     if (!in_hull[i])
-      return REFUSED(where, "label %s is in no hull, so a fit could leave the training range",
+      return REFUSED(where, "label %s is in no hull; make the library again with a hull over it",
                      lib->label[i].name);
   return MILL_OK;
 }
@@ -190,7 +190,9 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   MILL_CHECK(check_front(lib, arm, where));
   for (int i = 0; i < rbf->n_axis; i++)
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
-      return REFUSED(where, "the length scale %g of label %s of arm %s is not above 0",
+      return REFUSED(where,
+                     "length scale %g of label %s, by which the radial functions of arm %s divide "
+                     "the label, is not above 0; make the library again",
                      rbf->length[i], lib->label[i].name, arm->name);
   if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a radial function whose center is not finite", arm->name);

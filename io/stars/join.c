@@ -42,7 +42,6 @@ void mill_join_free(mill_join *join)
   MILL_FREE(join->n_row_before, join->row_start, join);
 }
 
-/* List this rank's rows and exposures. */
 static int list_mine(const mill_file_index *index, int file_start, int file_end, survey *mine)
 {
   int64_t n_row = 0, n_exposure = 0;
@@ -399,8 +398,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* List the rows that become parts of this rank's joined rows, in order of their owners, and the
- * start of each joined row.  Count joined rows and their exposures by file.
+/* List the parts of this rank's joined rows, sorted by owner: the place of a joined row's first
+ * part.  List each joined row's first part and exposure.  Count joined rows and exposures by file.
  * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
 static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)

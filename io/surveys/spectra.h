@@ -8,7 +8,7 @@
  *  A channel with the name of an arm goes to this arm.  Any other channel is cut by wavelength: a
  *  pixel goes to the arm whose usable range contains it, or is dropped.  The usable range is that
  *  of the templates, less the Doppler shift at the velocity limits.  Two overlapping arms are cut
- *  in the middle of the overlap.  The key arms may narrow an arm's range, or name its channel.
+ *  in the middle of the overlap.  The key `arms` may narrow an arm's range, or name its channel.
  *
  *  Wavelengths stay in the frame of the file, and velocities are in this frame. */
 #pragma once
@@ -82,8 +82,8 @@ int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 /** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
-/** Read n exposures, numbered as in the index, into segments: a channel's neighbouring pixels in
- *  one arm.  An exposure has none, one or several segments in an arm.  MILL_ERR_INPUT. */
+/** Read n exposures, numbered as in the index, into segments.  A segment has neighbouring pixels of
+ *  one channel in one arm; an exposure has none, one or several in an arm.  MILL_ERR_INPUT. */
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
                       mill_read_batch *batch);
 

@@ -74,7 +74,7 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
 }
 
-/** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at first[c]. */
+/** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at w->first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -117,10 +117,10 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Load up to n particles, `from` first, into the lanes; returns 0 if none reaches the line.
+/** Load up to n particles into the lanes, from index `from` on; returns 0 if none reaches the line.
  *
  *  other           in   the line's place on the other axes
- *  delta           in   a particle is w->offset + delta grid steps from the line's start point
+ *  delta           in   the cell's centre less the line's start point, in grid steps
  *  w->start        out  kernels at the start point; 0 in unused lanes
  *  w->up, w->down  out  ratio of a kernel's values at neighbouring points, without w->fade */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,

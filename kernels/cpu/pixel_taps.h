@@ -3,8 +3,8 @@
  *  weighted sum of grid points (taps).  This saves 12 to 60 % of a fit's time where the grid is
  *  finer than the pixels.  Included by kernels/cpu/pixel_sums.h.
  *
- *  Let u be the pixel's place in its grid interval, 0 to 1.  The grid point t steps to the right of
- *  the interval's left end has the weight P0 + P1 u + P2 u^2 + P3 u^3 with
+ *  Let u be the pixel's place in its grid interval, 0 to 1.  Number grid points from the interval's
+ *  left end, t = 0.  Point t has the weight P0 + P1 u + P2 u^2 + P3 u^3 with
  *
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
  *    P3 = (s B[t-1] - B[t]) / 6.

@@ -285,11 +285,11 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
   (void)cudaGetLastError();
   return mill_error_set(
       MILL_ERR_MEMORY, __FILE__, __LINE__,
-      "backend cuda: %d problems of %d particles along %d axes, %d steps and %d densities of %d "
-      "points from %d nodes need %.3g GiB of %s, which has no room for them: give fewer particles, "
-      "densities, points or nodes, free it from other programs, or use --backend cpu",
-      b->n, s->n_particle, s->n_dim, s->n_step, s->n_record, b->view.n_grid, b->view.n_node,
-      (double)bytes / 1073741824.0, which);
+      "backend cuda: %.3g GiB of %s are needed, more than is free: give fewer particles (now %d), "
+      "steps (%d), densities (%d), grid points (%d) or nodes (%d), end other programs that use "
+      "this memory, or use --backend cpu",
+      (double)bytes / 1073741824.0, which, s->n_particle, s->n_step, s->n_record, b->view.n_grid,
+      b->view.n_node);
 }
 
 /** Allocate the memory of b->n problems: as many of n as fit, at least one. */

@@ -254,8 +254,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Load eight pixels of a row into x: pixels base + 4 (lane % 4) + (0 to 3), and four 16 pixels on.
- *  A group of four beyond the row's pitch is replaced by the row's last four. */
+/** Load eight pixels of a row into x: base + 4 (lane % 4) + (0 to 3), and the four that lie 16
+ *  pixels further.  Instead of four pixels beyond the row's pitch, load the row's last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, 
   }
 }
 
-/** Zero this lane's pixels from n on after mill_load_row. */
+/** After mill_load_row, zero this lane's pixels from n on. */
 static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *x)
 {
 #pragma unroll
@@ -290,13 +290,14 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  A group has eight rows.
+/** Add products of rows over a warp's 32 pixels.  A group has eight rows, each of four lanes.
  *
- *  r, x      in      the lane's row in each of n_own groups, and its pixels
- *  q, other  in      the lane's row in another group, and its pixels
+ *  r, q      in      the lane's row in each of n_own groups, and in another group
+ *  x, other  in      from mill_load_row: the lane's eight pixels of the rows r, and of the row q
  *  own       in/out  products of the n_own groups' rows with each other
  *  across    in/out  if n_own is 1: products of this group's rows with the other group's
- *  gradient  in/out  for a Jacobian: the lane's sum of row r[0] times MILL_BY_SLOPE */
+ *  gradient  in/out  for a Jacobian: sum over the lane's pixels of row r[0] times half of
+ *                    dF / d template (the multiplier MILL_BY_SLOPE) */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
 mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*x)[MILL_GRAM_EACH],

@@ -22,11 +22,11 @@ enum {
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "K_BLOCK must be a multiple of STAGE");
 
-/** Shape of a block.
+/** Shape of a block's part of the product.
  *
  *  ROWS            rows
  *  ROW_SIDE, SIDE  threads along rows and columns; few, so that arithmetic takes longer than loads
- *  APART           distance of a thread's pieces of columns, counted in pieces (16 bytes)
+ *  APART           a thread computes pieces (16 bytes) of a row, each APART pieces after the last
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
@@ -350,7 +350,6 @@ multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &b
   multiply_tile<real>(buffer, *rows, n_left, n_in, weight, bias, in, out);
 }
 
-/** Compute a layer in float64. */
 static __global__ void __launch_bounds__(product_size<double>::THREADS,
                                          product_size<double>::BLOCKS)
     product_f64(row_batch batch, int n_in, const double *weight, const double *bias,

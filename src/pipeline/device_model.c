@@ -33,7 +33,6 @@ void mill_device_memory_clear(mill_device_memory *memory)
   memory->n_room = 0;
 }
 
-/** Check the settings of posterior sampling. */
 static int check_sample(const mill_sample_settings *s)
 {
   if (s->max_eval == 0)
@@ -95,13 +94,13 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
         s->binaries ? 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 : MILL_PAR_LABEL0 + lib->n_label;
     if (n_error > MILL_MAX_ERROR)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "arm %s has %d components of model, line-spread function and sky error, at "
-                        "most %d are possible; give sky_components a file with fewer",
+                        "arm %s has %d components of model error, line-spread width and sky; at "
+                        "most %d are possible: give sky_components a file with fewer",
                         lib->arm[a].name, n_error, MILL_MAX_ERROR);
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "arm %s has %d components of model, line-spread function and sky error, up to %d "
+          "arm %s has %d components of model error, line-spread width and sky, up to %d "
           "continuum functions and %d parameters: together more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);

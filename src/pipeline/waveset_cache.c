@@ -328,7 +328,7 @@ done:
 }
 
 /** Find the largest cells of pixels in which polynomials can replace the continuum functions.  Fill
- *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: no cells, or a GPU. */
+ *  c->coef and power (kernels/math/cells.h).  *cell: pixels of a cell; 0: no cells, as on a GPU. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
@@ -347,8 +347,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Fill cont [n_cont][mill_row_pitch] with the continuum functions at MILL_REACH_PIX pixels, from
- *  `first` on.  reach [2] out: range of narrow functions above `least` there (mill_reach_of). */
+/** Compute the continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from
+ *  `first` on.  reach [2] out: range of functions from MILL_BROAD_CONT on that exceed `least`. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {

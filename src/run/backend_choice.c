@@ -165,7 +165,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    snprintf(why, size, "no crossover has been measured here (%s)", MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "no crossover has been measured here (run %s)", MILL_CROSSOVER_COMMAND);
     return MILL_OK;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
@@ -177,8 +177,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   MILL_CHECK(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
-    snprintf(why, size, "%s has no crossover measured on %s and %d threads of %s (%s)", path, name,
-             n_thread, cpu, MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "%s does not say when %s is faster than %d threads of %s (run %s)", path,
+             name, n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
   return MILL_OK;
 }

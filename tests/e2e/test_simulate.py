@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill simulate: its files, the same bytes from any processes, its refusals, and a fit.  The
-class Shipped tests the shipped library, its cut and its model error; the others use a small one."""
+"""starmill simulate: its files, equal bytes for any number of processes, its refusals, and a fit.
+The class Shipped uses the shipped library, with its model error; the others use a small library."""
 
 import dataclasses
 

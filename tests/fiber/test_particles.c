@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The particle engine with fibers in the place of a block's threads, in random orders between
- * barriers.  Particles are the CPU's; sums differ by their order alone. */
+ * barriers.  Its results must agree with the CPU engine's: only the order of sums differs. */
 #include "tests/kernels/particles/evolution.h"
 
 #include "tests/fiber/fiber.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Posteriors from spectra to rows.  A Gaussian posterior has the fit's errors; other stars in the
- * run do not change a bit; bad settings are refused.
+/* Posteriors from spectra to rows.  A Gaussian posterior has the fit's errors; a star's posterior
+ * does not depend on the other stars of the run; bad settings are refused.
  *
  * With arguments it runs no test, but serves campaigns/posteriors.py: "stars N SN ESS" prints
  * truth, posterior and samples of N stars; "likelihood I SN" evaluates points on standard input. */

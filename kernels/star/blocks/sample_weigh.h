@@ -31,8 +31,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Return the share of component i_part of the proposal in point i's weight w = exp(power ln_w): w
- *  times the component's fraction of the proposal's density there.  Adds w to *all. */
+/** Divide point i's weight w = exp(power ln_w) among the proposal's components in proportion to
+ *  their densities there, times share.  Return the part of component i_part; add w to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -49,7 +49,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Coordinate k of point i, less the solution; k = n_free: u of its v sin i (mill_part_u). */
+/** Coordinate k of point i, less the solution; k = n_free: u (mill_part_u) of its v sin i. */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {

@@ -188,7 +188,8 @@ def onto_scale(library, i_arm, found, how, kind):
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):
-    """Correct an arm.  Return lines of text about it, and the floors of the labels' errors."""
+    """Correct an arm and measure its model error.  Return lines of text, and the labels' error
+    floors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux
@@ -201,16 +202,16 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:
         found, lines = onto_scale(library, i_arm, found, how, kind)
-    rest = correction.left_out(found, *kind)
+    rest = correction.left_out(found, *kind)  # each by a correction learned without it
     learned, change = take_out(library, i_arm, found, how, kind)
-    after = np.where(found.measures > 0.5, rest, found.x)  # residuals after the correction
-    trend = emulate.monomials(found.mapped, 1)
-    apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
-    facts = measure_error(arm, found, apart, options.components, options.continuum, noise)
+    after = np.where(found.measures > 0.5, rest, found.x)  # where not corrected: as before
+    # remove errors of the given labels, but not their trend, which may be the templates' error
+    shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))
+    facts = measure_error(arm, found, found.at_shifts(after, shift), options.components,
+                          options.continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
-    published = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale,
-                         found.errors)
-    floors = make_true(library, arm, found, after, noise**2 * pixel, published)
+    given = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale, found.errors)
+    floors = make_true(library, arm, found, after, noise**2 * pixel, given)  # given: label errors
     facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
     names = [label.name for label in library.label]
     return [*lines, *describe(arm, found, learned, change, rest, names),

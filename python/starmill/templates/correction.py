@@ -327,7 +327,7 @@ def labels_inside(library, calibrators):
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Add the correction to the last layer of a network: sums of its inputs approximate the terms.
+    """Add the correction to a network's last layer: sums of the layer's inputs approximate terms.
     values_at(mapped): terms [n, n_term] at labels; by_term [n_term, n_pix]: their coefficients."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped
@@ -344,8 +344,8 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add the correction to radial functions or splines.  Each term becomes a component: a function
-    through the term's values, times its coefficients.  values_at, by_term: as in into_network."""
+    """Add the correction to radial functions or splines.  For each term, a new component
+    interpolates values_at, with the pattern by_term over pixels (arguments as in into_network)."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

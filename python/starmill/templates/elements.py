@@ -214,9 +214,9 @@ def join(library, parts, values):
 
 
 def make(grid_path, uncorrected, base, floors, path, program):
-    """Write the library `base` with labels for the elements of a grid file of plan "elements".  The
-    grid's models are compared with `uncorrected`, base before its correction by real spectra.
-    floors: least errors of the elements, dex."""
+    """Write the library `base` with labels for the elements of a grid file of plan "elements".
+    Responses to abundances come from the grid's models less those of `uncorrected`, which is base
+    before its correction by real spectra.  floors: least errors of the elements, dex."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
@@ -227,10 +227,10 @@ def make(grid_path, uncorrected, base, floors, path, program):
              and one.arm[0].n_pix == grid.arm[0].n_pix, USAGE, f"{name}: is not a library of plan "
              f"fgk, which has the one arm of {grid_path}, four labels and four network layers")
     process = Process(Models(grid, bare))
-    process.run()
+    process.run()  # fits the responses to the models' ln flux less that of `uncorrected`
     values = np.array(plan.plan(N_SAMPLE))
-    parts = parts_of(process, values)
+    components = parts_of(process, values)
     add_labels(library, floors)
-    join(library, parts, values)
+    join(library, components, values)
     library.report = f"elements of {process.n} models\n{library.report or ''}"
     library_file.write(path, library, True, program)

@@ -75,9 +75,10 @@ def check_interpolator(net):
     n = len(net.names)
     need(2 <= n <= 10, ValueError, f"has {n} labels; 2 to 10 are possible")
     need(net.mean.shape == net.std.shape == (n,) == net.points.shape[1:] and len(net.points) > n,
-         ValueError, f"mapper_args or outside_kwargs/pts do not have its {n} labels")
+         ValueError, f"mapper_args or outside_kwargs/pts do not fit the {n} labels of parnames; "
+         "train the network again")
     need(all(0 <= i < n for i in net.log_ids), ValueError,
-         f"mapper_args takes the logarithm of a label beyond its {n}")
+         f"mapper_args takes the logarithm of a label beyond the {n} of parnames")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 
