@@ -130,7 +130,9 @@ class GpuCode(ProgramTest):
                            **variables)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
-            np.testing.assert_allclose(gpu["POST_MEAN"], cpu["POST_MEAN"], rtol=1e-4)
+            # rounding moves a mean by some 1e-5 of the posterior's width
+            width = 0.5 * (cpu["POST_P84"] - cpu["POST_P16"])
+            np.testing.assert_allclose((gpu["POST_MEAN"] - cpu["POST_MEAN"]) / width, 0, atol=1e-4)
             self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(),
                            **variables)
             np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
