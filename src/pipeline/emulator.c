@@ -71,13 +71,14 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     for (int i = 0; i < n_value; i++) {
       const int n_lane = n - i / task.n_out * MILL_LANE; /* no exp for lanes without a spectrum */
       for (int q = 0; q < MILL_LANE; q++) {
-        double *value = &task.out[i].v[q / 4][q % 4];
+        double z = task.out[i].v[q / 4][q % 4];
         if (q >= n_lane)
-          *value = last && e->log_flux;
+          z = last && e->log_flux;
         else if (!last)
-          *value = *value / (1.0 + exp(-*value));
+          z = z / (1.0 + exp(-z));
         else if (e->log_flux)
-          *value = exp(fmin(fmax(*value, -300.0), 300.0));
+          z = exp(fmin(fmax(z, -300.0), 300.0));
+        task.out[i].v[q / 4][q % 4] = z;
       }
     }
     mill_lanes *swap = x;
