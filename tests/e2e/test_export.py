@@ -550,7 +550,7 @@ class Export(ProgramTest):
         return path
 
     def test_a_wish_to_stop(self):
-        big, out = self.large(60000), tmp("stopped.fits")
+        big, out = self.large(120000), tmp("stopped.fits")
         child = start("export", "--to", "fits", "--output", out, big)
         wait_until(lambda: any(map(os.path.getsize, glob.glob(out + ".tmp-*"))), child)
         child.send_signal(signal.SIGTERM)
@@ -561,13 +561,13 @@ class Export(ProgramTest):
 
     def test_a_kill(self):
         """After a kill the same command works, and removes the temporary file that was left."""
-        args = ["--to", "fits", "--output", tmp("killed.fits"), self.large(60000)]
+        args = ["--to", "fits", "--output", tmp("killed.fits"), self.large(120000)]
         child = start("export", *args)
         wait_until(lambda: glob.glob(tmp("killed.fits.tmp-*")), child)
         os.kill(child.pid, signal.SIGSTOP)
         self.assertOneLine(self.export(*args[:-1], OUT, status=4), "is being written by", status=4)
         child.kill()
         child.communicate(timeout=PATIENCE)
-        for says in ("rows         60000\ntime", "existing     1 "):
+        for says in ("rows         120000\ntime", "existing     1 "):
             self.assertIn(says, self.export(*args).stdout)
         self.assertEqual(glob.glob(tmp("killed*")), [tmp("killed.fits")])

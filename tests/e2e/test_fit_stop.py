@@ -8,9 +8,9 @@ from common import *  # noqa: F403
 import kill_runs
 
 # at least a second of work for each rank: it must still run when the first rows are seen
-N_MANY = 120  # of nelder-mead
+N_MANY = 200  # of nelder-mead
 N_KILL = 8
-N_STAR = {"nelder-mead": 24, "hybrid": 160}
+N_STAR = {"nelder-mead": 40, "hybrid": 160}
 
 
 @functools.cache

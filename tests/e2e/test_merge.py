@@ -210,7 +210,7 @@ class Merge(ProgramTest):
         """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same
         command takes over; a living lock is kept."""
         one, big = self.one, tmp("long.h5")
-        tiled(one, big, 60000)
+        tiled(one, big, 120000)
         out = tmp("stopped.h5")
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
             child = start("merge", "--output", out, big)

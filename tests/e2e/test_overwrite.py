@@ -5,7 +5,7 @@ rows again.  An input is the same by any spelling of its path."""
 
 from base import *  # noqa: F403
 
-LIBRARY, SURVEY = coarse_survey(24)
+LIBRARY, SURVEY = coarse_survey(40)
 SHORT = tmp("short.fits")
 put(SHORT, content(SURVEY)[:100000])
 CONFIG = tmp("slow.yaml")
@@ -55,7 +55,7 @@ class Overwrite(ProgramTest):
         # without --overwrite a run that gives no row fails as well, but writes its file
         alone = super().fit("alone.h5", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
         self.assertIn("LOW_SN", alone.stdout)
-        self.assertEqual(len(read(tmp("alone.h5"))["STATUS"]), 24)
+        self.assertEqual(len(read(tmp("alone.h5"))["STATUS"]), 40)
 
     def test_merge_of_nothing_fitted_replaces_nothing(self):
         super().fit("faint.h5", "--quiet", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
@@ -91,8 +91,8 @@ class Overwrite(ProgramTest):
         self.assertIn("overwritten  by --overwrite when " + new, status.stdout)
         n_done = (read(new)["STATUS"] == FITTED).sum()
         plan = self.fit("--plan", *args).stdout
-        self.assertIn(f"{new} has {n_done} of 24 rows done", plan)
-        self.assertIn(f"about {24 - n_done} rows" if n_done == 24 else f"{24 - n_done} rows:", plan)
+        self.assertIn(f"{new} has {n_done} of 40 rows done", plan)
+        self.assertIn(f"about {40 - n_done} rows" if n_done == 40 else f"{40 - n_done} rows:", plan)
         # nothing is lost to other settings or another device (no GPU, or one of another kind)
         with h5py.File(new, "r+") as f:
             device = f["provenance"].attrs["DEVICE"]
@@ -184,7 +184,7 @@ class Overwrite(ProgramTest):
         self.assertIn("continued    by that command without --overwrite",
                       starmill("status", self.out).stdout)
         n_done = (read(self.out)["STATUS"] == FITTED).sum()
-        self.assertIn(f"{n_done} of 24 rows done", super().fit(
+        self.assertIn(f"{n_done} of 40 rows done", super().fit(
             "old.h5", "--models", self.models, "--plan", *args, lib=LIBRARY).stdout)
 
     def test_a_result_that_cannot_be_continued(self):
@@ -234,7 +234,7 @@ class Overwrite(ProgramTest):
         self.assertFalse(os.path.exists(tmp("n.h5")))
 
 
-ROWS = [3, 17, 22, 23, 5]
+ROWS = [3, 17, 38, 39, 5]
 
 
 class Damaged(ProgramTest):
@@ -254,7 +254,7 @@ class Damaged(ProgramTest):
         self.fit("finished.h5", "--quiet", SURVEY, lib=LIBRARY)
         shutil.copy(path, whole)
         self.damage(path)
-        says = "5 rows (3, 5, 17, 22, 23) are damaged: their CRC or STATUS is wrong"
+        says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
         status = self.ends(75, "status", path)
         self.assertIn(says, status.stdout)
         merge = ["merge", "--overwrite", "--output", put("merged.h5", content(whole)), path]
@@ -288,7 +288,7 @@ class Damaged(ProgramTest):
         self.assertOneLine(merge, says, "with --overwrite", status=4)
         select = starmill("select", self.path, "STATUS >= 0")
         self.assertIn("row (5) is damaged", select.stderr)
-        self.assertEqual(len(select.stdout.split()), 23, select.stdout)
+        self.assertEqual(len(select.stdout.split()), 39, select.stdout)
         self.assertIn("damaged", starmill("show", self.path, read(self.path)["TARGETID"][5]).stdout)
         self.fit("known.h5", "--quiet", "--overwrite", SURVEY, lib=LIBRARY)
         run("status", self.path)
