@@ -58,6 +58,15 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
   return MILL_OK;
 }
 
+/* STATUS of a star without a segment: first the reason that a user can fix. */
+static int status_of(const mill_left_out *left)
+{
+  if (left->arms[MILL_NO_LSF])
+    return MILL_STATUS_NO_RESOLUTION;
+  return left->arms[MILL_OUTSIDE] || left->arms[MILL_BEYOND] ? MILL_STATUS_OUTSIDE_LIBRARY
+                                                             : MILL_STATUS_NO_ARM;
+}
+
 /* Prepare a star for the fit.  If it cannot be fitted, write its row and leave *is_ready 0. */
 static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
 {
@@ -76,13 +85,8 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
   MILL_CHECK(keep_segments(stars, star, &left));
   mill_complain(&stars->complaints, &left);
   *is_ready = star->n_segment > 0;
-  /* STATUS: first the reason that a user can fix */
-  if (!*is_ready && left.arms[MILL_NO_LSF])
-    return put_unfitted(task, star->row, MILL_STATUS_NO_RESOLUTION);
-  if (!*is_ready && (left.arms[MILL_OUTSIDE] || left.arms[MILL_BEYOND]))
-    return put_unfitted(task, star->row, MILL_STATUS_OUTSIDE_LIBRARY);
   if (!*is_ready)
-    return put_unfitted(task, star->row, MILL_STATUS_NO_ARM);
+    return put_unfitted(task, star->row, status_of(&left));
   if (stars->fit.epochs)
     MILL_CHECK(mill_star_number_epochs(star, stars->fit.epochs == MILL_EPOCHS_NIGHT));
   star->taken_s = mill_wall_s();

@@ -157,7 +157,7 @@ class Train(ProgramTest):
         self.assertEqual(digest(path), whole)
 
         # killed in the second arm: the first arm's last layer is solved again
-        longer = ("--epochs", 250)
+        longer = ("--epochs", 400)
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
         wait_until(lambda: os.path.exists(checkpoint) and n_begun(checkpoint) == 2, process)

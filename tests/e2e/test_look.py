@@ -514,7 +514,7 @@ class Report(Look):
         self.assertNotIn("[α/Fe]", card)
 
     def test_rows_of_one_placeholder_position_are_no_star(self):
-        n = 2000
+        n = 5000
 
         def edit(fits, catalog):
             fits["STATUS"][:], fits["RVS_WARN"][:], fits["FIT_INFO"][:] = FITTED, 0, 0

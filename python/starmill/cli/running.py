@@ -17,7 +17,7 @@ import time
 from collections import deque
 
 from starmill.cli.basics import (INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure,
-                                 as_failure, need, printable, process, refuse_input, writing)
+                                 need, printable, process, refuse_input, writing)
 
 REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20  # progress: a bar of this width, or lines in a log
 SMOOTH_S = 20  # the rate averages over about this time
@@ -161,10 +161,11 @@ def is_alive(pid):
     if pid <= 0:
         return False
     try:
-        with contextlib.suppress(PermissionError):
-            os.kill(pid, 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
+    except PermissionError:
+        pass
     found = process(pid)
     return found is None or found[0] not in "ZX"
 
@@ -238,14 +239,15 @@ class OutputLock:
 
     def __enter__(self):
         for _ in range(20):  # others may take and release it between tries
-            with as_failure(OUTPUT, f"{self.path} cannot be created", OSError, advice=": create "
-                            "the folder or make it writable, or choose another output"):
-                try:
-                    fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                                 0o644)
-                except FileExistsError:
-                    self._remove_stale()
-                    continue
+            try:
+                fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            except FileExistsError:
+                self._remove_stale()
+                continue
+            except OSError as error:
+                raise Failure(OUTPUT, f"{self.path} cannot be created: {error.strerror}: create "
+                                      "the folder or make it writable, or choose another output"
+                              ) from error
             try:
                 with writing(self.path):
                     os.write(fd, self.text.encode())
@@ -285,12 +287,13 @@ class OutputLock:
 
     def _remove_stale(self):
         """Remove a stale lock, and no newer lock that another process has made meanwhile."""
-        what = f"{self.path}: the lock file of the output cannot be read"
-        with as_failure(OUTPUT, what, OSError):
-            try:
-                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except FileNotFoundError:
-                return
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Failure(OUTPUT, f"{self.path}: the lock file of the output cannot be read: "
+                                  f"{error.strerror}") from error
         with open(fd, encoding="utf-8", errors="replace") as file:
             opened, text = os.fstat(fd), file.read(1024)
             age_s, who = time.time() - opened.st_mtime, FORM.match(text)

@@ -88,7 +88,7 @@ def fill_single_gaps(nodes):
     """Set missing nodes to the mean of two neighbours in [M/H], else Teff; return their number."""
     add = {}
     axes = ({k[i] for k in nodes} for i in range(3))
-    for key in set(itertools.product(*axes)) - set(nodes):
+    for key in sorted(set(itertools.product(*axes)) - set(nodes)):
         for step in ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0)):
             low = tuple(a - b for a, b in zip(key, step))
             high = tuple(a + b for a, b in zip(key, step))

@@ -110,8 +110,8 @@ def molecules(package, lists, chosen, rename, weakest, theta, shift):
     out, strongest = {}, {}
     for name in lists:
         for wave, species, chi, gf in moog_rows(os.path.join(package, name + ".gz")):
-            most_gf = next(most for end, most in STRONGEST_CH if wave < end)
-            if species.startswith("106.") and gf > most_gf:  # CH
+            is_ch = species.startswith("106.")
+            if is_ch and gf > next(most for end, most in STRONGEST_CH if wave < end):
                 continue
             if MOOG[0] < wave < MOOG[1] and chosen(species):
                 key = rename(species)

@@ -34,10 +34,10 @@ def run(program, text, folder, log, result):
                               input=text.encode(), stdout=out, stderr=out, cwd=folder,
                               start_new_session=True).returncode
     made = os.path.join(folder, result)
-    with open(os.path.join(folder, log), errors="replace") as f:
-        tail = " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
-    need(not code and os.path.exists(made) and os.path.getsize(made), BadModel,
-         "%s ended with status %d: %s" % (os.path.basename(program), code, tail))
+    if code or not os.path.exists(made) or not os.path.getsize(made):
+        with open(os.path.join(folder, log), errors="replace") as f:
+            tail = " | ".join(x.strip() for x in f.read().strip().split("\n")[-4:])[-300:]
+        raise BadModel("%s ended with status %d: %s" % (os.path.basename(program), code, tail))
 
 
 def control(*parts):

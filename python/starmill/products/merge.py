@@ -73,7 +73,8 @@ class Part:
                 "fits them again"
             need(not result.n_damaged, OUTPUT,
                  f"{path}: {result.damaged_rows()}; the command that made it {again}")
-            self.n_fitted = int((result.fits["STATUS"][...] == FITTED).sum())
+            status = result.fits["STATUS"]
+            self.n_fitted = sum(int((status[a:b] == FITTED).sum()) for a, b in result.spans())
             self.inputs = [self._input(result, i) for i in
                            np.flatnonzero(result.catalog["files/N_ROW"][...])]
 

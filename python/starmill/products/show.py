@@ -49,8 +49,9 @@ def covariance(order, packed):
 def vector(order, values):
     names = [f"{name} " for name in order] if len(values) == len(order) else [""] * len(values)
     shown = " ".join(name + words(v) for name, v in zip(names, values[:MAX_SHOWN]))
-    rest = f" ... ({len(values)} values: read them from the file)"
-    return INDENT + shown + rest * (len(values) > MAX_SHOWN)
+    if len(values) > MAX_SHOWN:
+        shown += f" ... ({len(values)} values: read them from the file)"
+    return INDENT + shown
 
 
 def show_column(result, name, column, row):

@@ -201,10 +201,12 @@ class Job:
         o, request = self.options, self.source.request
         lines = [f"input: {os.path.basename(os.path.normpath(o.arguments[0]))}, {self.source.n} "
                  "models", *(f"label {name}: {column}" for name, column in request.labels)]
-        lines += filter(None, (
-            request.name_pattern and f"name pattern: {request.name_pattern}",
-            request.table and f"table: {request.table}, names in {request.name_column}",
-            request.columns and f"columns: {', '.join(request.columns)}"))
+        if request.name_pattern:
+            lines.append(f"name pattern: {request.name_pattern}")
+        if request.table:
+            lines.append(f"table: {request.table}, names in {request.name_column}")
+        if request.columns:
+            lines.append(f"columns: {', '.join(request.columns)}")
         if request.wave_file:
             about = os.stat(request.wave_file)
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))

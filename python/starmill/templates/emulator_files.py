@@ -126,12 +126,14 @@ def read_range(file, labels):
 
 def read_hulls(file, n_label):
     hulls = []
-    found = map(re.compile("hull([0-9]+)_equations").fullmatch, sorted(file["outside"]))
-    for name in filter(None, found):
-        spans = np.array([int(digit) for digit in name[1]])
-        facet = array_of(file, f"outside/{name[0]}", "f8", 2)
+    for name in sorted(file["outside"]):
+        digits = re.fullmatch("hull([0-9]+)_equations", name)
+        if not digits:
+            continue
+        spans = np.array([int(digit) for digit in digits[1]])
+        facet = array_of(file, f"outside/{name}", "f8", 2)
         need(spans.max() < n_label and facet.shape[1] == len(spans) + 1, ValueError,
-             f"dataset /outside/{name[0]} has the shape {facet.shape}; expected [n]"
+             f"dataset /outside/{name} has the shape {facet.shape}; expected [n]"
              f"[{len(spans) + 1}], and labels from 0 to {n_label - 1} in its name")
         hulls.append(Hull(spans, facet))
     need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "

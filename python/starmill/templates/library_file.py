@@ -116,11 +116,10 @@ def opened(path, status):
 def refuse_links(path, file):
     """Refuse links out of the file, which would let it read other files."""
     def look(name, item):
+        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+            raise Failure(USAGE, f"{path}: dataset /{name} is stored outside of the file")
         if isinstance(item, h5py.Group):
             look_links(item)
-        else:
-            need(not isinstance(item, h5py.Dataset) or not (item.external or item.is_virtual),
-                 USAGE, f"{path}: dataset /{name} is stored outside of the file")
 
     def look_links(group):
         for name in group:
