@@ -24,9 +24,9 @@ enum { MILL_MOST_PLACES = 64 };
 
 /** Group rows into stars: rows of one name (or TARGETID) within MILL_FAR_DEG of the first row.
  *
- *  row [n]  in   key: number of the name; negative: the row is a star of its own
- *                place: the row's index into ra_deg and dec_deg, ascending for equal keys
- *           out  key: place of the star's first row; sorted by key
+ *  row [n].key    in   number of the row's name; negative: no name, a star of its own
+ *                 out  the star: place of its first row.  row is sorted by key
+ *  row [n].place  in   index of the row in ra_deg and dec_deg; ascending among equal keys
  *
  *  - A row without a position joins the first row of its name.
  *  - Beyond MILL_MOST_PLACES positions of one name, a row at a new position is a star of its own.

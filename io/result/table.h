@@ -71,8 +71,8 @@ int mill_table_write(const mill_table_part *part);
 /** Number and bytes of this process's writes to tables so far; any thread. */
 void mill_table_written(int64_t *n_write, int64_t *n_byte);
 
-/** Write missing values to a range of rows of a new table, which reads as zeros.  Codes of
- *  mill_table_write and mill_table_go_on. */
+/** Fill a range of rows of a new table with missing values; unwritten rows read as zeros.
+ *  Returns the codes of mill_table_write and mill_table_go_on. */
 int mill_table_fill(mill_table_part part);
 
 /** Read rows of the table into part.row.  Scattered rows (part.at) are read by the table's

@@ -82,7 +82,8 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
-/* A new topic, the part of key before its dot, gets a heading. */
+/* Print a line of the report, after a heading if its topic is new.  A key begins with its topic and
+ * a dot. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;

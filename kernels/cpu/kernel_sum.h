@@ -117,12 +117,14 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
   w->first[0] = 0;
 }
 
-/** Load up to n particles into the lanes, from index `from` on; returns 0 if none reaches the line.
+/** Load particles into the lanes: at most n, from the particle `from` on.  Returns 0 if all their
+ *  kernels are 0 at the start point.
  *
- *  other           in   the line's place on the other axes
- *  delta           in   the cell's centre less the line's start point, in grid steps
- *  w->start        out  kernels at the start point; 0 in unused lanes
- *  w->up, w->down  out  ratio of a kernel's values at neighbouring points, without w->fade */
+ *  other           in   place of the line on the other axes
+ *  delta           in   centre of the particles' cell less the start point of the line, grid steps
+ *  w->start        out  kernel of each lane at the start point; 0 in lanes without a particle
+ *  w->up, w->down  out  kernel at the next (previous) grid point over kernel at this point, except
+ *                       for the factor w->fade */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

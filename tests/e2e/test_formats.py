@@ -224,7 +224,7 @@ class Desi(Formats):
             answer = Reader.read(put("coadd-x.fits", data))
             for i, segment in enumerate(answer["segments"][::2]):
                 self.assertSame(segment[name], values[i])
-            # decoders that do not check for the end of their input are not used
+            # PLIO_1 is refused: its decoder does not check for the end of its input
             at = data.index(b"ZCMPTYPE")
             answer = Reader.read(put("coadd-x.fits", data[:at] + b"ZCMPTYPE= 'PLIO_1'".ljust(80)
                                      + data[at + 80:]))

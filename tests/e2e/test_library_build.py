@@ -465,8 +465,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
         self.good(phoenix("again", "other.h5", "--normalise", "median"))
         np.testing.assert_array_equal(read("old.h5")["b"]["flux"], read("other.h5")["b"]["flux"])
-        # A grid without a good model replaces nothing.  Each file is opened three times: for stamp,
-        # cards and spectrum.  The third opening fails; the first file is opened once more before.
+        # A grid without a good model replaces nothing.  The program opens each file three times (for
+        # stamp, cards and spectrum), the first file four times.  The last opening fails.
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
         self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(

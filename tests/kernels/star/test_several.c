@@ -26,7 +26,8 @@ MILL_TEST(probabilities_of_chi_squares)
     assert_close(mill_chisq_pval(of[i].x, of[i].n), of[i].expected, 1e-13 * of[i].expected);
 }
 
-/** Epochs of depth 400 and width 20 km/s with minima at these velocities; NaN: flat. */
+/** Search epochs whose F has a minimum of depth 400 and width 20 km/s at minimum [n] (km/s); an
+ *  epoch with NaN has a flat F.  Returns the number of rounds. */
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 {
   int n_round = 0;
