@@ -3,6 +3,7 @@
 #include "kernels/cpu/lanes.h"
 
 #include "kernels/base/avx2.h"
+#include "kernels/math/activation.h"
 #include "kernels/math/fourier.h"
 #include "kernels/math/linalg.h"
 
@@ -10,6 +11,26 @@ _Static_assert(MILL_LANE == 8 && MILL_LANES_PIXELS == 4 && MILL_LANES_TILE == 5,
                "the sums are written out");
 
 #define FOUR(x) ((mill_four){x, x, x, x})
+
+/* Apply a layer's activation to n outputs of eight templates. */
+MILL_AVX2_BODY activate(mill_lanes_activation activation, int n, mill_lanes *out)
+{
+  double *z = &out->v[0][0];
+  if (activation == MILL_LANES_SILU) {
+    MILL_SIMD
+    for (int i = 0; i < n * MILL_LANE; i++) {
+      double slope;
+      z[i] = mill_silu(z[i], &slope);
+    }
+  } else if (activation == MILL_LANES_EXP) {
+    MILL_SIMD
+    for (int i = 0; i < n * MILL_LANE; i++) {
+      const double size = fabs(z[i]);
+      const double e = mill_exp_negative(size < 300.0 ? -size : -300.0), inverse = 1.0 / e;
+      z[i] = z[i] < 0.0 ? e : inverse;
+    }
+  }
+}
 
 /* mill_lanes_layer_block: four outputs of eight templates share each pass over the inputs. */
 MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
@@ -50,6 +71,7 @@ MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
       mill_lanes *out = f->out + (size_t)g * (size_t)f->n_out + i0;
       for (int i = 0; i < n_row; i++)
         out[i] = sum[i];
+      activate(f->activation, n_row, out);
     }
   }
 }

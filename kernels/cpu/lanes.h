@@ -14,17 +14,24 @@ typedef struct mill_lanes {
   mill_four v[MILL_LANE / 4];
 } mill_lanes;
 
+/** What is applied to a layer's sums: SiLU in hidden layers; in the last one nothing, or exp. */
+typedef enum mill_lanes_activation {
+  MILL_LANES_NONE,
+  MILL_LANES_SILU,
+  MILL_LANES_EXP, /**< of sums clipped to -300 ... 300 */
+} mill_lanes_activation;
 /** A layer of the emulator for groups of templates: in [n_group][n_in], out [n_group][n_out]. */
 typedef struct mill_lanes_layer {
   int n_in, n_out, n_group;
+  mill_lanes_activation activation;
   const float *weight, *bias;
   const mill_lanes *in;
   mill_lanes *out;
 } mill_lanes_layer;
 /** Outputs per block of a layer, and outputs that share one pass over the inputs. */
 enum { MILL_LANES_BLOCK = 64, MILL_LANES_PIXELS = 4 };
-/** Compute block number `block` of MILL_LANES_BLOCK outputs of a layer, before its activation: bias
- *  + sum over the inputs in order.  weight [n_in][MILL_LANES_PIXELS] is work space. */
+/** Compute block number `block` of MILL_LANES_BLOCK outputs of a layer: the activation of bias + sum
+ *  over the inputs in order.  weight [n_in][MILL_LANES_PIXELS] is work space. */
 void mill_lanes_layer_block(const mill_lanes_layer *layer, int block, double *weight);
 
 /** Task: rotate an arm's templates and sum them in bins. */

@@ -58,29 +58,16 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
           front[(size_t)t * MILL_MAX_WIDTH + (size_t)k];
   for (int l = 0; l < e->n_layer; l++) {
     const int last = l == e->n_layer - 1;
+    const mill_lanes_activation after_last = e->log_flux ? MILL_LANES_EXP : MILL_LANES_NONE;
     const mill_lanes_layer task = {.n_in = e->n_in[l],
                                    .n_out = e->n_out[l],
                                    .n_group = n_group,
+                                   .activation = last ? after_last : MILL_LANES_SILU,
                                    .weight = e->weight[l],
                                    .bias = e->bias[l],
                                    .in = x,
                                    .out = last ? flux : y};
     MILL_CHECK(layer_product(&task, n_thread));
-    const int n_value = n_group * task.n_out;
-#pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
-    for (int i = 0; i < n_value; i++) {
-      const int n_lane = n - i / task.n_out * MILL_LANE; /* no exp for lanes without a spectrum */
-      for (int q = 0; q < MILL_LANE; q++) {
-        double z = task.out[i].v[q / 4][q % 4];
-        if (q >= n_lane)
-          z = last && e->log_flux;
-        else if (!last)
-          z = z / (1.0 + exp(-z));
-        else if (e->log_flux)
-          z = exp(fmin(fmax(z, -300.0), 300.0));
-        task.out[i].v[q / 4][q % 4] = z;
-      }
-    }
     mill_lanes *swap = x;
     x = y;
     y = swap;
