@@ -11,7 +11,7 @@ Needs rvspecfit (ours: d4bbf3a), torch and numba.
  DIR     keeps the templates of the cross-correlation
 rvspecfit cross-correlates with a third of the library's guess templates, at v sin i of 0, 10 and
 100 km/s, then runs both of its minimizers.  An extra first fit compiles its code and is not timed.
-starmill's time is that of `bench fit` for --copies copies of the star, in two ways: with
+starmill's time is the time per star when `bench fit` fits --copies copies, in two ways: with
 rvspecfit's model (no model error, one velocity, linear rotation), and as shipped.
 
 A line holds
@@ -19,7 +19,7 @@ A line holds
  - Jacobians of starmill in both ways
  - rvspecfit's -2 ln L at its own solution, and how much higher it is at starmill's solution
  - the same difference if the line-spread function acts on the templates before pixels sample them
-The last lines give rvspecfit's time over starmill's: the median over stars, and for the sums.
+The last lines give rvspecfit's time / starmill's time: median of all stars, and ratio of totals.
 """
 import argparse
 import glob

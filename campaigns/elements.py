@@ -3,11 +3,11 @@
 """Abundances of the library elements.h5: their precision, simulated stars, stars of MILES.
 
     elements.py precision LIB.h5
-    elements.py pulls LIB.h5 STARMILL DIR GRID.h5   spectra of the library, and models of GRID.h5
+    elements.py pulls LIB.h5 STARMILL DIR GRID.h5   fits spectra simulated from LIB.h5 and GRID.h5
     elements.py miles RESULT.h5 PICTURE.png         RESULT.h5: a fit of MILES with LIB.h5
 
-GRID.h5 is a grid of `library build`: models of plan elements that LIB.h5 was not trained with.  For
-pulls the base library of LIB.h5 must have no correction.  Prints tables (Markdown).
+GRID.h5 is a grid file of `library build`, with models of the plan "elements" that LIB.h5 was made
+without.  For pulls the base library of LIB.h5 must have no correction.  Prints Markdown tables.
 """
 
 import os

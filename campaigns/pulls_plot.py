@@ -30,8 +30,8 @@ from survey_stats import (
 FAR = 3.0  # errors: of a Gaussian 0.27 % are farther
 WIDEST = 5.0  # of the histograms
 RESOLVED_ERRORS = 3.0  # v sin i above which it counts as resolved, in expected errors
-# Standard errors, times sqrt(n), of the median and of half the central 68.27 % of n Gaussian
-# values.  That of a quantile p is sqrt(p (1 - p)) / density.
+# Standard errors, times sqrt(n), of the median of n Gaussian values, and of half the width of their
+# central 68.27 %.  A quantile p has the standard error sqrt(p (1 - p) / n) / density.
 MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
 
 

@@ -27,10 +27,10 @@ Sets:
            (real-library --rows half); without it LIB.h5 fits them.
   gbs      the benchmark stars of real/gbs, which are in MILES, each fitted with the FOLD%d.h5 that
            was made without it (real-library --rows K/N, K for %d, at most ten)
-  desi     real/desi-blue against labels of the survey's other pipeline.  To find the wrong side,
-           MILES stars are fitted over the same wavelengths, real/desi-blue with MILES templates.
+  desi     real/desi-blue against labels of the survey's other pipeline.  To find whose labels are
+           wrong, it also fits MILES stars at these wavelengths, and desi-blue with MILES templates.
   overlap  compares fits with two libraries, of cool and of hot stars, for MILES stars inside both.
-           It also prints both velocities of synthetic spectra (real/marcs), which are at 0.
+           It also prints both fitted velocities of synthetic spectra (real/marcs) of velocity 0.
 Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 

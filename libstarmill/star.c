@@ -16,8 +16,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted.  STATUS tells why a star has none: first a reason that the
- * user can fix. */
+/* Keep the segments that can be fitted.  If a star has none, STATUS gives one reason: if possible
+ * a reason that the user can remove. */
 static int take_segments(starmill_star *star)
 {
   int no_lsf = 0, outside = 0;

@@ -2,7 +2,7 @@
 /* Print how starmill reads spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
  * Each line of the input gives the kind of a file, its path and how to read it.  The answer is a
- * line of JSON and the arrays that it points into.  The library's arms are whole channels. */
+ * line of JSON, with offsets into the arrays.  An arm without a range is a whole channel. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>

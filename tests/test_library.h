@@ -257,8 +257,8 @@ static inline void test_library_to_linear(mill_spline_grid *grid)
     }
 }
 
-/* Interpolate the hidden layers at rbf's centers by radial functions and a polynomial.  matrix
- * [n][n] and value [n][n_out], n = n_center + n_poly, are zeros and used up. */
+/* Interpolate net's hidden layers between rbf's centers by radial functions and a polynomial.  The
+ * caller gives zeros for work: matrix [n][n] and value [n][n_out], n = n_center + n_poly. */
 static inline int test_library_solve_rbf(const mill_emulator *net, const mill_rbf *rbf,
                                          double *matrix, double *value)
 {

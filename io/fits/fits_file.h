@@ -69,11 +69,10 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out    [n_row]  in/out  the caller sets all rows to a missing value.  Rows with TNULL keep this
- *                          value; without the column all rows keep it
+ *  out    [n_row]  in/out  missing values, set by the caller, which stay if there is no column
  *  found           out     0: no such column; NULL: a missing column is an error
  *
- *  - Integers with TNULL become NaN when read as double.
+ *  - Null integers (TNULL): int64_t rows keep the missing value, double rows become NaN.
  *  - 64-bit integers are exact, but need TSCAL 1 and a whole TZERO.
  *  MILL_ERR_INPUT: also wrong type or shape, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,

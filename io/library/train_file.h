@@ -30,7 +30,7 @@ int mill_train_file_backend(const char *path, size_t size, char *out);
 
 /** Read a checkpoint.
  *
- *  n_epoch                    most epochs of a training
+ *  n_epoch                    largest number of epochs that the training may have
  *  found                 out  0: there is no file
  *  state [MILL_MAX_ARM]  out  zeroed before, cleared on failure
  *

@@ -138,8 +138,8 @@ typedef struct mill_result_summary {
  *  release the lock.  Collective.  summary may be NULL. */
 int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
-/** Make the I/O threads of all ranks call meet together every write_interval, even if there are no
- *  rows to write.  Collective, before the first put.  The job is aborted if meet fails. */
+/** Make the I/O threads of all ranks call meet() at the same time, every write_interval seconds and
+ *  even without rows to write.  Collective, before the first put.  If meet fails, the job ends. */
 int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
                      void *context);
 

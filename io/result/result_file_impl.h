@@ -62,7 +62,7 @@ struct mill_result_file {
   mill_error_kept failure; /* first failed write */
   int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;
-  double met_s; /* rank 0: time of the last meeting; 0: some rank has not set meet */
+  double met_s; /* rank 0: time of the last call of meet; 0: some rank has not set meet */
 
   pthread_t io_thread;
   int has_io_thread;

@@ -186,7 +186,7 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_cond_broadcast(&file->room);
 }
 
-/* Is the next meeting due?  Rank 0 decides for all ranks.  The caller holds the mutex. */
+/* Is a call of meet() due?  Rank 0 decides for all ranks.  The caller holds the mutex. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
@@ -287,8 +287,8 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until wants_write.  Wake up write_interval after the queue's first row or the
- * last meeting, whichever was first. */
+/* With one rank: wait until wants_write() is true.  Wake up at the latest write_interval seconds
+ * after the first queued row or after the last call of meet(), whichever was earlier. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);

@@ -262,8 +262,8 @@ static int64_t row_of(const mill_table_part *p, int64_t i)
   return p->at ? p->at[i].key : p->start + i;
 }
 
-/* Return the end of the piece that begins at row i.  Its rows are read or written at once: adjacent
- * rows, or rows of one ownership block with gaps up to GAP_BYTES. */
+/* Return the end of the piece that begins at row i.  A piece is one read or write.  Its rows are
+ * adjacent, or have gaps of up to GAP_BYTES inside one ownership block (mill_table_part.n_own). */
 static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
 {
   const int64_t first = row_of(p, i);

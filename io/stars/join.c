@@ -228,8 +228,8 @@ static int64_t root_of(int64_t *parent, int64_t i)
   return i;
 }
 
-/* List pairs [*n_pair] of owners whose positions, in s [n], are within radius_deg of each other.
- * Leave out a pair that other pairs link already.  Sorts s, and renumbers its owners from 0. */
+/* List pairs [*n_pair] of owners (entry.owner) that have positions in s [n] within radius_deg of
+ * each other.  Leave out a pair that other pairs link already.  Sorts s; overwrites s[i].owner. */
 static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64_t *n_pair)
 {
   int64_t n_owner = 0;
@@ -301,8 +301,8 @@ static int settle_owners(const mill_mpi *mpi, survey *mine)
   return MILL_OK;
 }
 
-/* Replace the two rows of each pair by their owners; drop the pair if both owners are the same row.
- * Else the earlier row becomes the owner of the later.  *n_left: number of pairs on all ranks. */
+/* Replace each row of a pair by its owner.  If both owners are one row, drop the pair; else the
+ * earlier owner becomes the owner of the later owner.  *n_left: pairs left on all ranks. */
 static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t *n, int64_t *n_left)
 {
   MILL_OWNED int *rank = NULL;
@@ -398,8 +398,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* List the parts of this rank's joined rows, sorted by owner: the place of a joined row's first
- * part.  List each joined row's first part and exposure.  Count joined rows and exposures by file.
+/* Fill `part` with the parts of this rank's joined rows, sorted by entry.owner, and `start` with
+ * the start of each joined row.  Count joined rows and their exposures by file of the first part.
  * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
 static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)

@@ -23,8 +23,8 @@ typedef struct mill_work mill_work;
 /** Make the schedule of n_rank ranks that all have this plan.  MILL_ERR_MEMORY. */
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out);
 
-/** Open the work, before any row is finished.  Collective; returns the same code on every rank:
- *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
+/** Prepare to share the rows to fit among ranks.  Call it before the first row is fitted.
+ *  Collective; the same code on every rank: MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out);
 
 /** Get this rank's next rows, all of one file; mill_work_wanted tells which of them to fit.

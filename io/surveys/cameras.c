@@ -271,8 +271,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate wavelengths that do not ascend between the good pixels left and right.  Such a pixel
- * gets the line width of the pixel before it. */
+/* Between the good pixels left and right, interpolate wavelengths that do not ascend.  A pixel with
+ * an interpolated wavelength gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -300,8 +300,8 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* Repair the wavelengths of bad pixels: interpolate them between good pixels, and drop bad pixels
- * without a valid wavelength at both ends. */
+/* Repair the wavelengths of bad pixels: interpolate them between good pixels.  At both ends of the
+ * spectrum, drop bad pixels that have no valid wavelength. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {

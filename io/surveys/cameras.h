@@ -80,7 +80,7 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
 
 /** Set camera->scale to 1e17 for fluxes in erg / s / cm2 / A, whose inverse variances exceed
  *  float32; else to 1.  Fluxes have this unit if, in the first valid row, most errors (with
- *  MILL_SENS: fluxes per count) are below 1e-10.  Not for MILL_NOISE_VARIANCE. */
+ *  MILL_SENS: fluxes per count) are below 1e-10.  Do not call it with MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

@@ -26,8 +26,8 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
   return MILL_OK;
 }
 
-/* Read a row of an image that is scaled, compressed or of another type.  Floats are read as
- * doubles, since CFITSIO cannot convert infinity. */
+/* Read a row of an image that is scaled, compressed, or stored in another type than out.  Floats
+ * are read as doubles, since CFITSIO cannot convert infinity. */
 static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t i_row, int row_pix,
                        void *out)
 {

@@ -33,8 +33,8 @@ enum {
 
 static const double MAX_WDISP = 10.0; /* pixels; above, the resolving power would be below 185 */
 
-/* Cameras are the coadd, the blue and red camera of each exposure, or Astra's spectra.  The number
- * of an exposure is the HDU of its first camera; in Astra's files, the index of its camera. */
+/* Cameras are the coadd, or the blue and red cameras of all exposures; in Astra's files, all rows.
+ * An exposure's number is the HDU of its first camera; Astra's files: the index of its camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's table, which has one row */

@@ -18,8 +18,8 @@ static const char *list_arms(const mill_library *lib, unsigned arms, char list[L
   return list;
 }
 
-/* Warn that a spectrum lies outside the library.  If its wavelengths would lie inside in another
- * unit, or as logarithms, ask whether they are. */
+/* Warn that a spectrum lies outside the library.  The warning asks whether the wavelengths are in
+ * another unit, or logarithms, if the spectrum would then lie inside. */
 static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
 {
   static const struct {

@@ -151,8 +151,8 @@ static int compare_names(const void *a, const void *b)
   return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
 }
 
-/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER: stars of both files would
- * share one entry.  IDENTIFIERs of SDSS and LAMOST are not made from file names. */
+/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER, which contains the name.
+ * SDSS and LAMOST are exempt: their IDENTIFIERs do not contain the file name. */
 static int check_names(const char *key, const char *table, const mill_inputs *inputs)
 {
   int n = 0;

@@ -37,9 +37,9 @@ void mill_free_at(const void *pointer); /**< pointer: address of the pointer to 
 /** Free n pointers; MILL_FREE(a, b, ...) counts them. */
 void mill_free_list(int n, const void *const *p);
 
-/** Give the array *p, now with room for *n_room elements of size bytes, room for n_need elements.
- *  If it must grow, its room at least doubles; the new part is not zeroed.  *p is NULL or from this
- *  function; free it with mill_free.  A failure changes nothing. */
+/** Grow the array *p, unless n_need elements fit already.  *n_room: how many elements of `size`
+ *  bytes fit.  A growing array gets at least twice the room; the new part is not zeroed.  *p is
+ *  NULL or from this function; free it with mill_free.  A failure changes nothing. */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Where the time of a backend goes, by stage of the fit.
  *
- *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  Stars in
- *  different stages share calls of the emulator: its time is divided by their numbers of rows. */
+ *  Each lane (thread) of a device has its own counts; mill_backend.timing adds them up.  Stages
+ *  share calls of the emulator: a call's time is split among stages by numbers of rows. */
 #pragma once
 
 #include "kernels/base/common.h"

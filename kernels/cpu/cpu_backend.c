@@ -91,8 +91,8 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** Compute slot->guess.chisq of all stars for the group of templates from k0 on.  Stars with the
- *  same templates share loads of templates, in groups of MILL_GUESS_STARS or half as many. */
+/** Compute slot->guess.chisq of all stars for MILL_GUESS_LANE templates, from template k0 on.
+ *  Neighbouring stars with the same templates form groups.  A group loads a template once. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];

@@ -31,7 +31,7 @@ typedef struct mill_kernel_work {
   /* sorted by cell; offset: grid steps from the cell's centre */
   double offset[MILL_PARTICLE_BATCH], place[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH];
   double share[MILL_PARTICLE_BATCH];
-  /* by lane: ratio of a kernel's neighbouring values up and down the line; value at its start */
+  /* by lane: from mill_kernel_start */
   double up[MILL_KERNEL_LANES], down[MILL_KERNEL_LANES], start[MILL_KERNEL_LANES];
   double fade[MILL_PARTICLE_MAX_GRID];         /* exp(-rho^2 k^2 / 2) */
   mill_vec_f64 sum[2][MILL_PARTICLE_MAX_GRID]; /* upwards, downwards */
@@ -123,8 +123,8 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
  *  other           in   place of the line on the other axes
  *  delta           in   centre of the particles' cell less the start point of the line, grid steps
  *  w->start        out  kernel of each lane at the start point; 0 in lanes without a particle
- *  w->up, w->down  out  kernel at the next (previous) grid point over kernel at this point, except
- *                       for the factor w->fade */
+ *  w->up, w->down  out  k points up the line the kernel is start * up^k * w->fade[k - 1], and k
+ *                       points down the line it is start * down^k * w->fade[k - 1] */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

@@ -226,8 +226,9 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Fill `of`: row i of a chunk is row of[i] of the segment.  Both have n_error rows of model error,
- *  then continuum functions (in the chunk the n in `which`, not all n_cont), then n_last others. */
+/** Fill the array `of`: row i of a chunk of pixels is row of[i] of the segment.  A segment has
+ *  n_error rows of model error, then n_cont continuum functions, then n_last other rows.  A chunk
+ *  has the same rows, but of the continuum functions only the n listed in `which`. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {
@@ -356,12 +357,12 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** At len pixels, add the terms of model error E to slope, half of dF/dt:
+/** Add the terms of model error to slope [len], half of dF/dt at each pixel:
  *
- *    (P a) E^T E r - weight p^T N^-1 U^T E
+ *    poly E^T (E r) - weight p^T N^-1 U^T E
  *
- *  t: template / sigma; P a: continuum (poly); r: residual; p: the pixel's continuum functions; N:
- *  normal matrix; U: products of E with P t. */
+ *  poly [len]: the continuum P a; weight: mill_det_weight; U: products of the rows E with the rows
+ *  P_k t.  The head of this file explains the other symbols. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -402,9 +403,8 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
  *
  *  row    rows of model error, then P_k t of the n continuum functions P_k in `which`
  *  poly   the continuum P a
- *  slope  half of dF/dt: mill_det_weight t p^T N^-1 p - (P a) r + terms of model error
- *
- *  t: template / sigma; p: the pixel's continuum functions; N: normal matrix; r: residual. */
+ *  slope  half of dF/dt: weight t p^T N^-1 p - poly r, plus the terms of mill_error_slopes
+ *         (weight: mill_det_weight; other symbols: head of this file) */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
                                       const mill_workspace *work,

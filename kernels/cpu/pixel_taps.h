@@ -32,10 +32,9 @@ typedef struct mill_taps {
   int reach;
 } mill_taps;
 
-/** Compute bend [2 * most + 1], the kernel B of the rotated row's spline coefficients, from the
- *  rotation's kernel K (kernel [2 * most + 3]).  A second difference of 1 adds `centre` to the
- *  coefficient at its own point.  What it adds elsewhere falls by the factor `left` or `right` per
- *  point. */
+/** Compute bend [2 * most + 1], the kernel B, from kernel [2 * most + 3], the rotation's kernel K.
+ *  B is a sum over K's second differences.  A second difference of 1 at tap j adds centre to B at
+ *  tap j, centre * left^k at tap j + k and centre * right^k at tap j - k. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -93,8 +92,9 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   return 1;
 }
 
-/** Compute the taps' weights at MILL_VEC_N_F32 pixels; pixel i has vectors i * n_vec to i * n_vec +
- *  n_vec - 1.  slope (or NULL): their derivatives in frac, the pixel's place in its interval. */
+/** Compute the weights of all taps at MILL_VEC_N_F32 pixels: weight [MILL_VEC_N_F32][n_vec].
+ *  n_vec vectors hold the weights of one pixel.  slope: NULL, or of the same shape for derivatives
+ *  in frac [MILL_VEC_N_F32], each pixel's place in its grid interval. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {
@@ -129,8 +129,8 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Compute MILL_VEC_N_F32 pixels from `first` on: the template into row 0 of `to` and, unless
- *  slope_ln is 0, its derivatives in velocity into row 1, in the labels into rows 3, 4, ...
+/** Compute MILL_VEC_N_F32 pixels from `first` on.  Row 0 of `to` gets the template.  If slope_ln is
+ *  not 0, row 1 gets the derivative in velocity, rows 3, 4, ... in the labels; row 2 is not set.
  *  e: arm->expm1_step; slope_ln: mill_doppler_ln_slope.  d frac / d vel = slope_ln (1/e + frac). */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,

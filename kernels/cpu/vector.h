@@ -62,8 +62,8 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
 #define MILL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mill_vec_lanes){__VA_ARGS__})
 #endif
 
-/* Sum the lanes of several vectors by folds, which make one vector of two, a and b.  The fold h
- * leaves in each group of 2 h lanes h partial sums of a, then h of b. */
+/* Sum the lanes of several vectors by folds.  MILL_FOLD(h) makes one vector of two, a and b.  In
+ * each group of 2 h lanes, the first h get partial sums of a, the other h partial sums of b. */
 #define MILL_FOLD_LOW(h, l)                                                                        \
   ((l) / (h) % 2 * (int)MILL_VEC_N_F32 + (l) / (2 * (h)) * 2 * (h) + (l) % (h))
 #define MILL_FOLD_HIGH(h, l) (MILL_FOLD_LOW(h, l) + (h))

@@ -52,8 +52,8 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Copy a piece (from NULL: zeros) to the upload buffers and queue its upload.  A piece that
- *  follows the last pending upload extends it. */
+/** Copy a piece to the upload buffers (zeros if piece->from is NULL) and queue its upload.  If the
+ *  piece follows the last pending upload in GPU memory, extend this upload. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   char *dest = (char *)piece->to;
@@ -86,8 +86,8 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   return MILL_OK;
 }
 
-/** Join the first pieces to one copy, *all, as long as they are pinned and follow each other at
- *  equal distances in both memories.  Returns their number, 1 or more. */
+/** Join the first pieces to one copy, *all; returns how many, 1 or more.  Pieces are joined if they
+ *  are pinned, and as far from the first piece in host memory as in GPU memory. */
 static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 {
   int i = 1;

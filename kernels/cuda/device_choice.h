@@ -80,8 +80,8 @@ typedef struct mill_gpu_place {
 
 /** Set the GPU of the CUDA backend before it is requested; NULL: clear it. */
 void mill_gpu_assign(const mill_gpu_place *place);
-/** Get the GPU and share set by mill_gpu_assign; returns 1.  Returns 0 (gpu -1) if none is set:
- *  then the whole GPU that mill_gpu_choose finds for local_rank 0 is to be used. */
+/** Get the place that mill_gpu_assign has set; returns 1.  If none is set, returns 0, with gpu -1:
+ *  the process then uses the whole GPU that mill_gpu_choose finds for local_rank 0. */
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END

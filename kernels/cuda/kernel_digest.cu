@@ -21,8 +21,8 @@ static __device__ inline void finish_slot(const device_view &v, int i_slot)
     to[i] = from[i];
 }
 
-/** Continue a slot's fit to its next request: after its guess if is_fresh, else from its
- *  likelihood.  One warp per lane or fresh slot. */
+/** Continue the fits of slots to their next requests, one warp per slot.  is_fresh: the slots of
+ *  v.fresh, whose guess is ready; else the slots of v.active, whose last request is answered. */
 static __global__ void __launch_bounds__(DIGEST_THREADS, 16)
     round_digest(device_view v, int first, int is_fresh)
 {

@@ -87,11 +87,11 @@ static __device__ inline void particle_segment_make(const particle_view &v,
   g->inverse = 1.0 / step;
 }
 
-/** Add the kernel (peak 1) of particle i of a tile to the points of a segment.  The values off
- *  the middle must still be multiplied by particle_segment_fade.
+/** Add the kernel (peak 1) of particle i of a tile to the points of a segment.
  *
- *  For grid steps up to a kernel width, a point's value is that of its neighbour towards the middle
- *  times a constant.  A kernel that is 0 in the middle is below 1e-190 at all points. */
+ *  For grid steps up to a kernel width, add middle * up^k to the point k above the middle, and
+ *  middle * down^k to the point k below.  The caller multiplies the sums by particle_segment_fade.
+ *  If `middle` underflows to 0, the kernel is below 1e-190 at all points, and nothing is added. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,

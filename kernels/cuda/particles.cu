@@ -5,8 +5,8 @@
  *  results.  Nothing waits for the host in between.
  *
  *  A cloud's particles are cut into parts, one block each; the setup alone decides the number of
- *  parts.  Sums over parts have a fixed order, and nodes are integers.  So results depend neither
- *  on the order of blocks nor on other problems. */
+ *  parts.  Sums over parts have a fixed order; sums at the nodes of a binned density are integers.
+ *  So results depend neither on the order of blocks nor on other problems. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -120,8 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
               (size_t)point] = v.kernel[i].is_there ? v.kernel[i].peak * sum : NAN;
 }
 
-/** Spread the particles of a slab over nodes (binned form).  One block per slab and cloud.  Nodes
- *  are in global memory, where the hardware adds 64-bit integers. */
+/** Binned form: add the weights of a slab's particles to the nodes around each particle.  One block
+ *  per slab and cloud.  Nodes are 64-bit integers in global memory, for atomic additions. */
 static __global__ void __launch_bounds__(THREADS)
     particle_spread(const __grid_constant__ particle_view v)
 {

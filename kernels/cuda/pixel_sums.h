@@ -3,8 +3,8 @@
  *  only the order of sums differs.
  *
  *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
- *  one pixel, in shared memory (the warp's stage).  Then each lane loads eight pixels of one row
- *  per group of eight rows.  Tensor cores add up the products of rows. */
+ *  one pixel, in shared memory (the warp's stage).  Rows form groups of eight.  Four lanes share a
+ *  row of a group: each loads eight of its pixels.  Tensor cores add up the products of rows. */
 #pragma once
 
 #include "kernels/cuda/mma.h"
@@ -52,8 +52,8 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
 /** Add the warps' products of rows to sums, in the order of warps.  A group has eight rows.
  *
  *  g0, h   the caller's calls run over h = 0, 1, ... for each g0
- *  own     products of groups g0 to g0 + n_own - 1 with each other; added at h = 0
- *  across  products of group g0 with group h; added if n_own is 1 and h < g0
+ *  own     products of all pairs of rows in groups g0 to g0 + n_own - 1; added at h = 0
+ *  across  products of rows in group g0 with rows in group h; added if n_own is 1 and h < g0
  *  sums    row r in [first, n_row) and row c: at mill_gram_at(r, c) - mill_gram_at(first, 0)
  *
  *  On return all n_thread threads see the sums. */
@@ -290,14 +290,14 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  A group has eight rows, each of four lanes.
+/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows.
  *
- *  r, q      in      the lane's row in each of n_own groups, and in another group
- *  x, other  in      from mill_load_row: the lane's eight pixels of the rows r, and of the row q
- *  own       in/out  products of the n_own groups' rows with each other
- *  across    in/out  if n_own is 1: products of this group's rows with the other group's
- *  gradient  in/out  for a Jacobian: sum over the lane's pixels of row r[0] times half of
- *                    dF / d template (the multiplier MILL_BY_SLOPE) */
+ *  r, x [n_own]  in      this lane's row in each own group, and eight pixels from mill_load_row
+ *  q, other      in      this lane's row in another group, and eight pixels from mill_load_row
+ *  own           in/out  products of all pairs of rows in the own groups
+ *  across        in/out  if n_own is 1: products of the own group's rows with the other group's
+ *  gradient      in/out  for a Jacobian: sum over the lane's pixels of row r[0] times half of
+ *                        dF / d template (the multiplier MILL_BY_SLOPE) */
 template <int is_jacobian, int n_own>
 static __device__ __forceinline__ void
 mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*x)[MILL_GRAM_EACH],
@@ -360,10 +360,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 
 /** Fill `by` [2][pitch] at a segment's pixels; nk <= n_max.
  *
- *  row 0  the continuum P a, over sigma
- *  row 1  half of dF / d template: (mill_det_weight t p^T N^-1 p - (P a) r) / sigma
- *
- *  t: template / sigma; p: the pixel's continuum functions; N: normal matrix; r: residual. */
+ *  row 0  the continuum P a, divided by sigma
+ *  row 1  half of dF / d template: (weight t p^T N^-1 p - (P a) r) / sigma
+ *         (weight: mill_det_weight; other symbols: kernels/cpu/pixel_sums.h) */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
@@ -422,8 +421,8 @@ static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_th
   }
 }
 
-/** Sum products of rows over a segment's pixels: of groups g0 to g0 + n_own - 1 (eight rows each)
- *  with each other and, if n_own is 1, of group g0 with group h.
+/** Sum products of all pairs of rows in groups g0 to g0 + n_own - 1 over a segment's pixels.  If
+ *  n_own is 1, also sum products of rows in group g0 with rows in group h.  A group is eight rows.
  *
  *  stages             in   shared memory of the n_thread threads
  *  templ [..][pitch]  in   the template (NULL: zeros); for a Jacobian its derivatives too

@@ -25,8 +25,8 @@ static_assert(K_BLOCK % STAGE == 0, "K_BLOCK must be a multiple of STAGE");
 /** Shape of a block's part of the product.
  *
  *  ROWS            rows
- *  ROW_SIDE, SIDE  threads along rows and columns; few, so that arithmetic takes longer than loads
- *  APART           a thread computes pieces (16 bytes) of a row, each APART pieces after the last
+ *  ROW_SIDE, SIDE  threads along rows and columns; fewer threads do more arithmetic per load
+ *  APART           pieces (16 bytes) from a thread's piece of a row to the thread's next piece
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
@@ -211,7 +211,7 @@ static __device__ __forceinline__ product_place place_of(const double *)
           warp % N_WARP * size::APART * size::N_COLUMN + lane % 4 * size::PIECE};
 }
 
-/** Add the products of n_k inputs of a buffer to sum, in their order. */
+/** Multiply the first n_k inputs of a buffer by their weights; add to `sum`, input after input. */
 template <int n_row>
 static __device__ __forceinline__ void add_stage(const product_buffer<float> &from, int n_k,
                                                  const product_place &at,
@@ -239,8 +239,8 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
   }
 }
 
-/** Add the products of a float64 buffer to sum by tensor cores.  All STAGE inputs take part; the
- *  buffer has zeros past the last input. */
+/** Multiply all STAGE inputs of a float64 buffer by their weights on tensor cores; add to `sum`.
+ *  The buffer has zeros past the last input. */
 template <int n_row>
 static __device__ __forceinline__ void
 add_stage(const product_buffer<double> &from, int, const product_place &at,

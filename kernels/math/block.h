@@ -14,8 +14,8 @@
  *   MILL_BATCH_LEN(first, n)        elements of the batch, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   index of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  must this thread store element i?
- *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD; x and sum are a thread's minimum and sum
- *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD; the last arguments are a thread's sums
+ *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD for a minimum x and a sum, each thread's own
+ *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD for sums (the last arguments), each thread's own
  *   MILL_SERIAL(b)                  work of one thread
  *   MILL_BARRIER(b)                 all threads wait for each other
  *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..), MILL_SIMD_MAX(..)
@@ -28,8 +28,8 @@
  *   MILL_FOR_TILE(b, i, first, end) loops over elements [first, end) of the tile
  *   MILL_TILE_BARRIER(b)            separates two loops over a tile's elements
  *   MILL_FORGET()                   a GPU drops values in registers and loads them again
- *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements of a sum, and of a row of pixels, that a thread takes
- *                                   at a time
+ *   MILL_CHUNK                      elements of a sum that a thread takes at a time
+ *   MILL_PIXEL_CHUNK                pixels of a row that a thread takes at a time
  *   MILL_TILE                       elements of a tile
  *   mill_block_sum_n, mill_block_max  sums, or the maximum, over the threads; returned to all
  *

@@ -70,10 +70,10 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** Find the range [*low, *end) of Gaussians that are not 0 in pixels [first, first + len).
+/** Of the continuum functions MILL_BROAD_CONT to nk - 1, find the range [*low, *end) of those that
+ *  are not 0 in pixels [first, first + len).
  *
- *  nk               in  number of continuum functions, polynomials included
- *  reach [unit][2]  in  this range in each unit of MILL_REACH_PIX pixels; NULL: [3, nk) */
+ *  reach [unit][2]  in  this range for each unit of MILL_REACH_PIX pixels; NULL: take all */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {

@@ -31,8 +31,8 @@ MILL_HD_INLINE void mill_fourier_join(float c, float s, float *re0, float *im0, 
   *im0 += im;
 }
 
-/** Apply butterfly j < n / 2 of the step with pairs `half` apart to the first n_lane lanes of x.
- *  root: from mill_fourier_roots. */
+/** Apply butterfly j < n / 2 of the step that joins numbers `half` apart, to the first n_lane lanes
+ *  of x.  root: from mill_fourier_roots. */
 MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
                                       int n_lane, float *x)
 {
@@ -57,8 +57,8 @@ MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const
   }
 }
 
-/** Make two steps of the inverse transform, with pairs `half` and then 2 half apart, on the four
- *  numbers of group j < n / 4.  Stores the first n_kept of the four. */
+/** Make two steps of the inverse transform on the four numbers of group j < n / 4.  The first step
+ *  joins numbers `half` apart, the second 2 * half apart.  Stores the first n_kept of the four. */
 MILL_HD_INLINE void mill_fourier_quad(int n, int half, int j, const float *root, const int n_kept,
                                       float *x)
 {

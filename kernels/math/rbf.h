@@ -54,8 +54,8 @@ MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, 
  *
  *  rbf                         in   with arrays in the block's memory space
  *  n_tangent                   in   0: no derivatives; n_axis: one per label
- *  in [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: at l the slope of label l's
- *                                   mapping, else 0
+ *  in [1 + n_tangent][n_axis]  in   row 0: mapped labels; row 1 + l: element l is the slope of
+ *                                   label l's mapping, the other elements are 0
  *  out [1 + n_tangent][n_out]  out  the inputs, then their derivative in each label
  *  in_pitch, out_pitch         in   elements from one row of in or out to the next
  *

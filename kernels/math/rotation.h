@@ -112,9 +112,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) with the quintic L by Gauss-Legendre quadrature between grid
- *  points.  In t = tan(asin(x) / 2) the integrand is analytic, so the error is below rounding.
- *  A closed form would lose digits in proportion to R^5. */
+/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  The integral is a
+ *  Gauss-Legendre quadrature between grid points, in t = tan(asin(x) / 2): there the integrand is
+ *  analytic, so the error is below rounding.  A closed form would lose digits as R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */
@@ -219,8 +219,8 @@ MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
 }
 
-/** Factor that converts the slope of mill_rotation_weight to dW_k/du, u of mill_vsini_inner.
- *  per_km_s: grid points per km/s. */
+/** Return the factor that converts the slope from mill_rotation_weight to dW_k/du, where u is the
+ *  fit's parameter for v sin i (mill_vsini_inner).  per_km_s: grid points per km/s. */
 MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
 {
   return kind == MILL_ROT_LINEAR ? per_km_s

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Short vectors of numbers, as wide as the registers of the instruction set.
  *
- *  Loops over them keep several sums in registers, as compilers do not for arrays.  + - * work on
- *  two vectors, and * on a number and a vector.  A GPU's vector is one number, because a thread is
- *  a lane.  Each backend's vector.h (kernels/math/primitives.h) defines:
+ *  Compilers keep several sums in registers if the sums are vectors, but not if they are arrays.
+ *  + - * work on two vectors; * also works on a number and a vector.  A GPU's vector is one number,
+ *  because a thread is a lane.  Each backend's vector.h (kernels/math/primitives.h) defines:
  *
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded

@@ -2,8 +2,8 @@
 /** Kernel density estimate of particles on a grid, with a Gaussian kernel.
  *
  *  A line of grid points along the last axis costs two exponentials per particle (kernel_sum.h of
- *  the CPU).  Let rho be the grid's step in kernel widths, and the particle delta steps from some
- *  grid point.  Then the kernel at the grid point k steps further on is
+ *  the CPU).  Let rho be the grid's step in kernel widths.  Count steps from some grid point, and
+ *  let the particle be at step delta.  The kernel at grid point k is then
  *    exp(-rho^2 (k - delta)^2 / 2)
  *      = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 / 2).
  *  All particles have the last factor in common. */
@@ -12,8 +12,8 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-/** Beyond this many kernel widths the kernel is below 3e-18 of its peak.  Nodes and images at
- *  boundaries further away are left out. */
+/** Beyond this many kernel widths the kernel is below 3e-18 of its peak.  A mirror or periodic
+ *  image of a particle that is further than this from the grid is left out. */
 #define MILL_KERNEL_REACH 9.0
 
 /** The kernel of one cloud of particles after one step. */
@@ -187,7 +187,7 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
   MILL_BARRIER(b);
 }
 
-/* ---- nodes ---- */
+/* ---- nodes: points among which the binned form distributes each particle ---- */
 
 /** Compute the position *low of the first node of axis a and the nodes' *spacing.  The nodes extend
  *  beyond the grid by MILL_KERNEL_REACH kernel widths and two spacings. */
@@ -256,8 +256,8 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   return is_inside;
 }
 
-/** For node j of the four on the first axis and node e of the second, return the index of the first
- *  of the particle's four nodes along the last axis.  *part: the weight of j and e. */
+/** Return the index of a particle's first node along the last axis, at its node j on the first axis
+ *  and node e on the second.  *part: the product of the weights of j and e. */
 MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
                                            double weight[][4], int j, int e, double *part)
 {
@@ -290,10 +290,10 @@ MILL_HD static inline double mill_node_along(const mill_particle_setup *s, doubl
   return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
 }
 
-/** Return a bound on the error of a density: 0 for the exact form, NaN without a kernel.
- *
+/** Return a bound on the error of a density: 0 if the kernels are summed without nodes
+ *  (MILL_DENSITY_EXACT), NaN if the cloud has no kernel.
  *  moment    [MILL_PARTICLE_MOMENTS] of the cloud
- *  rounding  sum of the rounding errors of one particle's nodes, in units of the kernel's peak */
+ *  rounding  sum of one particle's rounding errors at its nodes, in units of the kernel's peak */
 MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
                                                 const mill_particle_kernel *k, const double *moment,
                                                 double rounding)
@@ -305,8 +305,8 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
   return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
 }
 
-/** Convolve in [n_row][n_node][n_inner] along axis a with a kernel of peak 1, from nodes to grid
- *  points: out [n_row][n_grid][n_inner]. */
+/** Convolve `in` [n_row][n_node][n_inner], values at nodes, along axis a with a kernel of peak 1.
+ *  `out` [n_row][n_grid][n_inner] has the values at grid points. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
                                        const mill_particle_kernel *k, int a, int n_row, int n_inner,
                                        const double *in, double *out)

@@ -126,9 +126,9 @@ typedef struct mill_particle_ops {
 /** The CPU engine for instruction set isa; NULL: the best that runs here. */
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa);
 
-/** Check the grid, the start, and the step against the potential's curvature.  MILL_ERR_CONFIG; the
- *  message says what to give instead.  The caller has checked that numbers are finite and within
- *  their ranges (src/particles/particle_config.c). */
+/** Check a setup's grid and a problem's start, and that the step is short enough for the
+ *  potential's curvature.  MILL_ERR_CONFIG; the message says what to give instead.  The caller has
+ *  checked that numbers are finite and within their ranges (src/particles/particle_config.c). */
 int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);

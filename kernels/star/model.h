@@ -30,8 +30,8 @@ typedef struct mill_stored {
 
 enum mill_stored_state { MILL_STORED_BEGUN = 1, MILL_STORED_MADE = 2 };
 
-/** Emulator weights [panel][n_in][outputs of a panel], with MILL_PANEL_BYTES of outputs per panel.
- *  The weights of a tile of outputs then fit a first-level cache. */
+/** Emulator weights [panel][n_in][outputs of a panel]; a panel has MILL_PANEL_BYTES of outputs.
+ *  Weights that are used together are then near each other in memory. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight;  /**< double; float for the last layer of a float32 run */
@@ -82,7 +82,7 @@ MILL_HD static inline int mill_row_pitch(int n_pix)
   return (n_pix + 3) / 4 * 4;
 }
 
-/** Return the number of lane groups, of MILL_GUESS_LANE blocks each, for n_block blocks of bins. */
+/** n_block blocks of bins are stored in groups of MILL_GUESS_LANE: return the number of groups. */
 MILL_HD static inline int mill_guess_lanes(int n_block)
 {
   return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;

@@ -41,12 +41,12 @@ typedef struct mill_segment {
   double *cont_coef; /**< [MILL_MAX_CONT] continuum coefficients; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
   /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of the sums of w
-   *  and -2 w n in the guess's bins (guess.h); a lane holds a block. */
+   *  and -2 w n in the guess's bins (guess.h).  The last index is a block of bins in its group. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2; with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once it is fixed, sigma in `d` and `is`
-   * includes its part without correlation between pixels */
+  /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` and `is`
+   * includes its part that is uncorrelated between pixels */
   int error_fixed;       /**< 1: the model error is fixed */
   int n_share;           /**< number of segments that share this model error */
   int n_error;           /**< rows of error in use */
@@ -139,9 +139,9 @@ enum { MILL_N_BALMER = 2 };
 enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle, element (j, l) at n + j (j + 1) /
-   *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels.  With two stars
-   *  the companion's parameters follow, then ln(second star's flux / first star's).  Two sums
-   *  over good pixels then follow the curvature: of the star's and of the companion's template. */
+   *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels; of two stars also
+   *  the companion's, then ln(second star's flux / first star's).  Two stars add two sums over good
+   *  pixels behind the curvature: of the star's and of the companion's template. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

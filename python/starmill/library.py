@@ -262,7 +262,7 @@ class Star:
 
         Args:
             theta (array [n_par], optional): Parameters of the model (default: those of a fit).
-            limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
+            limits ((float, float), optional): First and last wavelength, Angstrom in vacuum.
 
         Raises:
             StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds.

@@ -136,10 +136,10 @@ class Result(Columns):
         """Draw spectrum, model and residuals of a star, as ``starmill plot`` does.
 
         Args:
-            star (str or int, optional): A star with one row; none for a Result of one row.
-            limits ((float, float), optional): Wavelengths to draw alone, Angstrom in vacuum.
-            models (str, optional): Models file (default: the fit's, else the star is fitted again).
-            library (str, optional): Library of this second fit (default: the fit's).
+            star (str or int, optional): A star with one row; a Result of one row needs none.
+            limits ((float, float), optional): First and last wavelength, Angstrom in vacuum.
+            models (str, optional): Models file (default: the fit's; without one, fit again).
+            library (str, optional): Library to fit again with (default: the fit's).
 
         Raises:
             KeyError, ValueError, OSError: No such star, or several rows; unreadable spectra.

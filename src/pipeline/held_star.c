@@ -101,8 +101,8 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** A view evaluates points that differ only in velocity: return how many of n points it can take,
- *  from the first on.  On a GPU 1: several velocities together would change the last bits. */
+/** Return how many of n points, from the first on, a view can evaluate.  They differ only in
+ *  velocity.  On a GPU return 1: several velocities together would change the last bits. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;

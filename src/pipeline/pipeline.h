@@ -18,12 +18,12 @@ typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: returns 1 and *star, 0 at the end, -code on failure.
  *
- *  *star must stay valid until the sink gets it or the run ends.  From the source's next call on,
- *  star->start may change, and so may the pixels unless star->stays: a slot has copies. */
+ *  *star must stay valid until the sink gets it or the run ends.  A slot copies star->start and,
+ *  unless star->stays, the pixels; the source may change these in its next call. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** For a source of stars with star->stays: wait until pixels given before the previous call are
- *  copied, so that the source may overwrite them; later pixels must stay.  MILL_ERR_BACKEND. */
+/** Wait until all pixels given before the previous call of this function are copied.  A source may
+ *  then overwrite these pixels even if star->stays, but not later ones.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */

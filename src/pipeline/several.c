@@ -127,7 +127,7 @@ void mill_contest_begin(mill_contest *c)
 }
 
 /** Return the library whose turn comes after library k; -1: no more turns.  First all libraries
- *  guess; then each library fits whose guess has a chi-square above c->fitted and up to c->tie. */
+ *  guess.  Then a library fits if the chi-square of its guess is in (c->fitted, c->tie]. */
 static int next_library(mill_contest *c, int n_lib, int k)
 {
   if (c->is_guessing) {

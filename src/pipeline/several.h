@@ -3,7 +3,7 @@
  *
  *  1. All libraries guess, from the last to the first.
  *  2. The library of the best guess fits the star, and so do libraries whose guesses tie with it.
- *  3. If the best row has the warning HULL, libraries whose guess is nearly as good fit, too.
+ *  3. If the best row has the warning HULL, each library whose guess is nearly the best also fits.
  *  4. The star gets the row of least mill_fit_result.excess, multiplied by 1.25 if it has HULL.
  *  So a row depends on its star alone. */
 #pragma once
@@ -26,9 +26,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 /** Results of a slot's star so far. */
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY]; /**< chi-square of each library's guess */
-  double tie;                     /**< chi-square up to which guesses tie: the least guess_tie */
-  double fitted;                  /**< guess chi-square of libraries that have fitted before the
-                                   *  second choice, at most; during the first choice -INFINITY */
+  double tie;                     /**< a library fits if its guess has at most this chi-square */
+  double fitted;                  /**< during step 3: the tie of step 2; before: -INFINITY */
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */

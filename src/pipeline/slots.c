@@ -8,8 +8,8 @@
 /** Largest block of memory that slots share, bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** Most pieces of an upload: flux, inverse variance, mask and resolution of each segment; segments,
- *  slot and line-spread functions of the star. */
+/** Pieces of an upload, at most.  For each segment: flux, inverse variance, mask, resolution.  For
+ *  the star: segments, slot, line-spread functions. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
 int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,

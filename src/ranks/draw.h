@@ -40,6 +40,6 @@ void mill_draw_stats(const mill_draw *draw, int64_t *n_answered, double *wait_s)
  *  when no thread of any rank draws any more.  MILL_ERR_MPI. */
 int mill_draw_settle(mill_draw *draw);
 
-/** Free the counter; NULL is allowed.  Collective after mill_draw_settle.  If mill_draw_settle was
- *  not called or failed, as ranks can no longer communicate, the communicator is not freed. */
+/** Free the counter; NULL is allowed.  Collective if mill_draw_settle has succeeded.  Otherwise the
+ *  communicator is not freed, as ranks may be unable to communicate. */
 void mill_draw_free(mill_draw *draw);

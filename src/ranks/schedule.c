@@ -7,20 +7,20 @@
  * than the others still ends with them. */
 static const double SHARES = 4.0;
 
-/* Least work of a chunk: LEAST_S seconds of a rank or, in a short run, LEAST_SHARE of a rank's
- * whole work; in any case LEAST_ROWS rows. */
+/* Lower limit of a chunk's work: what a rank does in LEAST_S seconds; in a short run LEAST_SHARE of
+ * a rank's whole work; but at least LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Most work of a chunk, in seconds of a rank: the default write_interval, so that ranks write
- * neighbouring rows at the same time. */
+/* Upper limit of a chunk's work: what a rank does in MOST_S seconds.  MOST_S is the default
+ * write_interval, so that ranks write neighbouring rows at the same time. */
 static const double MOST_S = 5.0;
 
 /* Measured on one core (docs/develop/scaling.md): UNPACK_BYTES_S, packed bytes unpacked per
  * second (40 to 120 million); OPEN_S, seconds to read a file's headers and tables. */
 static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
 
-/* Cost of each exposure after the first, in rows with one exposure: all exposures of a row share
- * the emulator's work, 0.37 of a star's time (docs/develop/performance.md). */
+/* Cost of each exposure after a row's first, which costs 1.  All exposures of a row share the
+ * emulator's work, 0.37 of a star's time (docs/develop/performance.md). */
 static const double EXPOSURE_COST = 0.6;
 
 /* First row of a chunk. */

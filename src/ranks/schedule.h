@@ -8,7 +8,7 @@
  *  - Files that are expensive to open (compressed) come first and are rarely cut.
  *  - A fast rank counts as several slow ranks and draws several chunks at a time.
  *
- *  Costs are in rows with one exposure.  This code uses no MPI and no files, so that
+ *  A row with one exposure costs 1.  This code uses no MPI and no files, so that
  *  tests/src/ranks/schedule_model.h can run it with recorded costs. */
 #pragma once
 

@@ -50,9 +50,9 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
  *  resolution: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
- *  plan             out  sigmas of the solvers, without pointers
- *  solve            out  the solvers, n_solve doubles; if there are several, then n_pix floats:
- *                        each pixel's position between solvers (0: the first); free by mill_free
+ *  plan             out  sigmas of the solvers; its pointers are not set
+ *  solve            out  the solvers, n_solve doubles in all.  After several solvers come n_pix
+ *                        floats: the fractional index of each pixel's solver.  Free by mill_free
  *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */

@@ -123,8 +123,8 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* With the mutex locked, add step_s to the age of all announced calls.  If a call is late, return
- * the last announced of all calls that are late within a tick: the innermost.  Else return NULL. */
+/* With the mutex locked, add step_s to the age of all announced calls.  Return NULL if no call is
+ * late; else the innermost call: of those late within a tick from now, the last announced. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;

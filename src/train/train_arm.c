@@ -297,8 +297,8 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
   return MILL_OK;
 }
 
-/* Make the initial last layer: small random weights.  They give scores; a layer that gives pixels
- * gets their product with the components. */
+/* Make the initial last layer: small random weights, which output scores of components.  If the
+ * layer outputs pixels, multiply the weights by the components. */
 static int begin_last(arm *a)
 {
   const mill_train_settings *net = &a->set->net;

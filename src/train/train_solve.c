@@ -15,8 +15,8 @@
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 
-/* Normal equations for the change of the last layer that fits its residuals `rest`.  Its inputs h
- * are used less their mean, so that the ridge does not act on the bias. */
+/* Normal equations for a change of the last layer's weights, fitted to the residuals `rest`.
+ * They use the layer's inputs h less the mean of h, so that the ridge does not act on the bias. */
 typedef struct normal {
   int n, width, n_out;
   float *h;          /* [n][width] inputs of the layer */

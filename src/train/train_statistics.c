@@ -216,8 +216,9 @@ done:
   return err;
 }
 
-/* Count the components to keep, of n with ascending variances value [n]: the largest, until they
- * leave at most the fraction `rest` of total (0: all), but none below LEAST_PART. */
+/* Return how many of n components to keep, from their ascending variances, value [n].  Keep the
+ * largest until at most rest * total of the variance is left out; rest 0: keep all.  Components
+ * below LEAST_PART are never kept. */
 static int n_kept(int n, const double *value, double total, double rest)
 {
   double left = total;

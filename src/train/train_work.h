@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Settings and data of a training, and a rank's team: its network on a backend
- *  (kernels/train/train_ops.h) with room for a batch of models. */
+/** Settings and data of a training; mill_train_team: a rank's copy of the network on a backend
+ *  (kernels/train/train_ops.h), with room for a batch of models. */
 #pragma once
 
 #include "kernels/data/library.h"

@@ -46,8 +46,8 @@ static inline void work_make(work_input *in, int kind)
     in->truth[i][WORK_PAR] = 6.5;
     made_star_fill(&in->lib, in->truth[i], work_sn[i], 1, &random, &in->star[i]);
   }
-  /* the second exposure is at another velocity: the search for its epoch goes far, and the joint
-   * fit has both exposures */
+  /* The second exposure gets another velocity.  The search for an exposure's velocity then goes far
+   * from the velocity of the joint fit. */
   static made_star moved;
   moved = in->star[1];
   in->truth[1][MILL_PAR_VRAD] += WORK_SHIFT;
@@ -150,8 +150,8 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
                                 double tolerance)
 {
   assert_true(isinf(a->thin.f) && isinf(b->thin.f));
-  /* A model error has fixed weights and rows in float32: a last bit that differs is 6e-8, in some
-   * hundred pixels at random. */
+  /* The weights and rows of a fixed model error are float32, and backends may round them
+   * differently, by 6e-8.  These random differences in some hundred pixels mostly cancel. */
   if (in->lib.arm[0].error.fraction && tolerance < 1e-9)
     tolerance = 1e-9;
   for (int i = 0; i < 4; i++)

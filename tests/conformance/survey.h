@@ -66,8 +66,8 @@ MILL_TEST(answers_equal_the_cpu)
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
-/* 8, 13 and the most continuum functions: two or three groups of eight rows a pixel, and more rows
- * than fit side by side. */
+/* With 8, 13 and MILL_MAX_CONT continuum functions a GPU sums two to four groups of eight rows.
+ * More than 12 functions of a pixel do not fit in registers (kernels/cuda/pixel_sums.h). */
 MILL_TEST(many_continuum_functions_equal_the_cpu)
 {
   static const int many[] = {8, 13, MILL_MAX_CONT};
@@ -317,8 +317,8 @@ MILL_TEST(wide_layers_equal_the_cpu)
   usual_library(&lib, &set);
 }
 
-/* Splines and radial functions in the place of networks.  Linear interpolation compares
- * likelihoods alone: rounding decides where a fit ends at a kink. */
+/* Splines or radial functions replace the networks.  Linear interpolation has kinks, where rounding
+ * decides at which point a fit ends.  So it is tested by likelihoods and not by fits. */
 MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
 {
   static fitted once;
@@ -336,9 +336,9 @@ MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
   usual_library(&lib, &set);
 }
 
-/** Tolerances on the stars of branches.h; an adapter may set larger ones.  In float64 sums of 500
- *  terms have another order.  In float32 a compiler that fuses products rounds templates otherwise,
- *  by 6e-8 of a flux of 40 sigma. */
+/** Tolerances on the stars of branches.h; an adapter may set larger ones.  In float64 backends add
+ *  the 500 terms of a sum in different orders.  In float32 a compiler that fuses multiplications
+ *  and additions changes templates by 6e-8 of a flux of 40 sigma. */
 static double branch_float32 = 1e-6, branch_float64 = 1e-11;
 
 static inline void check_branches(int precision, int kind)

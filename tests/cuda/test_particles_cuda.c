@@ -2,8 +2,8 @@
 /* Particles on a GPU are compared with particles on the CPU, densities with sums of kernels.  Every
  * run gives the same bits.
  *
- * GPU and CPU fuse products differently, also in the float32 normal numbers: positions differ by
- * 1e-7 of the noise.  The tolerance is 1e-6. */
+ * GPU and CPU fuse multiplications and additions differently, also in the Gaussian random numbers,
+ * which are float32.  Positions differ by 1e-7 of the random steps; the tolerance is 1e-6. */
 #include "tests/cuda/short_evolutions.h"
 #include "tests/kernels/particles/kernel_density.h"
 

@@ -37,8 +37,8 @@ static inline double worst_deviation(const mill_fit_result *a, const mill_fit_re
   return worst;
 }
 
-/* The largest number of n stars that may be outside.  If a backend puts a share BAD_SHARE of stars
- * outside, at most WRONG_ALARM of its runs exceed this number, by the binomial distribution. */
+/* Return how many of n stars may be outside the tolerances.  A backend with the share BAD_SHARE of
+ * stars outside exceeds this number in at most WRONG_ALARM of its runs (binomial distribution). */
 static inline int most_outside(int n)
 {
   double term = pow(1.0 - BAD_SHARE, n), beyond = 1.0 - term;
@@ -51,9 +51,9 @@ static inline int most_outside(int n)
 }
 
 typedef struct verdict {
-  int n, n_fitted; /* stars, and those that both have fitted */
+  int n, n_fitted; /* stars; stars that CPU and GPU have fitted */
   int n_outside;
-  double sum_sigma; /* of the largest deviations of those that both have fitted */
+  double sum_sigma; /* sum of the fitted stars' largest deviations */
 } verdict;
 
 static inline verdict compare(int n, const mill_fit_result *cpu, const mill_fit_result *gpu,

@@ -314,8 +314,8 @@ def coarse_library(out="library.h5"):
 
 
 def narrow_library(out, n):
-    """The small library with only n functions in a network's last layer, whose products are most
-    of the work of emulated and simulated GPUs."""
+    """The small library with only n inputs of each network's last layer.  Products with this layer
+    are most of the work of emulated and simulated GPUs."""
     from starmill.templates import library_file
     library = library_file.read(coarse_library())
     for arm in library.arm:

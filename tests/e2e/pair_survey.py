@@ -40,8 +40,9 @@ def survey_of(folder, program=None, **settings):
 def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
     """Write a file of the survey's stars at velocity [n], km/s.
 
-    noise: number of the exposure.  Each exposure has its own noise and defects; a star's template
-    error is the same in all.  add(at, ideal): gives the noise-free flux of stars from `at` on."""
+    noise: number of the exposure, which seeds its noise and defects; None: the survey's seed.  A
+    star's template error is the same in all exposures.  add(at, ideal): returns the flux to use in
+    place of `ideal`, the noise-free flux [arm][star][pixel] of the stars from `at` on."""
     noisy, n_star = copy.copy(survey), len(velocity)
     if noise is not None:
         noisy.settings = copy.copy(survey.settings)
@@ -80,7 +81,7 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **set
      apart_km_s [n]  velocity of the second star minus that of the first
      ratio [n]       median flux of the second star over the first one's, in arm r; 0: none
      velocity [n]    velocities of the first stars (None: drawn)
-     noise           number of the exposure; settings: options of `starmill simulate`
+     noise           number of the exposure (see write); settings: options of `starmill simulate`
     The second star has its own Teff and log g.  Its other labels are the first star's, unless that
     puts it outside the hulls."""
     n = len(ratio)

@@ -31,8 +31,8 @@ def vacuum(wave):
 
 
 class Column:
-    """A column of a FITS table.  values: numbers [row][repeat] without breaks; one array a row for
-    vectors of variable length; one text a row.  shared: all rows have the first row's vector."""
+    """A column of a FITS table.  values: a flat array of numbers [row][repeat], or a list of a text
+    or a vector of any length per row.  shared: all rows have the first row's vector."""
 
     def __init__(self, name, form, values, unit="", shared=False):
         self.name, self.unit, self.shared = name, unit, shared

@@ -86,8 +86,8 @@ class Epochs(ProgramTest):
                              self.row[name][~differs].tobytes(), name)
 
     def test_lines_of_binaries_are_not_broadened(self):
-        """Epochs make binaries much more likely, and v sin i stays that of the star: at most 8
-        km/s, which these spectra (45 km/s) hardly resolve."""
+        """With a velocity per epoch, -2 ln L of binaries is much lower than with one velocity, and
+        the orbit does not raise v sin i.  The true v sin i, at most 8 km/s, is hardly resolved."""
         binary = AMPLITUDE > 0
         self.assertTrue((self.row["M2LL"][binary] < self.joint["M2LL"][binary] - 20).all())
         self.assertLess(self.row["VSINI"][binary].max(), 25)

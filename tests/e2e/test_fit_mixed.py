@@ -17,8 +17,8 @@ WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
 CPU, GPU = 1, 2  # BACKEND
 N_STAR, N_PART = 45, 38
 MIXED = "cuda+cpu"
-# A rank's share of rows follows its speed: its number of threads, or 10,000 stars a second for a
-# GPU.  Ranks with few threads and no GPU would get none of these few rows.
+# A rank's share of rows follows its speed: 127 stars a second per thread, 10,000 for a GPU
+# (src/ranks/schedule.h).  A rank with few threads and no GPU would get none of these few rows.
 MANY_THREADS = 64
 
 

@@ -95,8 +95,8 @@ class SameResult(EndToEnd):
         self.assertEqual(differing(read(self.path), fits), [])
 
     def test_several_readers_of_many_files(self):
-        # Plain and compressed files, one of them cut in a data unit, and joined rows.  The large
-        # file has flux in its first 12 rows alone.
+        # The inputs are plain and compressed files; one is cut within a data unit.  In the file of
+        # 70 rows only the first 12 rows have flux.
         def faint(hdus):
             for arm in ARMS:
                 hdus[arm + "_FLUX"].data[12:] *= 0

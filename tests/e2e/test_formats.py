@@ -103,8 +103,8 @@ class Alike(Formats):
             s = Sample(kind)
             data, starts = packed(s.hdus)
             for i in range(1, len(starts)):
-                # These cuts leave a whole file.  DESI, 5 to 7: arm b, without masks or matrices at
-                # 5, and nothing of r.  SDSS, from 3: only unwanted exposures are lost.
+                # Accepted are DESI files cut before hdus[5], [6] or [7], where arm b has its flux
+                # and arm r nothing.  So are SDSS files from which only unwanted exposures are lost.
                 whole = 5 <= i <= 7 if kind == "desi" else kind == "sdss" and i >= 3
                 answer = Reader.read(put("cut.fits", data[:starts[i][0]]), f"format: {s.format}\n",
                                      lsf=s.lsf and not whole)

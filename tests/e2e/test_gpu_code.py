@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A simulator of GPUs (CMake's MILL_PTXSIM) executes what nvcc has made of the CUDA code: results
-are the CPU's, and it reports nothing that a GPU would not bear.
+"""A simulator of GPUs (CMake's MILL_PTXSIM) executes what nvcc has made of the CUDA code.  Results
+agree with the CPU's, and the simulator reports no error that would stop a GPU.
 
 By default it executes a part, in three core-minutes.  MILL_GPU_CODE=all (./run tests --gpu-code)
 runs all tests of tests/cuda, fits of other surveys and a posterior.  The simulator then executes
@@ -106,8 +106,8 @@ class GpuCode(ProgramTest):
 
     @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
     def test_surveys(self):
-        """Line-spread functions, exposures one by one and jointly, model errors, velocity offsets
-        of arms, posteriors, two stars in one spectrum."""
+        """The GPU's code fits as the CPU does: line-spread functions, exposures one by one and
+        jointly, model errors, velocity offsets of arms, posteriors, two stars in one spectrum."""
         fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
         sdss = os.path.join(DATA, "real/sdss/spec-3586-55181-0500.fits.gz")
         lamost = sorted(glob.glob(os.path.join(DATA, "real/lamost/*.gz")))[:2]

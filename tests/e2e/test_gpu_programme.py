@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""packaging/gpu-programme in a bundle with made-up programs, GPU and NVIDIA tools: what it keeps,
-how it continues, and what it reads in ncu's output (in the form of ncu 2025)."""
+"""Tests of packaging/gpu-programme, with stand-ins for programs, GPU and NVIDIA tools: what results
+it keeps, how it continues, and what it reads in ncu's output (in the form of ncu 2025)."""
 
 from base import *  # noqa: F403
 

@@ -128,8 +128,8 @@ class LibraryBuild(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_arms_against_a_dense_reference(self):
-        """Arms with a sigma and with a resolving power that varies.  The program promises 1e-4 of
-        the continuum; float32 and the ends of the two splines leave 2e-6."""
+        """Arm b has a sigma, arm r a resolving power, and both vary with wavelength.  The program
+        promises 1e-4 of the continuum.  float32 and the ends of the flux's splines leave 2e-6."""
         labels = labels_of()
         write_phoenix("phoenix", labels)
         self.good(phoenix("phoenix", "dense.h5"))

@@ -65,8 +65,8 @@ def rich(kind):
 HASH = "do not match its attribute hash"
 GRID, COEF, RBF = "arms/arm0/grid", "arms/arm0/grid/coefficients", "arms/arm0/rbf"
 ULP = "the next number"
-# Faults by kind of emulator: the HDF5 object, its attribute (.name) or one of its numbers ([i]);
-# the wrong value; words of the refusal.  None removes the object; a tuple leaves it unwritten.
+# Faults by kind of emulator: HDF5 object, its attribute (.name) or one of its numbers ([i]); wrong
+# value (None: remove the object; a tuple of type and shape: write no data); words of the refusal.
 WRONG = {
     "mlp": (
         ("/.format_version", 5, "has library format 5"),

@@ -228,8 +228,8 @@ class LibraryCorrect(ProgramTest):
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
-        # all labels get the change of the mean star (their own would be -0.075 and -0.125), but
-        # for radial functions between centers
+        # The correction of degree 0 is the mean star's at all labels (true: -0.075 and -0.125).
+        # Radial functions hold it at their centers and miss it slightly between them.
         change = change[:, np.argmin(abs(wave - LINE))]
         self.assertAlmostEqual(change[0], change[1], delta=0.005)
         self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)
@@ -288,8 +288,8 @@ class LibraryCorrect(ProgramTest):
                             np.full(3, 0.2), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(13, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
-        # Largest relative rms error.  Splines: float32.  Linear: a quadratic within cells of 0.4.
-        # Network and radial: 80 inputs of a layer, or 80 centers, cannot follow the change.
+        # Limits of the relative rms error.  Splines round to float32; linear cells, 0.4 wide, lack
+        # quadratic terms.  80 inputs of a last layer, or 80 centers, are too few for the change.
         limit = {"network": 0.05, "radial": 0.03, "splines": 1e-4, "linear": 0.15}
         for kind, emulator in emulators(rng, n_pix):
             library = Library(label, make_hulls(label, mapped, "pairs"),
@@ -302,8 +302,8 @@ class LibraryCorrect(ProgramTest):
 
 
 class Sky(ProgramTest):
-    """Sky residuals in the spectra of 40 stars are learned from 20 sky fibres.  Either lines beyond
-    9000 A were not subtracted, or too much of a smooth sky with lines was subtracted."""
+    """Sky residuals in the spectra of 40 stars are learned from 20 sky fibres.  In the file "lines"
+    sky lines beyond 9000 A remain; in "over" too much continuum and lines was subtracted."""
 
     N_STAR, N_SKY = 40, 20
 

@@ -79,7 +79,7 @@ def cards(hdu, **more):
 @functools.cache
 def folders():
     """Make folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths, labels
-    in stars.fits.  phoenix: wavelengths in wave.fits, labels in cards.  tables: both in it."""
+    in stars.fits.  phoenix: wavelengths in wave.fits, labels in cards.  tables: all in one file."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):
@@ -500,8 +500,8 @@ class LibrarySpectra(ProgramTest):
         with h5py.File(tmp("with.h5"), "r") as f:
             error = f["arms/arm0/model_error"]
             at = f["arms/arm0/wavelength"][:]
-            # The templates lack the continuum as well as the line, and components mix the two.
-            # Some sum of the components must be the line, with its strength.
+            # The templates lack the spectra's continuum as well as the line.  Components mix these,
+            # but some sum of components must have the line's shape and strength.
             patterns = np.array([np.interp(wave, at, c) for c in error["components"][:]])
             use = (wave > at[0] + 50) & (wave < at[-1] - 50)
             shares = np.linalg.lstsq(patterns[:, use].T, line[use], rcond=None)[0]

@@ -57,8 +57,8 @@ class Pulls(ProgramTest):
             self.assertGreaterEqual(survey.sn.min(), 10)
 
     def test_widths(self):
-        """The width is 1 within four standard errors of n Gaussian pulls, 0.96 / sqrt(n), and 0.05
-        near the hulls' edges.  The median is 0 within five, 1.25 / sqrt(n)."""
+        """The width is 1 within four of its standard errors, 0.96 / sqrt(n) for n pulls, plus 0.05
+        for the hulls' edges.  The median is 0 within five of its errors, 1.25 / sqrt(n)."""
         for name, survey in (("none", self.small), ("as fitted", self.shipped)):
             for parameter in PARAMETERS:
                 for low, high in ((10, 101), *SN_BINS):

@@ -73,8 +73,8 @@ class RealStars(EndToEnd):
     def test_lamost_against_lasp(self):
         """|Median| and robust scatter of ours - LASP, against limits set before any fit.
 
-        The limits hold for both robust scatters and for both of LASP's tables.  The median of
-        velocities has no limit, as LAMOST's velocities are low by about 5 km/s.
+        The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
+        and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         stars = self.stars
@@ -265,8 +265,8 @@ class RealStars(EndToEnd):
         self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B_ERR"])), [0])
 
     def test_epochs_of_a_constant_star(self):
-        """With the shipped library and configuration: exposures have VRAD's zero point, and their
-        velocities scatter no more than the spectrograph moves."""
+        """With shipped library and configuration VRAD is the weighted mean of epochs' velocities.
+        They scatter by no more than their errors, which include the epoch_floor of 6 km/s."""
         self.fit("epochs.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), "--exposures",
                  "joint", "--epochs", "exposure", EXPOSURES,
                  lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
@@ -311,8 +311,8 @@ class RealStars(EndToEnd):
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
 
     def test_m_dwarfs(self):
-        """With the three shipped libraries: Teff of dwarfs against LAMOST's types (good to 100 to
-        200 K); a velocity against SDSS.  A K5 dwarf is guessed best by m, fitted best by fgk."""
+        """With libraries fgk, oba and m, Teff of M dwarfs agree with LAMOST's types (good to 100
+        to 200 K) and a velocity with SDSS's.  A K5 dwarf's guess is best in m, its fit in fgk."""
         fgk, *more = [os.path.join(SOURCE, "libraries", n + ".h5") for n in ("fgk", "oba", "m")]
         more = [word for path in more for word in ("--library", path)]
         types = {"005": 3850, "015": 3660, "049": 3850, "071": 3850, "190": 3850, "232": 3850,
@@ -336,8 +336,8 @@ class RealStars(EndToEnd):
         self.assertLess(abs(row["TEFF"][0] - 3660), 2 * row["TEFF_ERR"][0])
 
     def test_medium_resolution_of_lamost(self):
-        """A star that cross-correlation puts at -52 km/s, with 4 km/s between the cameras.
-        Templates are broader than R 7500 (LSF_NARROW), or sharper."""
+        """Cross-correlation puts this star at -52 km/s, with 4 km/s between the cameras.  Templates
+        with broader lines than the spectra (R 7500) set LSF_NARROW; sharper templates do not."""
         for name, is_broad in (("fgk.h5", True), ("fgk-hr.h5", False)):
             with self.subTest(name):
                 self.check_medium_resolution(os.path.join(SOURCE, "libraries", name), is_broad)
@@ -417,10 +417,10 @@ class RealStars(EndToEnd):
         return table["VRAD"], table["VRAD_ERR"], read(self.path, "catalog")["EXPID"]
 
     def test_exposures_one_by_one_and_jointly(self):
-        """14 spectra, 7 of each arm, agree with the joint fit within their errors, but for two.
+        """Of 14 spectra, 7 of each arm, 12 agree with the joint fit within their errors.
 
-        In the file the wavelengths of the blue exposures 104932 and 104933 are off by -13 and -20
-        km/s.  Without a template, against the coadd, the shifts are -8 and -14 +- 2 km/s.
+        Wavelengths of the blue exposures 104932 and 104933 are wrong: their fits are -13 and -20
+        km/s from the others.  Template-free shifts against the coadd are -8 and -14 +- 2 km/s.
         """
         with pyfits.open(EXPOSURES) as hdus:
             shifts = {(h.name[0].lower(), int(h.name.split("-")[1])):

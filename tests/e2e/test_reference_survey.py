@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fits of the reference survey must be as good as rvspecfit's or better, by -2 ln L and by the
-truth.  Programs that read rvspecfit's files find the same values in ours, star by star."""
+truth.  Programs that read rvspecfit's files find starmill's results in its exports."""
 
 import csv
 
@@ -54,8 +54,8 @@ class Likelihood(EndToEnd):
 
     def test_values_are_those_of_rvspecfit(self):
         """With float64 templates -2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's.  Near the
-        truth float32 templates may add 1e-3, and differ from float64 templates by less than
-        `near`.  For smooth rotation rvspecfit has no values."""
+        truth, with float32 templates, it is within 1e-3 more, and within `near` of the value with
+        float64 templates.  For smooth rotation rvspecfit has no values."""
         for kind, path, near in (("nn", "sim/likelihood-nn.json", 3e-3),
                                  ("nnrm", "sim/likelihood-rm.json", 1e-3)):
             wide, theirs = self.compare(kind, path, "linear", "float64")
@@ -100,12 +100,12 @@ class ReferenceSurvey(EndToEnd):
             self.assertGreaterEqual(good, 0.995, f"above {column} + {limit}: {worst}")
 
     def test_shifts_in_resolution_matrices(self):
-        """DESI since 2026 shifts a fibre to its own barycentric velocity, by up to 0.8 km/s, in
-        the rows of its matrices.  It uses Fourier transforms of the stored diagonals, which mix
-        the ends of the arm.
+        """Since 2026 DESI shifts the rows of a fibre's resolution matrix to the fibre's barycentric
+        velocity, by up to 0.8 km/s.  DESI's Fourier transforms of the stored diagonals mix the
+        two ends of the arm.
 
-        VRAD follows the shift to a tenth of its error.  Pixels sample the templates coarsely, so
-        -2 ln L depends on where lines fall on pixels.
+        VRAD follows the shift to a tenth of its error.  -2 ln L changes, as pixels sample the
+        templates coarsely and lines fall on other parts of pixels.
         """
         with pyfits.open(data("sim/coadd-dev.fits.gz")) as hdus:
             for arm in "BRZ":
@@ -303,8 +303,8 @@ class Reference(EndToEnd):
                 self.assertEqual(hdus[0].header[key], inputs[0].header[key])
 
     def test_files_end_where_fits_says(self):
-        """Exports of all real files end with their last HDU.  In a file of DESI's newer format the
-        header of FIBERMAP fills whole blocks.  This file's models have one axis of wavelengths."""
+        """No export has bytes after its last HDU, even if a header fills its blocks, as FIBERMAP's
+        does in a file of DESI's newer format.  All models of this file share their wavelengths."""
         self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
         export("new.h5", "new-models.h5", "new")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):

@@ -141,7 +141,7 @@ def scene(ln_step, sigma, n_pix, n_line=60):
 
 class Convolution(unittest.TestCase):
     """A cubic spline through a line of depth 1 is off by at most 3 / (384 n^4) for n samples a
-    sigma: 2e-4 for 2.5 samples, 1.3e-5 for 5.  Wings beyond 5 sigma are 6e-7."""
+    sigma: 2e-4 for 2.5 samples, 1.3e-5 for 5.  6e-7 of a kernel's area is beyond 5 sigma."""
 
     def largest_error(self, warp, step, line, kernel, ln_step, n_pix=300):
         kernel = np.linspace(*kernel, n_pix)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""starmill library train on emulated GPUs: the losses of the CPU, by one rank and by two; refusals.
-Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
+"""starmill library train on emulated GPUs has the losses of the CPU, by one rank and by two, and
+refuses wrong options.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
 
 import math
 
@@ -46,8 +46,8 @@ class TrainOnGpus(ProgramTest):
         self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
 
     def test_auto(self):
-        """auto takes the CPU until the crossover has been measured, then the GPU from that size
-        on; a checkpoint keeps its device."""
+        """auto takes the GPU for trainings from the crossover on, the size at which the GPU becomes
+        faster.  Before it is measured auto takes the CPU.  A checkpoint keeps its device."""
         kept = tmp("crossover")
         known = {"STARMILL_CROSSOVER": kept, "MILL_EMULATED_GPUS": "1"}
         line = ["library", "train", self.grid, *FEW, "--overwrite", "--output"]

@@ -71,8 +71,8 @@ static void marked_barrier(mill_block *b, const char *name, int line)
   mill_fiber_barrier(b);
 }
 
-/** Barriers whose loss no order of the fibers shows, and why.  They stay: they cost little, and
- *  loops change more often than anyone reconsiders barriers. */
+/** Barriers that could be removed: no order of the fibers would change the result.  They stay: they
+ *  cost little, and loops change more often than anyone reconsiders barriers. */
 typedef struct harmless {
   const char *function;
   int first, last; /**< ordinals */

@@ -259,8 +259,8 @@ static inline void made_star_init(const mill_library *lib, int n_exposure, doubl
   made_star_cut(lib, n_exposure, step_aa, with_matrix, 70, random, star);
 }
 
-/** The parameters theta with an arm's velocity offset added to the velocity.  In theta offsets
- *  follow the labels; with_offsets 0: there are none. */
+/** Store theta in out, with an arm's velocity offset added to the velocity.  with_offsets 1: theta
+ *  has the arms' offsets after the labels; 0: it has none. */
 static inline void made_arm_theta(const mill_library *lib, int with_offsets, int i_arm,
                                   const double *theta, double *out)
 {

@@ -46,8 +46,8 @@ static inline void end(void)
   mill_library_clear(&fx.lib);
 }
 
-/** theta with parameter j moved by step.  For v sin i it is a step of the inner parameter, in
- *  which the Jacobian is (kernels/math/rotation.h). */
+/** theta with parameter j moved by step.  For v sin i the step is taken in its inner parameter
+ *  (kernels/math/rotation.h), as in the Jacobian. */
 static inline void moved(const double *theta, int j, double step, double *x)
 {
   const int kind = fx.set.rotation;

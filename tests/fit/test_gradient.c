@@ -189,8 +189,8 @@ static void compare_gradient(int at_zero)
       found = at_zero && j == 1 ? forward(theta, j, step) : richardson(value, theta, j, step);
       if (j >= fx.lib.n_label + 2) /* priors are no part of a Jacobian's answer */
         found -= 2 * theta[j] / pow(fx.set.velocity_offset_sigma_km_s, 2);
-      /* Noise of the differences: 1e-9 |F| and, for velocities, the float32 position in a grid
-       * interval, both divided by the step.  The gradient has that position's 6e-8 too. */
+      /* Differences have the noise 1e-9 |F| / step.  For velocities a pixel's place in a grid
+       * interval is float32; its rounding, 6e-8, also adds noise, to differences and gradient. */
       const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
       worst = fmax(worst, fabs(eval.grad[j] - found) / unit);
       assert_close(eval.grad[j] / unit, found / unit, 2e-5);

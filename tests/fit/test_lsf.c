@@ -114,8 +114,8 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&star[0], at, MILL_REQ_TANGENTS, &a, &ra);
     evaluate(&with_matrix, at, MILL_REQ_TANGENTS, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
-    /* A part of the sigma acts on the templates' grid, which is more exact than the matrix.  The
-     * difference is 1e-3 in F at residuals of one sigma. */
+    /* A part of the line-spread function's sigma acts on the templates' grid, which is more exact
+     * than the matrix.  F differs by 1e-3 where residuals are as large as the noise. */
     assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
       const double size = sqrt(b.hess[j * N_PAR + j]);
@@ -154,8 +154,8 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
   template_sigma(0.5);
-  /* What is left are float32 weights, 6e-8 of 100 sigma.  Pixels of 1.2 A sample narrow kernels
-   * with nine weights alone, which leaves more (measured: 1.5e-6). */
+  /* Limits are on chi-square per pixel.  float32 weights are off by 6e-8, at a flux of 100 sigma.
+   * Narrow kernels have only nine weights at pixels of 1.2 A, which leaves more (1.5e-6). */
   check_noise_free(0.45, about_one, 1e-8);
   check_noise_free(0.45, through_the_change, 1e-8);
   check_noise_free(0.8, about_one, 1e-8);

@@ -75,8 +75,8 @@ MILL_TEST(float32_leads_to_the_minima_of_float64)
       worst = fmax(worst, fabs(made_par(a, j) - made_par(b, j)) / made_err(a, j));
   }
   printf("float32: -2 ln L within %.1g, parameters within %.1g errors\n", worst_f, worst);
-  /* Both end when a step promises less than 0.01, and may miss a tenth of it; float32 adds 1e-3.
-   * Errors of parameters are the root of that. */
+  /* A fit ends when a step promises to lower F by less than 0.01, and F may then be 1e-3 above its
+   * minimum.  float32 adds 1e-3.  Parameters are off by the root of 2e-3, in units of errors. */
   assert_close(worst_f, 0, 2e-3);
   assert_close(worst, 0, 0.045);
 }

@@ -60,8 +60,8 @@ MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
     for (int j = 0; j < N_PAR; j++)
       n_near += j != 1 && fabs(made_par(r, j) - truth[i][j]) < 3 * made_err(r, j);
   }
-  /* The stars are made from these emulators.  By chance 0.4 of 140 numbers are more than three
-   * sigma off; six numbers are with a chance of 1e-5. */
+  /* The stars are made from these emulators.  Of 140 numbers, 0.4 are expected more than three
+   * sigma off; six or more have a probability of 1e-5. */
   assert_int_equal(n_fitted, MAX_STAR - 2);
   assert_true(n_near >= 5 * n_fitted - 5);
   mill_library_clear(&lib);
@@ -187,8 +187,8 @@ MILL_TEST(velocity_offsets_are_found)
     const int first = i == 0;
     assert_int_equal(free->status, MILL_STATUS_FITTED);
     assert_int_equal(free->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN), 0);
-    /* With so weak a prior VRAD is the velocity of the first arm alone, to 0.01 errors for either
-     * search.  Their errors differ by a few per cent, as the profile is no parabola. */
+    /* With so weak a prior of offsets VRAD is the first arm's velocity, within 0.05 errors.  The
+     * errors of both differ by a few per cent, as the velocity profile is no parabola. */
     assert_close(free->vrad_km_s, free->vrad_arm_km_s[first], 0.05 * free->vrad_err_km_s);
     assert_close(free->vrad_err_km_s / free->vrad_arm_err_km_s[first], 1, 0.05);
     assert_true(free->vrad_err_km_s > none->vrad_err_km_s);
@@ -383,9 +383,9 @@ MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
   }
 }
 
-/** Fill a [N_PAR][N_PAR] with half the second differences of -2 ln L around x, by a step of each
- *  parameter.  unresolved: steps of v sin i are steps of u, the fit's inner parameter for it, from
- *  a place at least two steps from 0. */
+/** Fill a [N_PAR][N_PAR] with half the second differences of -2 ln L around x, by a step [N_PAR] of
+ *  each parameter.  unresolved 1: steps of v sin i are steps of its inner parameter u
+ *  (kernels/math/rotation.h), which starts at least two steps from 0. */
 static void curvature(const made_star *s, const double *x, const double *step, int unresolved,
                       double *a)
 {
@@ -409,8 +409,8 @@ static void curvature(const made_star *s, const double *x, const double *step, i
     }
 }
 
-/* Stars 0 to 2 rotate so fast that v sin i is resolved, so differences are taken in v sin i.  For
- * the other stars F has no curvature in v sin i, so differences are taken in u. */
+/* Stars 0 to 2 rotate so fast that v sin i is resolved.  Where it is not, F has no curvature in
+ * v sin i, so differences are taken in u, its inner parameter. */
 MILL_TEST(covariance_is_the_inverse_curvature_of_the_likelihood)
 {
   enum { N = 6 };
@@ -481,8 +481,8 @@ MILL_TEST(velocity_moments_match_a_dense_integral)
     for (int k = 0; k < N; k++)
       for (int power = 2; power <= 4; power++)
         m[power] += exp(-0.5 * (f[k] - least)) * pow((k - N / 2) * 0.15 - mean, power) / sum;
-    /* The sums are exact for a Gaussian to 1e-6; float32 templates move F by 1e-3 at most.  Star 4
-     * has a profile that the velocity limits cut, so its steps are a twentieth of their range. */
+    /* For a Gaussian the sums are exact to 1e-6; float32 templates move F by 1e-3 at most.  The
+     * profile of star 4 is cut by the velocity limits; its steps are 1/20 of the allowed range. */
     const int cut = fabs(r->vrad_km_s) + 4 * r->vrad_err_km_s > 1000;
     assert_int_equal(cut, i == 4);
     assert_close(sqrt(m[2]), 1, cut ? 0.05 : 3e-3);

@@ -12,8 +12,8 @@
 
 enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 
-/** X(name, whether the fuzzer mutates FITS cards).  Inputs of start and priors are FITS or HDF5.
- *  Input of values: changes to a good library; of catalog: a list of files, then of TARGETIDs. */
+/** X(name, whether the fuzzer mutates FITS cards).  Targets start and priors read FITS or HDF5.
+ *  Target values reads changes to a good library, target catalog files, then TARGETIDs. */
 #define FUZZ_SURVEYS(X)                                                                            \
   X(desi, 1)                                                                                       \
   X(sdss, 1) X(lamost, 1) X(lamost_mrs, 1) X(weave, 1) X(fourmost, 1) X(pfs, 1) X(generic, 1)

@@ -26,8 +26,7 @@ static int is_input(const struct dirent *entry)
   return entry->d_name[0] != '.';
 }
 
-/* good-* is read to its end, bad-* is refused.  Of other names, found by fuzzers, the target must
- * only return. */
+/* The target must accept files good-*, refuse bad-*, and return from others, found by fuzzers. */
 static void replay(const fuzz_target *target)
 {
   char folder[1024], path[1400];

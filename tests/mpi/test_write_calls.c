@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an epoch of writing costs a rank: calls of MPI by kind, writes and their bytes; and rows
- * that go to several ranks.  The MPI functions here replace the library's, to count the calls. */
+/* Tests of what a collective write costs a rank: MPI calls by kind, writes, bytes.  One test has
+ * rows for several writers.  The MPI functions here replace the library's, to count the calls. */
 #define _GNU_SOURCE
 
 #include "io/result/table.h"
@@ -34,8 +34,8 @@ int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op o
   return PMPI_Allreduce(from, to, n, type, op, comm);
 }
 
-/* Ranks that draw chunks in turn have rows in many short runs.  One rank writes them all, with one
- * write a column and two collective calls. */
+/* Ranks draw chunks in turn, so a rank's rows are scattered over the table.  One rank writes the
+ * rows of all ranks, with one write per column and two collective calls. */
 MILL_TEST(an_epoch_costs_few_calls)
 {
   enum { N_ROW = 3000, CHUNK = 50 };
@@ -43,7 +43,7 @@ MILL_TEST(an_epoch_costs_few_calls)
   int64_t before[2], after[2];
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){N_ROW});
-  s.info.write_interval_s = 1e6; /* the end begins the only epochs */
+  s.info.write_interval_s = 1e6; /* rows are written at the end only */
   mill_result_file *file = open_as(&s, in_dir("calls.h5"), 0, MILL_OPEN_NEW);
   MPI_Barrier(MPI_COMM_WORLD);
   memset(&count, 0, sizeof count);
@@ -61,7 +61,7 @@ MILL_TEST(an_epoch_costs_few_calls)
          (long long)n_write, (long long)n_byte);
   fflush(stdout);
   assert_true(summary.n_write >= 1 && summary.n_write <= mpi.size);
-  /* two an epoch, one in an epoch without rows, five at the end */
+  /* two for a write, one for a write without rows, five at the end */
   assert_true(count.agreed <= 2 * summary.n_write + mpi.size + 5);
   assert_true(count.other == 0);
   if (mpi.rank > 0)

@@ -71,8 +71,8 @@ class Ranges(ProgramTest):
         self.assertEqual(count["prepare"], count["guess"])
         self.assertLessEqual(count["guess"], N_STAR)
         table = read(tmp("ranges.h5"))
-        # An evaluation has an answer for each of three arms.  A Jacobian may answer for its leading
-        # arm alone, so it lacks two; the last Jacobian of a star has three.  Errors add two ranges.
+        # An evaluation has a range for each of three arms.  A Jacobian may have the leading arm's
+        # range only, but a star's last Jacobian has three.  A star's logic has two ranges `errors`.
         less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR
                 - count["likelihood"] - count["errors"])
         self.assertEqual(less % 2, 0)

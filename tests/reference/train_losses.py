@@ -149,8 +149,8 @@ def layers_of(param, width):
 
 
 def loss_and_slopes(kind, param, x, target, scale, width, n_norm, most=1.0):
-    """Loss of the models x and its slopes: the mean over models of the sum over outputs, divided
-    by n_norm.  width: of the network's layers."""
+    """Return the loss of the models x and its derivatives in param.  The loss is the mean
+    over models of the sum over outputs, divided by n_norm.  width: of inputs and each layer."""
     layers, a, z = layers_of(param, width), [x], []
     for i, (weight, bias) in enumerate(layers):
         z.append(a[-1] @ weight.T + bias)

@@ -30,7 +30,7 @@ MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
 }
 
 /** Store the rows of the star just fitted (work->smooth) in s->pair: in the other star's fit they
- *  are the companion's rows.  Row 0 is the whole template; smooth lacks its mean level. */
+ *  are the companion's rows.  Row 0 then includes the mean level, unlike work->smooth. */
 MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
                                         const mill_workspace *work)
 {

@@ -344,8 +344,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors' penalty, less its least value on the grid, to slot->guess.chisq.  Otherwise a
- *  prior narrower than the grid's spacing would raise every chi^2. */
+/** Add the priors' penalty to slot->guess.chisq, less the penalty's least value on the grid.  Else
+ *  a prior narrower than the grid's spacing would raise every chi^2. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;
@@ -390,8 +390,7 @@ MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Make the whole guess of one star.  A CPU matches several stars with each group of templates in
- *  turn, since all templates do not fit its cache (cpu_backend.c). */
+/** Make the guess of one star.  A CPU takes several stars together (cpu_backend.c). */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
                                     mill_workspace *work)
 {

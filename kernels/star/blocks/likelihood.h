@@ -13,11 +13,11 @@
 /** Fit the continuum to a segment; return F without the penalties of hulls and priors.
  *
  *    D = flux / sigma
- *    T = exp(ln_scale) (level s->base + templ), the template; templ NULL: zeros
- *    S = P T / sigma, whose K columns are the continuum functions P times T / sigma
+ *    T = exp(ln_scale) (level * s->base + templ), the template of mean `level`; templ NULL: zeros
+ *    S = P T / sigma; the K columns of P are the continuum functions at the pixels
  *    F = mill_det_weight ln det(L L^T) + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2, L L^T = S^T S
  *  F is infinite if S^T S is not positive definite or anything is not finite.  A fixed model error,
- *  with rows E, replaces each product x . y by x . y - (E x) . (E y).
+ *  with rows E (model_error.h), replaces each product x . y by x . y - (E x) . (E y).
  *
  *  work  out  for a template without the factor exp(ln_scale):
  *             normal: L; solve [K]: coefficients a of P; error: E S and E (D - S a) */
@@ -162,8 +162,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add the best-fit model error to a chunk of the model flux: each row of s->error times its
- *  product with the residual. */
+/** Add the best-fit model error to a chunk of the model flux: the sum over rows of s->error of row
+ *  times (row . residual). */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {

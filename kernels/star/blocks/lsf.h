@@ -7,7 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** In sigmas of a kernel: its half width (REACH), and a good pixel's least distance from an end. */
+/** In a kernel's sigmas: its half width REACH; EDGE, a good pixel's least distance from an end. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** A blur broadens sharp templates.  Its variance is at most LARGEST_BLUR times (variance of the
@@ -56,9 +56,9 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
 /** Compute weights of nine uniform pixels that act like a Gaussian of sigma s pixels.
  *
  *  The weights have the least mean squared error for lines of sigma 1.3 pixels at random places.
- *  The constants are the inverse of such pixels' covariance, exp(-d^2 / (4 sigma^2)) at distance d,
- *  with both sides of the middle pixel added.  Without local arrays, compilers vectorise.
- *
+ *  The constants are the inverse of the nine pixels' covariance, exp(-d^2 / (4 sigma^2)) at
+ *  distance d, with the rows of both sides added, as weights are symmetric.  The function has no
+ *  local arrays, so that compilers vectorise it.
  *  weight  out  of the middle pixel and one side, stride elements apart */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
@@ -86,8 +86,8 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
   weight[4 * stride] = scale * w4;
 }
 
-/** May a kernel of sigma s_pix pixels come from mill_lsf_even for pixel i, MILL_LSF_HALF or more
- *  pixels from the ends?  The function has no branches, so that loops over pixels vectorise. */
+/** Can mill_lsf_even make the kernel of sigma s_pix pixels for pixel i?  Pixel i must be at least
+ *  MILL_LSF_HALF pixels from both ends.  No branches, so that loops over pixels vectorise. */
 MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
@@ -103,7 +103,7 @@ MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, 
   return i >= MILL_LSF_HALF && i < n - MILL_LSF_HALF && mill_lsf_is_even(wave, i, s_pix);
 }
 
-/** May all len pixels from first on take their kernels from mill_lsf_even? */
+/** Can all len pixels from first on take their kernels from mill_lsf_even? */
 MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first, int len,
                                             const double *s_pix)
 {

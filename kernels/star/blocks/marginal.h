@@ -143,8 +143,8 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   return 1;
 }
 
-/** Find the deepest valley of a density that has at least the fraction `least` of the weight on
- *  each side; *at: its middle point.  Returns the valley's density divided by the density of the
+/** Find a density's deepest valley with at least the fraction `least` of the weight on each side;
+ *  *at: the valley's middle point.  Returns the valley's density divided by the density of the
  *  lower of its two summits; 1: no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {

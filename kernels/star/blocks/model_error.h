@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Model error: errors of a star's templates as a part of the covariance.
  *
- *  The sigma in s->d and s->is includes each pixel's own model error, a fraction of its flux.  In
+ *  The sigma in s->d and s->is includes the uncorrelated part, a fraction of each pixel's flux.  In
  *  units of this sigma the covariance of a segment's pixels is 1 + C C^T.  The columns of C are
  *   - components: patterns over pixels whose amplitudes have unit variance;
- *   - two for the line-spread function's width: derivative in ln(width) times ln(width)'s error;
+ *   - two for an error of the line-spread function's width (mill_block_draw_width);
  *   - residuals of the sky.
  *  The inverse covariance is 1 - E^T E, where E = L^-1 C^T and L L^T = 1 + C^T C.  F is a Gaussian
  *  likelihood, since the covariance is fixed at one template, velocity and continuum. */
@@ -61,9 +61,9 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
   return index[i] * finer + k;
 }
 
-/** Write to s->error each component at the pixels (interpolated by the cubic through four points),
- *  times its sigma and the template before the resolution matrix.  Without a matrix the product is
- *  also multiplied by continuum / sigma, which completes the column of C. */
+/** Write to row j of s->error: component j at the pixels (by the cubic through four points), times
+ *  the component's sigma, times the template before the resolution matrix.  Without a matrix, also
+ *  multiply by continuum / (pixel's sigma): the row is then column j of C. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)
@@ -193,7 +193,7 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   MILL_BARRIER(b);
 }
 
-/** After mill_block_release_error, include the pixels' own model error in s->is and s->d.
+/** After mill_block_release_error, include the uncorrelated model error in s->is and s->d.
  *  s->scratch [n_pix]  in   the segment's continuum
  *  total [2]           out  sum of ln(1 + model variance / data variance), and |s->d|^2 */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
@@ -245,9 +245,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Write the components' columns of C to s->error: component times template, multiplied by the
- *  resolution matrix, times continuum (s->scratch) / sigma.  The template before the matrix is row
- *  0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
+/** Write to row j of s->error column j of C, for each component j: resolution matrix times
+ *  (component * template), times continuum (s->scratch) / sigma.  The template before the matrix is
+ *  row 0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
@@ -271,8 +271,8 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Return sigma^2 of the line-spread function, in pixels^2, at pixel i, which is not at an end:
- *  lsf_aa^2 + (templates' sigma)^2 + (blur_ln wavelength)^2.  0: NaN or too large. */
+/** Return sigma^2 of the line-spread function at pixel i (not at an end), converted to pixels^2:
+ *  lsf_aa^2 + (templates' sigma)^2 + (blur_ln * wavelength)^2.  0: NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -299,8 +299,8 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 }
 
 /** Fill the two columns of C after the components: the change of flux / sigma if the line-spread
- *  function is wider by one standard deviation.  In the first column the width changes alike at all
- *  pixels.  In the second the change has a factor that rises from -1 to 1 along the pixels.
+ *  function is wider by the fraction s->width_error.  In the first column the width changes alike
+ *  at all pixels.  In the second the change has a factor that rises from -1 to 1 along the pixels.
  *
  *  A relative change x of the width adds x width^2 times the template's second derivative (heat
  *  equation).  s->scratch holds the continuum. */
@@ -341,8 +341,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write the sky's residuals, divided by sigma, to `to`, the last n_sky columns of C.  Their
- *  variance is not multiplied by n_share, since they differ between exposures. */
+/** Write the last n_sky columns of C to `to`: the sky's residuals divided by sigma.  Each exposure
+ *  has residuals of its own, so n_share does not multiply their variance. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
 {
   const int pitch = mill_row_pitch(s->n_pix);
@@ -421,8 +421,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Compute solve [n_row][nk] = L^-1 S^T V (letters: mill_block_jacobian) from the sums of
- *  mill_jacobian_sums, less what model error absorbs.  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 (S^T V - what the model error absorbs) from the sums of
+ *  mill_jacobian_sums (letters: mill_block_jacobian).  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

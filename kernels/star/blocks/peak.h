@@ -9,8 +9,9 @@
  *  velocities.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Does the peak in bin i stand out from the searched bins [v0, v1)?  In the first or last bin it
- *  must not rise one bin further out.  chisq [nv]: -2 sum w n m (guess.h), negative in a peak. */
+/** Is the peak in bin i above MILL_PEAK_STANDS times the rms over the searched bins [v0, v1)?  If i
+ *  is the first or last of these, the next bin outside must not be a higher peak.  chisq [nv]: -2
+ *  sum w n m (guess.h); the lower chisq, the higher the peak. */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -23,8 +24,8 @@ MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, i
 }
 
 /** Write sum w m^2 (MILL_BINS_SQUARE) or -2 sum w n m (MILL_BINS_RESIDUAL) to slot->guess.chisq for
- *  each template m of the group from k0 on.  n: residuals of the last model; w: their weights, with
- *  the model error of single pixels (mill_block_guess_bins). */
+ *  the group of MILL_GUESS_LANE templates m from k0 on.  n: residuals of the last model; w: their
+ *  weights, with the model error of single pixels (mill_block_guess_bins). */
 MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
                                          enum mill_guess_bins what, mill_slot *slot,
                                          mill_workspace *work)
@@ -35,10 +36,10 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Find the velocity at which the used segments' residuals correlate best with a guess template of
- *  the best template's group.  The searched velocities are least_apart to MILL_PAIR_MOST_APART from
- *  the star's.  A template of free strength lowers chi^2 by (sum w n m)^2 / sum w m^2
- *  (letters: guess.h), which is the squared significance of the peak. */
+/** Find the velocity at which the used segments' residuals correlate best with a template m of one
+ *  group: the group that has the star's best guess template.  Velocities that differ from the
+ *  star's by least_apart to MILL_PAIR_MOST_APART are searched.  A template of free strength lowers
+ *  chi^2 by (sum w n m)^2 / sum w m^2 (letters: guess.h), the squared significance of the peak. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

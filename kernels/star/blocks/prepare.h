@@ -7,7 +7,7 @@
 #include "kernels/star/blocks/resolution.h"
 
 /** Replace the flux of unusable pixels in [first, first + len) by linear interpolation between the
- *  nearest usable pixels.  At an end the flux is constant.  Without a usable pixel it stays. */
+ *  nearest usable pixels.  At an end the flux is constant.  If no pixel is usable, flux stays. */
 MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t ignore, int first,
                                             int len, double *flux)
 {

@@ -144,10 +144,10 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
   }
 }
 
-/** Find the matrix rows of pixels [first, first + len) that are narrower than the templates.
- *
- *  narrow [len]  a narrow row's sum; 0 for the other rows
- *  shift [len]   half of a row's first moment (pixels); a narrow row becomes -shift, narrow, shift
+/** Find the matrix rows of pixels [first, first + len) that are narrower than the templates.  The
+ *  caller replaces such a row by three elements: -shift, narrow, shift.
+ *  narrow [len]  out  the row's sum; 0 for rows that are not narrow
+ *  shift [len]   out  half of the row's first moment (pixels)
  *
  *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian.  Wings and shifts
  *  hardly change it.  A row cut at an end of the arm has shift 0 and the nearest whole row's sigma.

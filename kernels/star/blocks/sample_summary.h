@@ -19,7 +19,7 @@ enum {
 };
 
 /** Return the effective sample size of the points from `first` on: the least of the weights' size
- *  and a size for each free parameter, variance / (variance of the mean), stored in s->ess. */
+ *  and s->ess.  Sets s->ess to variance / (variance of the mean) of each free parameter. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;

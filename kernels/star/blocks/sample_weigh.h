@@ -31,8 +31,8 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   return most;
 }
 
-/** Divide point i's weight w = exp(power ln_w) among the proposal's components in proportion to
- *  their densities there, times share.  Return the part of component i_part; add w to *all. */
+/** Divide point i's weight w = exp(power * ln_w) among the proposal's components in proportion to
+ *  (share * density at the point).  Return the part of component i_part; add w to *all. */
 MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const mill_slot *slot,
                                                     int i_part, double power, int i, double *all)
 {
@@ -64,7 +64,7 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
  *  mean [n_free + 1]  in   the points' mean, in the free parameters and u (mill_part_u)
  *  c [n_free + 1]^2   in   their covariance
  *  to->bend           out  regression of the free parameters on u
- *  to->axes           out  Cholesky factor of the rest of c times `wider` */
+ *  to->axes           out  Cholesky factor of wider * (covariance that the regression leaves) */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)

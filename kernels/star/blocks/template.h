@@ -24,7 +24,7 @@ enum {
 /** A blurred kernel ends where its weights fall below this fraction of the middle one. */
 #define MILL_BLUR_LEAST 1e-6
 
-/** Convert emulator output y, less its mean, to a template t, in place.  Plain flux: t = y.  Log
+/** Convert row, the emulator's output y less its mean, to a template t.  Plain flux: t = y.  Log
  *  flux: t = exp(clip(y)) - 1, in units of exp(mean). */
 MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, double mean,
                                    mill_real *row)
@@ -43,8 +43,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert the emulator's derivative y' in a label, less its mean, to the template's derivative, in
- *  place.  Plain flux: y' + mean.  Log flux: (1 + t) (y' + mean). */
+/** Convert row from the emulator's derivative in a label to the template's.  At first row holds y',
+ *  the derivative less its mean.  Plain flux: y' + mean.  Log flux: (1 + t) (y' + mean). */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {
@@ -71,8 +71,8 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Convolve work->kernel and kernel_slope, of half width `half`, with a Gaussian of sigma grid
- *  points; returns the half width of the result.  Overwrites work->sums. */
+/** Convolve work->kernel and work->kernel_slope, of half width `half`, with a Gaussian; sigma is in
+ *  grid points.  Returns the half width of the result.  Overwrites work->sums. */
 MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
                                          mill_workspace *work)
 {
@@ -154,8 +154,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`
- *  counts as 0, the template's mean flux.  This matters only if v sin i is some hundred km/s. */
+/** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`, a
+ *  template less its mean, is 0.  This matters only if v sin i is some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

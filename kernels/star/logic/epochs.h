@@ -246,7 +246,7 @@ MILL_RESUMABLE(mill_epochs_run)
 }
 
 /** Return the shift, km/s, that makes VRAD the mean of the epochs' velocities; 0 without model
- *  error.  With model error VRAD gives lines other weights than the epochs' velocities do. */
+ *  error.  With model error the joint fit weighs lines otherwise than fits of single epochs do. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

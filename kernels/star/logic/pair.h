@@ -34,9 +34,10 @@
  *  the last turns, which give the errors. */
 #define MILL_PAIR_TRUST 3.0
 #define MILL_PAIR_WIDE  30.0
-/** After JAC Jacobians the first turn must promise half of MILL_PAIR_GAIN.  The promise is the
- *  decrease of F so far plus PROMISE times the next step's predicted decrease.  After LATER_JAC,
- *  unless the stars move, PROMISE is 1 and v sin i must be below BLUNT, km/s. */
+/** The first turn is given up if F is expected to fall by less than half of MILL_PAIR_GAIN.  After
+ *  JAC Jacobians the expected fall is the fall so far plus PROMISE times the next step's predicted
+ *  fall.  After LATER_JAC Jacobians, unless the stars move (is_moving), PROMISE is replaced by 1,
+ *  and a v sin i above BLUNT (km/s) also ends the turn. */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -126,8 +127,8 @@ MILL_RESUMABLE(mill_pair_keep_rows)
   MILL_END;
 }
 
-/** Sum both stars' template fluxes in each arm, from the last tangents.  flux [arm][0] is of the
- *  star whose tangents were asked for, flux [arm][1] of its companion. */
+/** For both stars, sum the template over each arm's good pixels, from the last tangents.  In flux
+ *  [arm], element 0 is of the star whose tangents were asked for, element 1 of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
   const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
@@ -145,7 +146,7 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
 }
 
 /** Do template errors explain the residuals' peak?  Not if the stars move.  Else yes if the peak
- *  hardly stands out, is low for the chi-square, or is within a slow rotator's lines. */
+ *  hardly stands out, is low for the reduced chi-square, or near a star of low v sin i. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -337,8 +338,8 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
 }
 
-/** End a turn: store the star's parameters, step flux ratios, offsets and epochs' velocities, and
- *  set up the next turn.  Returns 0 if the pair is dropped. */
+/** End a turn: store the star's parameters, make a step in flux ratios, offsets and epochs'
+ *  velocities, and set up the next turn.  Returns 0 if the pair is dropped. */
 MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

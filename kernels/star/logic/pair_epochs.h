@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Velocities of both stars of a pair at each epoch (docs/science/numerics.md, "Two stars").
  *
- *  - The Jacobian of a turn (pair.h) has gradient and curvature of each epoch's F in both
- *    velocities.
+ *  - A turn's Jacobian (pair.h) has gradient and curvature of each epoch's F in both velocities.
  *  - A turn ends with a Newton step of both velocities of each epoch.  Each star's VRAD is then the
  *    mean over its epochs.
  *  - The stars move (is_moving) if the epochs' residual peaks together are more significant than
  *    the peak of all exposures.  Both velocities of moving stars are scanned.
- *  - Before some turns only the epochs' velocities are fitted, once more with both exchanged. */
+ *  - Before some turns (MILL_PAIR_LATE) the epochs' velocities alone are fitted. */
 #pragma once
 
 #include "kernels/star/logic/epochs.h"
@@ -19,20 +18,20 @@
 /** If the stars move, a scan precedes the turns with the numbers 0 and SCANNED.  It tries, at each
  *  epoch, velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** The epochs' velocities alone are fitted before turn LATE, for moving stars more often.  A fit
- *  has SETTLE Jacobians, and SETTLE more from the exchanged velocities. */
+/** Before turn LATE (0, SCANNED and LATE + SCANNED if the stars move) the epochs' velocities alone
+ *  are fitted by SETTLE Jacobians, then by SETTLE more with the two stars' velocities exchanged. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
-/** All epochs get the flag EXCHANGEABLE unless in some epoch the stars are more than RESOLVED line
- *  widths apart, and some epoch's residual peak is above SEEN. */
+/** All epochs get the flag EXCHANGEABLE if no epoch's residual peak is above SEEN, or if the stars
+ *  are at no epoch more than RESOLVED line widths apart. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 /** Closer lines, in line widths, are blended: their velocities also fit template errors. */
 #define MILL_PAIR_BLENDED 1.2
-/** An epoch on the line of mass ratio (mill_pair_line) tells the stars apart if their velocities
- *  differ by more than this many times the sum of the errors. */
+/** An epoch whose velocities the mass-ratio relation ties (mill_pair_line) tells the stars apart if
+ *  the velocities differ by more than this many times the sum of their errors. */
 #define MILL_PAIR_SIDED 2.0
 /** An epoch's velocity is unknown if its error is above this (km/s), as in a one-star search. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
@@ -59,8 +58,8 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Return the reduced chi-square of the coadd, which scales the limits on -2 ln L.  If the epochs'
- *  velocities differ, the coadd is of one epoch, here epoch 0. */
+/** Return the reduced chi-square that scales the limits on -2 ln L: that of the coadd of all
+ *  exposures, or of epoch 0's exposures if the epochs' velocities differ. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -188,8 +187,9 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
   return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
-/** Digest the scans for one velocity of the first star.  Each epoch keeps both stars' velocities of
- *  the least F so far; the first star goes to its next velocity, at the end to the kept one. */
+/** Take in scans of the second star's velocity at one velocity of the first star.  Each epoch keeps
+ *  the pair of velocities with the least F so far.  The first star then goes to its next velocity
+ *  or, after the last scan, to its velocity in the kept pair. */
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -256,14 +256,14 @@ MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot
   return mill_pair_is_sided(slot, i) && (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
-/** In a binary the second star's velocity is a linear function of the first star's: v2 = v[1] +
- *  slope (v1 - v[0]), with slope = -(first star's mass / second star's mass). */
+/** The mass-ratio relation: in a binary the second star's velocity is a linear function of the
+ *  first star's, v2 = v[1] + slope (v1 - v[0]), with slope = -(first mass / second mass). */
 typedef struct mill_pair_line {
-  double v[2], slope, variance; /**< km/s; slope 0: line not known; variance: of v2 */
+  double v[2], slope, variance; /**< km/s; slope 0: not known; variance: of v2 */
 } mill_pair_line;
 
-/** Fit the line of mass ratio by total least squares to the epochs that determine both velocities
- *  and have clear lines.  The slope is 0 if the velocities vary too little. */
+/** Fit the mass-ratio relation by total least squares to the epochs that determine both velocities
+ *  and whose spectral lines are not blended.  The slope is 0 if the velocities vary too little. */
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
@@ -312,14 +312,14 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Compute the Newton step [2] of an epoch's velocities v1 and v2, km/s, to the least F on the line
- *  of mass ratio.  most: longest step of v1; off: v2 less the line's value at v1. */
+/** Compute an epoch's Newton step [2] (km/s) to the least F of velocities v1, v2 that obey the
+ *  mass-ratio relation.  most: longest step of v1; off: v2 less the relation's v2 at v1. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
                                                 double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
   const double slope = line->slope, cross = e->moment[MILL_MOMENT_BOTH] + slope * h[1];
-  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross); /* along the line */
+  const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross); /* along the relation */
   const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
   step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
@@ -327,8 +327,8 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, doub
   e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
 }
 
-/** At the end of a turn, step both velocities of each epoch.  If an epoch does not determine both
- *  velocities, its step is along the line of mass ratio. */
+/** At the end of a turn, make a step of both velocities of each epoch.  If an epoch does not
+ *  determine both velocities, they must then obey the mass-ratio relation. */
 MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -366,8 +366,8 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Digest a Jacobian of the epochs' velocities.  The first half of the Jacobians descends from the
- *  present velocities, the second half from the exchanged ones.  The lower minimum is kept. */
+/** Take in a Jacobian in the epochs' velocities (MILL_PAIR_SETTLE): make a step or, at the end of
+ *  either descent, record the minimum.  Each epoch keeps the lower of its two minima. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

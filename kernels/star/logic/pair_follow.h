@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Eliminate the companion's parameters from a star's fit by a Schur complement: at each step of
- *  the star they take their best values (docs/science/numerics.md, "Two stars"). */
+ *  the star, the companion's take their best values (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
 #include "kernels/math/linalg.h"

@@ -5,8 +5,8 @@
 #include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
-/** Fill in a star's errors from the curvature at `at`, the last point of its last turn.  Argument
- *  end [n_par] is the star's solution. */
+/** Fill in a star's errors from the curvature at `at`, the last point of the star's last turn.
+ *  Argument end [n_par] is the star's solution. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, const double *end)
 {
@@ -34,8 +34,8 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Return the error of companion parameter k (as in mill_pair_free).  Its variance is that for a
- *  fixed first star plus a part from the first star's covariance. */
+/** Return the error of companion parameter k (as in mill_pair_free).  The variance is the sum of
+ *  the variance for a fixed first star and a part from the first star's covariance. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;

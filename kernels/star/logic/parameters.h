@@ -219,8 +219,8 @@ MILL_HD static inline int mill_pair_n(const mill_model *m)
 }
 
 /** Write to `to` the indices of the fit's parameters on which a segment's parameter r depends, and
- *  return their number.  A velocity depends on two: VRAD and the arm's offset.  Indices from n_par
- *  on are the parameters of mill_pair_n. */
+ *  return their number.  A velocity depends on two: VRAD and the arm's offset.  With two stars,
+ *  indices from n_par on are the parameters that mill_pair_n counts. */
 MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
 {
   const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Polish a solution by Levenberg-Marquardt steps within limits and hull facets.
  *
- *  Every trial point is evaluated with its derivatives, since most steps are accepted.  Steps,
- *  gradient and curvature are in v sin i's inner parameter u (kernels/math/rotation.h), points in v
- *  sin i itself.  Settings: docs/science/numerics.md. */
+ *  Every trial point is evaluated with derivatives, as most steps are accepted.  Steps, gradient
+ *  and curvature are in u (kernels/math/rotation.h) instead of v sin i, points in v sin i. */
 #pragma once
 
 #include "kernels/star/logic/step.h"
@@ -180,8 +179,8 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Extrapolate the predicted decrease of F, from the last step and the next, to the step after.
- *  Returns infinity after an update of the curvature, or if decreases do not at least halve. */
+/** Predict F's decrease in the step after the next, from those predicted for the last and the next
+ *  step.  Infinity: the curvature was updated, or the next decrease is above half of the last. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {
   if (p->learned || !(p->pred >= 0.0 && p->pred < MILL_POLISH_NEAR_END) ||

@@ -54,8 +54,8 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** Add the priors of VRAD and of the offsets to F of the grid, and return the least F.  F beyond
- *  the velocity limits becomes infinite. */
+/** At each grid point, add the penalties of the priors of VRAD and of the velocity offsets to F.
+ *  Return the least F.  F beyond the velocity limits becomes infinite. */
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
@@ -121,8 +121,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Set up another grid and return 1 if the profile's width (km/s) is below 1.6 grid steps, or above
- *  2.6: the grid then cuts off the profile. */
+/** Set up another grid and return 1 if this grid does not suit the profile's width (km/s).  It is
+ *  too coarse for a width below 1.6 grid steps; it cuts off a profile wider than 2.6 steps. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;

@@ -2,8 +2,8 @@
 /** Proposals for a star's posterior: mixtures of Student's t distributions about its minima.
  *
  *  A component has coordinates y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
- *  For another parameter x, y = x - bend u(v), with u the inner parameter of v sin i, since
- *  unresolved lines make the labels follow v^2 (docs/science/numerics.md, "Posteriors"). */
+ *  For another parameter x, y = x - bend u, with bend the slope of x in u, the inner parameter of v
+ *  sin i.  Unresolved lines make labels follow v^2 (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/counter_random.h"
@@ -28,8 +28,8 @@ enum {
   MILL_SAMPLE_PURPOSE = 19 /**< purpose in the key of the random numbers */
 };
 
-/** Indices of a draw's random numbers.  CHOICE: for the component, and for refusal by hulls; from
- *  PRIOR on: normals of priors; from NORMAL on: normals of the point. */
+/** Indices of a draw's random numbers: CHOICE, to choose the component and to refuse points outside
+ *  the hulls; from PRIOR on, for draws from priors; from NORMAL on, for the point. */
 enum { MILL_DRAW_CHOICE, MILL_DRAW_PRIOR, MILL_DRAW_NORMAL = 32 };
 
 /** Random numbers of index `draw` (MILL_DRAW_CHOICE ...) of the star's draw i. */
@@ -200,8 +200,8 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   return curvature;
 }
 
-/** Set a component to the Gaussian of the fit's curvature, bent in v sin i.  Without a minimum its
- *  widths are the typical uncertainties. */
+/** Set mean, axes and bend of a component from the fit's curvature.  If F has no minimum, the
+ *  component's widths are the typical uncertainties of the parameters, and bend is 0. */
 MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

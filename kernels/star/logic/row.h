@@ -19,9 +19,9 @@
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
 /** NO_STAR is set if the template's gain in chi-square over the continuum alone is
- *  - below GAIN, or below GAIN times the noise per pixel, or
- *  - below PART (gain + misfit), with BROAD for PART if v sin i is at its upper limit.
- *  misfit: chi-square less the noise and ERRORS standard deviations of the noise, at least 0. */
+ *  - below GAIN, or below GAIN * CHISQ_NOISE / (number of good pixels), or
+ *  - below PART * (gain + misfit), with BROAD for PART if v sin i is at its upper limit.
+ *  misfit: chi-square - CHISQ_NOISE - ERRORS standard deviations of CHISQ_NOISE, at least 0. */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -45,8 +45,8 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
 }
 
-/** Are the labels within MILL_HULL_NEAR errors of a facet, or beyond?  Hulls of elements do not
- *  count.  Argument cov [n][n] is the covariance of the parameters idx [n]. */
+/** Are the labels outside a hull, or inside it within MILL_HULL_NEAR errors of a facet?  Hulls of
+ *  elements do not count.  Argument cov [n][n] is the covariance of the parameters idx [n]. */
 MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
                                                 const int *idx, const double *cov)
 {
@@ -83,8 +83,8 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** Return the error (km/s) of a v sin i at a limit: the step at which F has risen by 1; NaN if F
- *  does not rise.  For a step x of the inner parameter F rises by g x + h x^2. */
+/** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
+ *  if F does not rise.  A step x of the inner parameter raises F by g x + h x^2. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {

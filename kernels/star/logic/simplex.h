@@ -61,7 +61,7 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
 }
 
 /** Begin a simplex, a short one for method hybrid.
- *  - Centre: polish.at; if `step` is set, the polish's next point; without polish.at, the start.
+ *  - Centre: polish.at; with `step`, the polish's next point; before any point, the start.
  *  - Axes: those of the curvature at polish.at.  If it is not positive definite, they are the
  *    parameters in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)

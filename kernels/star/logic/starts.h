@@ -11,14 +11,14 @@
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
- *  DOUBT_MORE_JAC.  All of the leading arm's Jacobians are one, a curvature update is one more. */
+ *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one; a curvature update adds one. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
-/** With no doubt (GAP) or one (ONE_GAP), the guess's next template gets a start if its chi-square
- *  exceeds the best template's by less than this, times mill_fit_reduced. */
+/** The guess's next template gets a start if its chi-square exceeds the best template's by less
+ *  than mill_fit_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
 

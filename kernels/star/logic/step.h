@@ -89,8 +89,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Return how far beyond facet i the step ends, less the distance that the penalty allows (sum of
- *  all facets' forces / weight).  If positive, facet i must be active. */
+/** Return (distance of the step's end beyond facet i) - (sum of all facets' forces / weight).  The
+ *  penalty allows the latter (mill_polish_forces).  If positive, facet i must be active. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];

@@ -109,7 +109,7 @@ MILL_RESUMABLE(mill_seek_run)
 }
 
 /** Begin an arm's search with its F on the velocity profile's first grid.  The quartic through the
- *  grid replaces the first two evaluations. */
+ *  grid replaces the search's first two evaluations. */
 MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
                                                  int i_arm, mill_curve *c)
 {

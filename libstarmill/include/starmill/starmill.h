@@ -227,10 +227,10 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** Include the model errors in this star's likelihood, in all later calls.  They are the error of
- *  the library's templates and the errors of the keys lsf_width_error and sky_components, all
- *  computed at theta [n_par].  theta NULL: leave them out (the default).  A fit includes the model
- *  errors at its solution. */
+/** Include the model errors in this star's likelihood, in all later calls.  They are the errors of
+ *  templates, of line-spread widths (key lsf_width_error) and of sky subtraction (key
+ *  sky_components), computed at theta [n_par].  theta NULL: leave them out (the default).
+ *  A fit includes the model errors computed at its solution. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 

@@ -63,8 +63,8 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
 
 
 PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
-# These STORED, SIGMA_AA and STEP_AA of a Grid suit DESI, SDSS, LAMOST and the low-resolution modes
-# of WEAVE and 4MOST. STORED has margins for velocities.
+# Grid's fields STORED, SIGMA_AA and STEP_AA for DESI, SDSS, LAMOST and the low-resolution modes of
+# WEAVE and 4MOST. The wavelength range has margins for velocities.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
     (4000.0, 7250.0),

@@ -135,7 +135,7 @@ def _moment_weights(r):
 
 def _quintic_weights(r):
     """Return the weights of pixels k = 0, 1, ... from the middle: integrals of K(x) L(k - r x) dx.
-    K: rotation profile; L: cardinal function of the quintic spline (PIECE)."""
+    r: v sin i in pixels; K: rotation profile; L: cardinal function of a quintic spline (PIECE)."""
     x, k_dx = _profile(150 * int(np.ceil(r)))  # good to 1e-8
     k = (np.floor(r * x) + np.arange(-2, 4)[:, np.newaxis]).ravel()
     y = np.abs(k - np.tile(r * x, 6))

@@ -16,9 +16,9 @@ LOW, HIGH = np.log(0.05), np.log(20)  # limits of ln factor
 TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little weight
 WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
-# n: number of pairs.  factor [n_knot] multiplies errors, at knots in S/N; floor is added in
-# quadrature.  before, after: robust widths of difference / error, before and after calibration of
-# each half of the pairs by the other half.  thirds: `after` for thirds of the pairs, by S/N.
+# n: number of pairs.  A calibrated error is hypot(factor * error, floor); factor [n_knot] at knots
+# in S/N.  before, after: robust widths of difference / error with stated, with calibrated errors.
+# For `after`, each half of the pairs calibrates the other.  thirds: `after` for thirds, by S/N.
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]: difference of a pair's two rows.  error, ln_sn [2][n]: of these rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")

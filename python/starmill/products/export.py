@@ -67,9 +67,9 @@ def names_of(result, subdirs, prefix):
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
-    """Return the primary header.  rvspecfit's keywords say what made the result, EXPORTED gives
-    `kind` for is_done.  i: input of the product; None: all inputs.  file: the input's opened DESI
-    file, whose keywords GROUPING are copied; None: no such file."""
+    """Return the primary header.  rvspecfit's keywords say what made the result; EXPORTED holds
+    `kind`, which is_done checks.  i: input of the product; None: all inputs.  file: the input, an
+    opened DESI file, whose keywords listed in GROUPING are copied; None: copy no keywords."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
     header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"

@@ -187,11 +187,12 @@ def copy_part(part, start, columns, file, lock):
              f"{part.path} is not finished any more: a run fits it again")
 
 
-def by_place(star, ra, dec):
-    """Return for each row [n] the first row of its star.  star [n]: a number for each name.  A row
-    over FAR_AM arcmin from all earlier stars of its name begins another star; after MOST_PLACES
-    stars it is a star alone.  A row without ra or dec belongs to the first star of its name."""
-    _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
+def by_place(name, ra, dec):
+    """Return for each row [n] the first row of its star.  name [n]: a number for each name.  A row
+    over FAR_AM arcmin from all earlier stars of its name begins a new star.  Once a name has
+    MOST_PLACES stars, such a row is a star that no other row joins.  A row without ra or dec
+    belongs to the first star of its name."""
+    _, first, star, n = np.unique(name, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
     unit = unit_vectors(ra[left], dec[left]).T

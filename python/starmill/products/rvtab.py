@@ -63,8 +63,8 @@ def columns(result):
     return list(found.values())
 
 
-# Exported spectra of an input; each field has [n] numbers.  row: in the result.  input: row in the
-# FIBERMAP, or None if other inputs have some spectra.  exposure: index in /catalog/exposures.
+# Spectra of an input to export, as arrays [n]: row in the result; row in the input's FIBERMAP (None
+# if some spectra are of other inputs); TARGETID; index in /catalog/exposures.
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
@@ -77,8 +77,8 @@ def span(result, i):
 
 
 def carried(result, i, whole, by_exposure):
-    """Return the Carried of input i for its rows in the mask `whole`: the first exposure of each
-    row, or with by_exposure all exposures."""
+    """Return the Carried of input i for its rows in the mask `whole`.  It has the first exposure of
+    each row or, with by_exposure, all exposures."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
     first, number, target = (result.catalog[name][start:stop][whole] for name in (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes the numbers of a report in one pass over the undamaged rows of a result.  Counts cover
-all these rows.  For a large result distributions and repeats cover a sample, to bound memory."""
+all these rows.  Distributions and repeated stars use a sample of a large result, to save memory."""
 
 import collections
 import hashlib
@@ -53,8 +53,8 @@ def object_keys(objects):
 
 def joined(key, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows that are not compared.  A star's
-    rows share a key and lie within FAR_AS of the first row with this key.  by_place: two rows
-    within NEAR_AS are also one star if one has a unique key, except in crowds of too many pairs."""
+    rows share a key and lie within FAR_AS of the first row with this key.  by_place: a row whose
+    key is unique also joins stars within NEAR_AS, unless over CROWD rows have this position."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))

@@ -333,7 +333,7 @@ class Job:
 
     def take_status(self, output, there, complete):
         """Take the status of done models from the file, and return whether all are done.  With
-        --retry-bad, bad models whose labels are good now count as not done."""
+        --retry-bad, a bad model counts as not done if its labels have become usable."""
         bad = there["status"] == BAD
         done = ~bad if self.options.retry_bad else np.full(len(bad), True)
         self.models.status[done], self.models.why[done] = there["status"][done], there["why"][done]

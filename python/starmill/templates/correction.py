@@ -189,8 +189,8 @@ class Correction:
 
 
 def robust_ridge(terms, x, known, ridge):
-    """Return the coefficients [n_term, n_pix] of a ridge regression of x [n, n_pix] on the terms
-    [n, n_term] in which outliers count less.  The constant has no penalty."""
+    """Regress x [n, n_pix], where known, on terms [n, n_term]; outliers count less.  Return the
+    coefficients [n_term, n_pix].  ridge: penalty of all terms but the constant."""
     penalty = len(terms) * ridge * np.eye(terms.shape[1])
     penalty[0, 0] = 0
     weight, n_term = known.astype(float), terms.shape[1]
@@ -268,9 +268,9 @@ def choose(calibrators, use, degrees=DEGREES):
 
 
 def scale_of(stars, use, label):
-    """Return a function of mapped labels and lines of text.  The function gives the offset of the
-    published labels from the scale of the benchmark stars.  The offset is linear in the labels and
-    constant beyond the stars; a prior holds each slope to 0 within an error of the label."""
+    """Return a function, and lines of text about it.  The function gives, for mapped labels, the
+    offset of published labels from the scale of the benchmark stars.  The offset is linear in the
+    labels, constant beyond the stars.  Each slope has the prior 0 +- one error of the label."""
     mapped = stars.mapped[:, use]
     coef, lines = np.zeros((len(use) + 1, len(label))), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
@@ -327,8 +327,8 @@ def labels_inside(library, calibrators):
 
 
 def into_network(library, emulator, calibrators, values_at, by_term):
-    """Add the correction to a network's last layer: sums of the layer's inputs approximate terms.
-    values_at(mapped): terms [n, n_term] at labels; by_term [n_term, n_pix]: their coefficients."""
+    """Add the correction, values_at(mapped labels) [n, n_term] @ by_term [n_term, n_pix], to a
+    network's last layer.  Weighted sums of the layer's inputs approximate values_at."""
     mapped = library.map(labels_inside(library, calibrators))
     inputs = mapped
     for weight, bias in zip(emulator.weight[:-1], emulator.bias[:-1]):
@@ -344,8 +344,8 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add the correction to radial functions or splines.  For each term, a new component
-    interpolates values_at, with the pattern by_term over pixels (arguments as in into_network)."""
+    """Add the correction (as in into_network) to radial functions or splines.  Each term becomes a
+    component, whose score interpolates values_at and whose pattern is a row of by_term."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

@@ -31,11 +31,11 @@ CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars revers
 
 
 class Models:
-    """Models of a grid file: four labels, departures, and the changes of ln flux that these cause.
+    """Models of a grid file: four labels, abundances, and the changes of ln flux that these cause.
 
     values    [n][4]           labels
-    a         [n][9]           departures of plan.ELEMENTS' [X/Fe] and of the microturbulence
-    change    [n][n_pix]       ln flux minus the library's, without its smooth part
+    a         [n][9]           [X/Fe] of plan.ELEMENTS, microturbulence: departures from the library
+    change    [n][n_pix]       ln(flux / the library's flux), less its smooth part in wavelength
     strength  [n][n_pix]       absorption() at the models' labels
     continuum [n_term][n_pix]  coefficients of ln continuum for monomials of the labels
     """
@@ -80,8 +80,8 @@ class Models:
 
 
 class Process:
-    """Gaussian processes f_k, g of a pixel.  Its ln flux changes by sum_k a_k f_k + 0.3 g: a_k are
-    departures, f_k(labels) the responses to them; g(labels) stands for the library's own errors.
+    """Gaussian processes f_k(labels) and g(labels) of a pixel, whose ln flux changes by
+    sum_k a_k f_k + 0.3 g.  f_k: response to a_k (Models.a[:, k]); g: the library's own error.
     The variance of process k is models.strength^2 x variance[k]."""
 
     def __init__(self, models):
@@ -173,8 +173,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to the ln flux of a library's network, for each part, its factor x its pattern x the
-    departure of its element.  parts: from parts_of() at the labels values [n][4]."""
+    """Add to the ln flux of a library's network, for each part, factor * pattern * a.  a: departure
+    of the part's element from the library.  parts: from parts_of() at the labels values [n][4]."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)

@@ -90,8 +90,8 @@ class Arm:
         return len(self.wave_aa)
 
     def white_error(self, wave_aa, width):
-        """Return the relative rms at rest wavelengths wave_aa of white noise that acts over many
-        pixels like the error outside the components.  width: of a pixel, in ln wavelength."""
+        """Return the relative rms of white noise that, over many pixels, acts like the correlated
+        error ModelError.fraction.  wave_aa: rest wavelengths; width: of a pixel, ln wavelength."""
         fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
         return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
 

@@ -69,8 +69,8 @@ class RadialFit:
 
         _basis [n, n - m], _eigen  eigenvectors and eigenvalues of the kernel K, projected to be
                                    orthogonal to the polynomials
-        _pole, _pole_k [n, m]      the coefficients of the polynomials are
-                                   _pole.T (root value) - _pole_k.T (c / root)
+        _pole, _pole_k [n, m]      the polynomials' coefficients (value, c: see RadialFit) are
+                                   _pole.T @ (root * value) - _pole_k.T @ (c / root)
         """
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape

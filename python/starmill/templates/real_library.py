@@ -8,27 +8,27 @@ this tool made, whose templates are taken as they are.  WORK is a folder for int
 OUT.h5 the library (libraries/fgk.h5 and oba.h5 of the checkout are shipped).
 The steps are `library build` of all models, `library train`, fits of the velocities of the MILES
 spectra, and `library correct` by these spectra at rest and their published labels.  Attributes of
-OUT.h5 name its sources and the commands.
+OUT.h5 name its sources and the commands.  Defaults are in parentheses.
 
-  --plan fgk | fgk-hr | oba | elements  of the grid, for sources and defaults (fgk)
+  --plan fgk | fgk-hr | oba | elements  plan of the models; it sets sources and defaults (fgk)
   --miles FILE        miles_v9.1_packed.fits.gz, image of spectra and table with TEFF, LOGG, FEH
                       (not for fgk-hr, elements)
-  --base FILE         a library of plan fgk: for oba, its labels set the scale where both libraries
-                      hold; for elements, the elements are added to this library
+  --base FILE         a library of plan fgk.  For oba, it sets the scale of labels by MILES stars
+                      that both libraries fit; for elements, the elements are added to it
   --uncorrected FILE  for plan elements: WORK/bare.h5, which is --base before its correction
   --floors X,...      for plan elements: least errors of the eight elements, dex, as measured by
                       campaigns/elements.py pulls (0.1 each)
   --starmill PROGRAM  (the installed one, or build/release/starmill)
   --least N           refuse fewer models than this (300; fgk-hr, elements: 150; oba: 60)
   --setup FILE        arms (config/templates/fgk.yaml; fgk-hr: fgk-hr.yaml)
-  --labels LIST       of library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
-  --train "OPTIONS"   of library train (--emulator network --hidden 128,128,100 --components 100
+  --labels LIST       for library build (teff=TEFF,logg=LOGG,feh=FEH,alpha=ALPHAFE)
+  --train "OPTIONS"   for library train (--emulator network --hidden 128,128,100 --components 100
                       --epochs 2000; oba: --emulator radial --degree 1 --components 50; fgk-hr:
                       --emulator radial --degree 2 --components 60 --model-error 6)
-  --error-components N  of the model error (4; oba: 0); 0 leaves only the rms per pixel
+  --error-components N  components of the model error (4; oba: 0); 0: only the rms per pixel
   --benchmarks FILE   table of fundamental labels and errors by MILES_ID, which set the scale of
                       all labels: real/gbs/benchmark-stars-in-miles.fits
-  --rows all|half|K/N  of MILES to use (all); K/N: without K, K + N, ... (from 0); half: 0/2
+  --rows all|half|K/N  rows of MILES to use (all); K/N: all but K, K + N, ... (from 0); half: 0/2
   --no-model-error    make a library without model error
   --limit MB          refuse a larger file (15)
 
@@ -255,8 +255,8 @@ def measure_error(recipe, args, bare, out):
 
 
 def join(recipe, args, path):
-    """Shift the labels of the templates of hot stars by the median difference from --base, over the
-    MILES stars that both libraries fit.  The shift fades above the range of Teff of --base."""
+    """Make the labels of the hot-star library at `path` agree with those of --base.  The shift is
+    the median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
     hot, cool = (library_file.read(p) for p in (path, args.base))
     teff, end = hot.label[0], cool.label[0].max
     wave, flux, labels = read_miles(args.miles)

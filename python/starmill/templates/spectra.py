@@ -180,7 +180,7 @@ class Functions:
     y, gap [n, n_pix]    ln flux, which the functions fill in gaps; mask of gaps
     weight [n]
     aligning             reject no spectrum, since velocities are not removed yet
-    stiff                polynomials only: other functions also follow velocities of single spectra
+    stiff                fit polynomials; radial functions bend to the velocity of a single spectrum
 
     mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]: principal components
     lost [n]: mean square of a spectrum outside the components
@@ -248,8 +248,8 @@ class Functions:
                              self.smooth, TOLERANCE, same)
 
     def _doubt(self, near):
-        """Return each spectrum's residual over the median residual of its neighbours [n].  Each is
-        the geometric mean of the residuals of two fits: with the spectrum and without it."""
+        """Return [n]: each spectrum's residual divided by its neighbours' median residual.  Here a
+        residual is the geometric mean of the residuals in fits with and without the spectrum."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
         # at least 1e-4: no spectrum is doubtful where all fit up to rounding errors

@@ -69,8 +69,8 @@ def read_table(path, hdus, i, request):
 
 
 def read_one(path, request, first=None):
-    """Return the Spectrum of a file.  first: a Spectrum of another file; with --wave-file, its
-    wavelengths are taken if the number of pixels is the same."""
+    """Return the Spectrum of a file.  first: the Spectrum of an earlier file.  With --wave-file,
+    take the wavelengths of `first` if it has as many pixels."""
     with opened(path) as hdus:
         i = find_one(path, hdus, request)
         if request.columns:

@@ -78,8 +78,8 @@ def read_columns(text, n_most):
 
 
 def request_of(options, n_column=2, most_labels=MAX_AXIS):
-    """Return the Request of a job's options, which may lack name_pattern and unit.  n_column: most
-    names in --columns (2: WAVE,FLUX; 3: also CONTINUUM; 4: also ERROR,SIGMA)."""
+    """Return the Request of a job's options, which may lack name_pattern and unit.  n_column: limit
+    on names in --columns (2: WAVE,FLUX; 3: WAVE,FLUX,CONTINUUM; 4: WAVE,FLUX,ERROR,SIGMA)."""
     need(not options.name_column or options.table, USAGE, "--name-column needs --table FILE")
     labels = read_labels(options.labels or "teff=TEFF,logg=LOGG,feh=FEH", most_labels)
     pattern = getattr(options, "name_pattern", None)

@@ -279,8 +279,8 @@ class Maker:
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
 
     def make_radial(self, mapped, scores, size):
-        """Return radial functions for the scores of each arm, and lines of text.  One fit makes
-        all, as its slow part depends on the labels alone.  size [n_score]: norms of components."""
+        """Return one set of radial functions per arm, and lines of text about them.  One fit serves
+        all arms, as its slow part needs only labels.  size [n_score]: norms of components."""
         score = np.concatenate(scores, axis=1)
         length = choose_length(mapped, score * size, self.degree, self.smoothing)
         fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
@@ -291,8 +291,8 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return the mask [n] of up to n_wanted random models to leave out, but none at the ends of
-        a label with three or more values.  On a grid, keep their neighbours."""
+        """Return the mask [n] of up to n_wanted random models to leave out.  Keep the lowest and
+        highest of three or more values of a label, and on a grid neighbours of models left out."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message of a process that an HDF5 file crashes, and files that link elsewhere;
- * e2e/test_hostile_files.py has damaged files. */
+/* Tests of the message that a process prints when an HDF5 file crashes it, and of results that link
+ * to other files.  e2e/test_hostile_files.py has damaged files. */
 #include "tests/test_folder.h"
 
 #include <signal.h>

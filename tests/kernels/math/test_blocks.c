@@ -128,9 +128,9 @@ static void compare_rotation(int kind, const int *n, const double *expected,
       const double r = ref_rotation_r[i];
       double weight, slope;
       mill_rotation_weight(kind, r, k, &weight, &slope);
-      /* 1e-13 is the reference's quadrature error; slopes of the smooth kernel divide it by r.  The
-       * rest is rounding.  A linear weight is a difference of numbers up to k + 1 and r; a smooth
-       * weight is a sum over L(k - r x). */
+      /* The reference's quadrature is off by 1e-13; in slopes of the smooth kernel this is divided
+       * by r, v sin i in grid steps.  The rest is rounding: weights are differences or sums of
+       * numbers as large as k + 1 and r, for the k-th grid point. */
       assert_close(weight, expected[at], 1e-13 + 4e-16 * (k + 1 + r));
       assert_close(slope, expected_slope[at], 1e-13 * (kind == MILL_ROT_SPLINE ? 1 + 1 / r : 1));
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Kernel densities of an engine against the sum over every particle at every point.  Both are
- *  float64; 1e-9 of a value allows for rounding of the products along a line of the grid.  The
- *  binned form keeps the bound that it states. */
+/** Kernel densities of an engine are compared with sums over all particles at every point, in
+ *  float64.  Rounding may change a value by a relative 1e-9.  Binned densities may be off by
+ *  at most the bound that the engine returns. */
 #pragma once
 
 #include "tests/mill_test.h"
@@ -140,7 +140,7 @@ static inline void check_exact(const mill_particle_ops *ops)
     }
 }
 
-/* The binned form differs from the exact density by no more than the bound that it states. */
+/* Binned and exact densities differ by no more than the bound that the engine returns. */
 static inline void check_binned(const mill_particle_ops *ops)
 {
   static double exact[N_ALL], binned[N_ALL], sample[3 * N_SAMPLE];
@@ -162,8 +162,8 @@ static inline void check_binned(const mill_particle_ops *ops)
   }
 }
 
-/* At a mirror the density is that of particles and their images without a mirror; across a period
- * it is one kernel with its neighbours. */
+/* With mirrors at its ends an axis has the density of the particles and all their mirror images.  A
+ * periodic axis has the density of the particles and their copies in all periods. */
 static inline void check_images(const mill_particle_ops *ops)
 {
   enum { N = 3 };

@@ -116,8 +116,8 @@ static void fit(int n_start, const double *start0, const double *start1)
   slot.starts.n = n_start;
   run(NULL);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
-  /* the emulator runs for one velocity profile, whatever the number of starts, and again only if
-   * the last step is taken back */
+  /* Only the first velocity profile runs the emulator, whatever the number of starts.  Later
+   * profiles and the models use the template that was kept. */
   assert_int_equal(n_kept[VALUE] + n_kept[MILL_REQ_TANGENTS], 0);
   if (n_request[PROFILE] > 0) {
     assert_int_equal(n_kept[PROFILE], n_request[PROFILE] - 1);
@@ -418,8 +418,8 @@ MILL_TEST(a_step_to_a_limit_that_is_taken_back)
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
 }
 
-/** NEAR_HULL of a star with errors 0.1 of labels 0 and 1, correlated by rho.  The hull has the
- *  facet normal . labels = 1 and one far away. */
+/** Return the flag NEAR_HULL of a star whose labels 0 and 1 have errors of 0.1 and correlation rho.
+ *  The hull has two facets: normal0 * label0 + normal1 * label1 = 1, and one far away. */
 static int near_hull(double label0, double label1, double rho, double normal0, double normal1)
 {
   double facet[2 * 3] = {normal0, normal1, -1, -normal0, -normal1, -50};
@@ -468,9 +468,9 @@ static void arms(void)
     mill_answer_of(&model, &slot, i)[MILL_ANSWER_CHISQ] = slot.segment[i].arm == 0 ? 90 : 12;
 }
 
-/* An arm's degrees of freedom are its good pixels less its continuum functions.  Their sum less the
- * free parameters counts for rchisq_tot.  With rescale_errors, errors and COVAR grow by the root of
- * an rchisq_tot above 1. */
+/* An arm's degrees of freedom are its good pixels less its continuum functions.  Those of
+ * rchisq_tot are the arms' sum less the free parameters.  With rescale_errors and rchisq_tot above
+ * 1, errors grow by the root of rchisq_tot, and COVAR by rchisq_tot. */
 MILL_TEST(errors_are_scaled)
 {
   mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};

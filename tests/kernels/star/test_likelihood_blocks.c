@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Projection, derivatives and residuals of one segment against least squares by LAPACK's QR, at
- * sizes around the chunks of the block functions. */
+/* Compare projection, derivatives and residuals of one segment with least squares by LAPACK's QR.
+ * Numbers of pixels are near multiples of MILL_CHUNK, the pixels that a block takes at a time. */
 #include "tests/mill_test.h"
 
 #include <lapacke.h>
@@ -143,8 +143,8 @@ static void compare_derivatives(int n, const double *templ)
   }
 }
 
-/** float32 templates replace stored continuum functions by polynomials over cells of pixels:
- *  against least squares with the functions in float64. */
+/** For float32 templates polynomials over cells of pixels replace the stored continuum functions
+ *  (kernels/math/cells.h).  Least squares with these functions in float64 give the same. */
 MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
   static const struct {

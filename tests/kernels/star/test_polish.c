@@ -235,8 +235,8 @@ MILL_TEST(a_prior_on_rotation)
           v_least = slot.theta[1];
         }
       }
-      /* The prior's curvature in u leaves out second derivatives of v, so steps fall short:
-       * several times the tolerance of 1e-2 may be left. */
+      /* In u, the inner parameter of v sin i, the prior's curvature lacks d2(v sin i)/du2.  Steps
+       * fall short, so F may end above its minimum by several times the tolerance of 1e-2. */
       assert_close(f, least, 0.05);
       if (v_least == 0)
         assert_close(slot.polish.end[1], 0, 0);

@@ -380,9 +380,9 @@ MILL_TEST(resolution_matrix_matches_scipy)
   }
 }
 
-/* A resolution row narrower than the templates becomes one weight on its pixel, also at the arm's
- * ends; its shift becomes weights of opposite sign on the two neighbours.  From wider rows the
- * templates' width is taken out. */
+/* A resolution row narrower than the templates becomes a weight on its own pixel, also at the arm's
+ * ends.  A shift of this row becomes weights of opposite sign on the two neighbour pixels.  Wider
+ * rows are deconvolved by the templates' width. */
 MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
 {
   enum { NR = 90, ND = 11, H = ND / 2, PITCH = (NR + 3) / 4 * 4 };
@@ -495,8 +495,8 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
     assert_true(isfinite(res[i]));
 }
 
-/* A coadd may leave out columns of the matrix or count them too often.  Rows next to them are
- * scaled to the median sum of rows.  A row that has lost half of its weights masks its pixel. */
+/* In a coadd, columns of the matrix may be missing or too large, which changes sums of rows.  These
+ * are scaled to their median.  A row that has lost half of its weights masks its pixel. */
 MILL_TEST(rows_with_other_sums_are_scaled)
 {
   static const struct {

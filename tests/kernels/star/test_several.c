@@ -140,8 +140,8 @@ MILL_TEST(velocity_of_an_arm)
       /* within a tenth of an error, or of a step: what a parabola misses over it */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
-      /* Near the solution the profile's quartic takes the place of both evaluations.  It has their
-       * values to 1e-3 within two errors. */
+      /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  They
+       * agree to 1e-3 up to two velocity errors from the solution. */
       const mill_curve plain = search(37 + 0.3 * sigma, sigma, depth[i], 0, 0, &n_eval);
       const mill_curve near = search(37 + 0.3 * sigma, sigma, depth[i], 0, 1, &n_near);
       assert_int_equal(n_eval, 2);
@@ -214,9 +214,9 @@ static void make(double gain)
   segment[0].ws = segment[1].ws = &ws;
 }
 
-/** F of a segment of arm a, with the star whose turn it is at vel_km_s.  grad, hess_of: gradient
- *  and curvature, with this star's parameters first.  Each of two arms has half of F.  The stars
- *  change places if the second star is brighter. */
+/** Return F of a segment of arm a if the star being fitted, p->star, has the velocity vel_km_s.
+ *  grad [N_ROW], hess_of [N_ROW][N_ROW]: derivatives, this star's parameters first.  Each of two
+ *  arms has half of F.  From turn MILL_PAIR_SWAP on the brighter star is the first star. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;
@@ -330,8 +330,8 @@ MILL_TEST(turns_end_in_the_joint_minimum)
   const mill_fit_result *r = &slot.result;
   assert_int_equal(r->pair, 1);
   assert_int_equal(r->info & MILL_INFO_PAIR, MILL_INFO_PAIR);
-  /* The polish ends within 1e-2 in F of the minimum, 0.1 errors of a parameter.  The companion has
-   * a prior of thirty typical errors, which lessens its errors by 1 % at most. */
+  /* The polish ends within 1e-2 of the minimum of F, which is 0.1 errors of a parameter.  Priors of
+   * the companion are thirty typical errors wide, which lessens its errors by 1 % at most. */
   const double found[] = {r->vrad_km_s, r->pair_vrad_km_s, r->label[0], r->pair_label[0],
                           r->vrad_offset_km_s[1]};
   const double err[] = {r->vrad_err_km_s, r->pair_vrad_err_km_s, r->label_err[0],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A configuration in memory: settings by other code, names that a library must know, and arms that
- * are parts of a library's arms.  e2e/test_config.py tests configuration files. */
+/* Tests of a configuration in memory: values set by other code than the file's reader, names that a
+ * library must have, parts of a library's arms.  e2e/test_config.py tests configuration files. */
 #include "tests/test_folder.h"
 
 #include "kernels/base/error.h"
@@ -234,8 +234,8 @@ static void close_both(void)
   mill_config_clear(&config);
 }
 
-/* Arm b covers 4000 to 4130 A.  A part of it has the same pixels and the same errors, bit for
- * bit.  It has all that its range needs at any velocity and rotation, but not the whole arm. */
+/* A part cut from arm b (4000 to 4130 A) has the whole arm's templates and model errors, bit for
+ * bit.  It has the pixels that its range needs at any velocity and rotation, but not all pixels. */
 MILL_TEST(a_part_has_the_pixels_of_the_whole)
 {
   static const int kind[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF,
@@ -334,7 +334,7 @@ static double smooth_at(int n, const double *flux, double sigma, int i)
 }
 
 /* Templates of random lines with a sigma of 37 km/s (0.5 A at 4060 A), on a grid of 24 km/s.
- * Through a broad line-spread function every second grid point looks like all of them. */
+ * After a broad line-spread function, every second grid point gives the same spectrum as all. */
 MILL_TEST(a_coarser_grid_looks_the_same_through_a_broad_line_spread_function)
 {
   enum { N = 800, MARGIN = 60 };

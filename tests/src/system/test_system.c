@@ -73,9 +73,9 @@ MILL_TEST(eta)
   }
 }
 
-/* Store in out what the progress line writes to a terminal or a pipe.  It gets two quick updates, a
- * last update and the end; with n_before rows of earlier runs it gets one update without a new
- * row, and the end. */
+/* Store in out what the progress line writes to a terminal or a pipe.  n_before 0: two quick
+ * updates, a last update and the end are written.  n_before > 0: an update with only the n_before
+ * rows of earlier runs, and the end. */
 static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char *out, size_t size)
 {
   int ends[2]; /* to read from, to write to */

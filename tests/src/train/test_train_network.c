@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training: the same bits with any threads and after a stop, schedules, the solved last layer.
- * e2e/test_library_train.py compares steps with NumPy. */
+/* Training gives the same bits with any number of threads and after a stop.  Also tested: schedules
+ * and the last layer, solved by least squares.  e2e/test_library_train.py compares with NumPy. */
 #include "tests/mill_test.h"
 
 #include "tests/train_problem.h"
