@@ -181,7 +181,8 @@ __attribute__((visibility("default"))) void exit(int status)
 {
   if (status == EXIT_FAILURE) {
     dprintf(STDERR_FILENO,
-            "starmill: a library ended the program, probably for lack of memory or threads%s\n",
+            "starmill: a software library (MPI, HDF5, BLAS) ended the program, probably for lack "
+            "of memory or threads%s: give the job more\n",
             mill_memory_limit());
     status = mill_error_exit_status(MILL_ERR_MEMORY);
   }

@@ -110,11 +110,11 @@ static int check_within(const starmill_library *h, const double *theta)
 {
   const mill_fit_settings *set = &h->set;
   if (!mill_is_within(h, theta))
-    return MILL_ERROR(
-        MILL_ERR_RANGE,
-        "a parameter is not finite, or velocity or v sin i is not within %g to %g and %g to "
-        "%g km/s (min_vel, max_vel, min_vsini, max_vsini)",
-        set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s, set->max_vsini_km_s);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "a parameter is not finite, or velocity is outside %g to %g km/s (min_vel, "
+                      "max_vel), or v sin i outside %g to %g km/s (min_vsini, max_vsini)",
+                      set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s,
+                      set->max_vsini_km_s);
   return MILL_OK;
 }
 

@@ -114,8 +114,8 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   const int64_t all = hdu->data_bytes / 4;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is not a plain image of 32 bits",
-                      file->guard->path, i_hdu + 1, hdu->name);
+    return MILL_BUG("%s: HDU %d (%s) is not a plain image of 32 bits", file->guard->path, i_hdu + 1,
+                    hdu->name);
   if (first < 0 || n < 0 || first > all || n > all - first)
     return MILL_ERROR(MILL_ERR_RANGE,
                       "%s: HDU %d (%s) has %lld elements, too few to read %lld from index %lld on",
@@ -427,6 +427,6 @@ void mill_fits_text_copy(const char *path, const char *name, const char *text, c
                          size_t size)
 {
   if (strlen(text) >= size)
-    mill_log_warning("%s: %s '%.100s' is too long: cut to %zu bytes", path, name, text, size - 1);
+    mill_log_warning("%s: %s '%.100s' is too long: %zu bytes are kept", path, name, text, size - 1);
   snprintf(out, size, "%s", text);
 }

@@ -16,6 +16,8 @@ struct mill_grid_file {
 };
 
 #define GRID_FORMAT "starmill grid"
+#define REFUSED(file, format, ...)                                                                 \
+  MILL_REFUSED(file, format "; make the grid file again by starmill library build", ##__VA_ARGS__)
 enum { GRID_VERSION = 1, GRID_AT = 48, MAX_SETTINGS = 65536 };
 
 void mill_grid_info_clear(mill_grid_info *info)
@@ -40,15 +42,15 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
   MILL_AT_END(mill_h5_id_close) hid_t memory = H5I_INVALID_HID;
   MILL_CHECK(mill_h5_shape(file, name, 1, dim));
   if (dim[0] != (size_t)n)
-    return MILL_REFUSED(file, "dataset /%s has %zu texts, expected %d", name, dim[0], n);
+    return REFUSED(file, "dataset /%s has %zu texts, expected %d", name, dim[0], n);
   if (!mill_h5_array_open(file->id, name, &array))
-    return MILL_REFUSED(file, "/%s cannot be opened: %s", name, mill_h5_reason());
+    return REFUSED(file, "/%s cannot be opened: %s", name, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0)
-    return MILL_REFUSED(file, "dataset /%s does not hold texts of fixed length", name);
+    return REFUSED(file, "dataset /%s does not hold texts of fixed length", name);
   if ((memory = H5Tcopy(array.type)) < 0 || H5Tset_size(memory, size) < 0 ||
       H5Tset_strpad(memory, H5T_STR_NULLTERM) < 0 ||
       (n > 0 && H5Dread(array.id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0))
-    return MILL_REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason());
+    return REFUSED(file, "dataset /%s cannot be read: %s", name, mill_h5_reason());
   for (size_t i = 0; i < (size_t)n; i++) {
     out[i * size + size - 1] = '\0';
     /* replace control characters, since names are printed */
@@ -64,12 +66,12 @@ static int read_labels(const mill_h5_file *file, mill_grid_info *info)
   size_t dim[1];
   MILL_CHECK(mill_h5_shape(file, "labels/name", 1, dim));
   if (dim[0] < 1 || dim[0] > MILL_MAX_LABEL)
-    return MILL_REFUSED(file, "has %zu labels; this program takes 1 to %d", dim[0], MILL_MAX_LABEL);
+    return REFUSED(file, "has %zu labels; this program takes 1 to %d", dim[0], MILL_MAX_LABEL);
   info->n_label = (int)dim[0];
   MILL_CHECK(read_texts(file, "labels/name", info->n_label, MILL_MAX_NAME, info->label[0]));
   for (int i = 0; i < info->n_label; i++)
     if (!info->label[i][0])
-      return MILL_REFUSED(file, "label %d has no name", i);
+      return REFUSED(file, "label %d has no name", i);
   return MILL_OK;
 }
 
@@ -78,7 +80,7 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
   size_t dim[2];
   MILL_CHECK(mill_h5_shape(file, "models/label", 2, dim));
   if (dim[0] < 1 || dim[0] > MILL_GRID_MAX_MODEL || dim[1] != (size_t)info->n_label)
-    return MILL_REFUSED(
+    return REFUSED(
         file,
         "dataset /models/label has the shape [%zu][%zu], expected 1 to %d models and %d labels",
         dim[0], dim[1], MILL_GRID_MAX_MODEL, info->n_label);
@@ -91,12 +93,12 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
   MILL_CHECK(mill_h5_read(file, "models/status", H5T_NATIVE_UCHAR, 1, dim, info->status));
   for (int i = 0; i < info->n_model; i++) {
     if (info->status[i] > MILL_GRID_BAD)
-      return MILL_REFUSED(file, "model %d (%s) has the status %d, expected 0 to 2", i,
-                          info->name[i], info->status[i]);
+      return REFUSED(file, "model %d (%s) has the status %d, expected 0 to 2", i, info->name[i],
+                     info->status[i]);
     for (int l = 0; l < info->n_label && info->status[i] != MILL_GRID_BAD; l++)
       if (!isfinite(info->value[(size_t)i * dim[1] + (size_t)l]))
-        return MILL_REFUSED(file, "label %s of model %d (%s) is not finite", info->label[l], i,
-                            info->name[i]);
+        return REFUSED(file, "label %s of model %d (%s) is not finite", info->label[l], i,
+                       info->name[i]);
   }
   return MILL_OK;
 }
@@ -114,21 +116,21 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
   MILL_CHECK(mill_h5_read_attr_double(file, at, "template_sigma_aa", &arm->template_sigma_aa));
   MILL_CHECK(mill_h5_read_attr_int(file, at, "n_pix", &arm->n_pix));
   if (!arm->name[0] || arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX)
-    return MILL_REFUSED(file, "arm %d (%s) has %d pixels, this program takes %d to %d", i_arm,
-                        arm->name, arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
+    return REFUSED(file, "arm %d (%s) has %d pixels, this program takes %d to %d", i_arm, arm->name,
+                   arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
   const double end = arm->ln_wave0 + arm->n_pix * arm->ln_step;
   /* accept wavelengths of 10 A to 1 mm */
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
-    return MILL_REFUSED(file,
-                        "arm %s has impossible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
-                        "template_sigma_aa %g",
-                        arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
+    return REFUSED(file,
+                   "arm %s has impossible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
+                   "template_sigma_aa %g",
+                   arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
   grid_at(at, i_arm, "flux");
   MILL_CHECK(mill_h5_shape(file, at, 2, dim));
   if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
-    return MILL_REFUSED(file, "dataset /%s has the shape [%zu][%zu], expected [%d][%d]", at, dim[0],
-                        dim[1], n_model, arm->n_pix);
+    return REFUSED(file, "dataset /%s has the shape [%zu][%zu], expected [%d][%d]", at, dim[0],
+                   dim[1], n_model, arm->n_pix);
   return MILL_OK;
 }
 
@@ -143,8 +145,7 @@ static int read_format(const mill_h5_file *file)
     return MILL_REFUSED(file, "is a %s, not a grid file; starmill library build makes one", format);
   MILL_CHECK(mill_h5_read_attr_int(file, "/", "version", &version));
   if (version != GRID_VERSION)
-    return MILL_REFUSED(file, "has version %d of the grid file; this program reads %d", version,
-                        GRID_VERSION);
+    return REFUSED(file, "has version %d; this program reads %d", version, GRID_VERSION);
   return MILL_OK;
 }
 
@@ -157,12 +158,12 @@ static int read_info(const mill_h5_file *file, mill_grid_info *info)
   MILL_CHECK(read_models(file, info));
   for (grid_at(at, 0, ""); mill_h5_exists(file, at); grid_at(at, info->n_arm, "")) {
     if (info->n_arm == MILL_MAX_ARM)
-      return MILL_REFUSED(file, "has more than %d arms", MILL_MAX_ARM);
+      return REFUSED(file, "has more than %d arms", MILL_MAX_ARM);
     MILL_CHECK(read_arm(file, info->n_arm, info->n_model, &info->arm[info->n_arm]));
     info->n_arm++;
   }
   if (info->n_arm == 0)
-    return MILL_REFUSED(file, "has no arm");
+    return REFUSED(file, "has no arm");
   return MILL_OK;
 }
 
@@ -201,8 +202,8 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
 {
   for (int i = 0; i < n_pix && file->info->status[model] == MILL_GRID_GOOD; i++)
     if (!(flux[i] > 0 && flux[i] <= 3e38F))
-      return MILL_REFUSED(&file->h5, "/%s has %g at pixel %d of model %d, which is marked good", at,
-                          (double)flux[i], i, model);
+      return REFUSED(&file->h5, "/%s is %g at pixel %d of model %d, but good models are above 0",
+                     at, (double)flux[i], i, model);
   return MILL_OK;
 }
 
@@ -213,9 +214,9 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
 {
   MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   if (!mill_h5_array_open(file->h5.id, at, &array))
-    return MILL_REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
+    return REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
-    return MILL_REFUSED(&file->h5, "/%s holds no floating-point numbers", at);
+    return REFUSED(&file->h5, "/%s holds no floating-point numbers", at);
   for (int i = 0, k; i < n; i += k) {
     k = run_length(row + i, n - i);
     const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
@@ -224,7 +225,7 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     if (memory < 0 ||
         H5Sselect_hyperslab(array.space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
         H5Dread(array.id, H5T_NATIVE_FLOAT, memory, array.space, H5P_DEFAULT, to) < 0)
-      return MILL_REFUSED(&file->h5, "/%s cannot be read: %s", at, mill_h5_reason());
+      return REFUSED(&file->h5, "/%s cannot be read: %s", at, mill_h5_reason());
     for (int j = 0; j < k; j++)
       MILL_CHECK(check_flux(file, at, (int)row[i + j].key, n_pix, to + (size_t)j * (size_t)n_pix));
   }
@@ -259,7 +260,7 @@ int mill_grid_read_settings(const mill_grid_file *file, char **settings)
     size = H5Tis_variable_str(array.type) > 0 ? MAX_SETTINGS : H5Tget_size(array.type);
   mill_h5_array_close(&array);
   if (!open || size == 0 || size > MAX_SETTINGS)
-    return MILL_REFUSED(&file->h5, "has no attribute settings");
+    return REFUSED(&file->h5, "has no attribute settings");
   MILL_CHECK(MILL_ALLOC(size + 1, &text));
   MILL_CHECK(mill_h5_read_attr_text(&file->h5, "/", "settings", text, size + 1));
   return MILL_GIVE(&text, settings);

@@ -9,7 +9,7 @@
 #include "kernels/math/rbf.h"
 
 #define REFUSED(where, format, ...)                                                                \
-  MILL_ERROR(MILL_ERR_LIBRARY, "%s: " format, where, ##__VA_ARGS__)
+  MILL_ERROR(MILL_ERR_LIBRARY, "%s: " format "; make the library again", where, ##__VA_ARGS__)
 
 static int all_finite_f32(size_t n, const float *x)
 {
@@ -110,16 +110,15 @@ static int check_hulls(const mill_library *lib, const char *where)
         norm2 += facet[k] * facet[k];
       /* NaN fails this test */
       if (!(fabs(sqrt(norm2) - 1) <= 1e-6) || !isfinite(facet[hull->n_label]))
-        return REFUSED(
-            where,
-            "the normal of facet %d of hull %d has length %g, expected 1 with a finite offset", j,
-            i, sqrt(norm2));
+        return REFUSED(where,
+                       "facet %d of hull %d has a normal of length %g (expected 1) and the offset "
+                       "%g (expected a finite number)",
+                       j, i, sqrt(norm2), facet[hull->n_label]);
     }
   }
   for (int i = 0; i < lib->n_label; i++)
     if (!in_hull[i])
-      return REFUSED(where, "label %s is in no hull; make the library again with a hull over it",
-                     lib->label[i].name);
+      return REFUSED(where, "label %s is in no hull, but each label needs one", lib->label[i].name);
   return MILL_OK;
 }
 
@@ -136,9 +135,9 @@ static int check_knots(const mill_arm *arm, const char *label, int n_node, const
     const int clamped = i < order || i > n_node;
     if (clamped && knot[i] > knot[i - 1])
       return REFUSED(where,
-                     "the first and the last %s knots of label %s of arm %s are not equal (knot %d "
-                     "is %.9g after %.9g)",
-                     order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
+                     "label %s of arm %s: the first %d knots must be equal, and so must the last "
+                     "%d, but knot %d is %.9g after %.9g",
+                     label, arm->name, order, order, i, knot[i], knot[i - 1]);
     if (knot[i] < knot[i - 1] || (!clamped && knot[i] <= knot[i - 1]))
       return REFUSED(where,
                      "the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
@@ -192,7 +191,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
       return REFUSED(where,
                      "length scale %g of label %s, by which the radial functions of arm %s divide "
-                     "the label, is not above 0; make the library again",
+                     "the label, is not above 0",
                      rbf->length[i], lib->label[i].name, arm->name);
   if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a radial function whose center is not finite", arm->name);
@@ -325,7 +324,8 @@ static int check_guess(const mill_library *lib, const char *where)
     /* tolerance: labels of points on a facet may be rounded */
     if (!all_finite_f64((size_t)lib->n_label, label) || !(hull_distance(lib, label) <= 1e-9))
       return REFUSED(
-          where, "template %d of the initial guess has labels not finite or outside the hulls", i);
+          where,
+          "the labels of template %d of the initial guess are not finite, or outside the hulls", i);
   }
   for (int i = 0; i < lib->n_guess_vsini; i++)
     if (!isfinite(lib->guess_vsini_km_s[i]) || !(lib->guess_vsini_km_s[i] >= 0))

@@ -152,8 +152,8 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
   }
   if (n_read == 0)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "sky_components: %s has no group named after an arm of the fit (the first is %s); "
-              "make it by starmill library sky",
+              "sky_components: %s has no group for any arm of the fit, such as %s; "
+              "make it again with starmill library sky",
               path, lib->arm[0].name);
 done:
   mill_sha256_final(&sha, hash);

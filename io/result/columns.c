@@ -81,8 +81,8 @@ static const line fits_line[] = {
      "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
      "row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
-     "factor on the errors: with rescale_errors the square root of RCHISQ_TOT where that is above "
-     "1, else 1"},
+     "factor on the errors: 1; with rescale_errors the square root of RCHISQ_TOT if that is "
+     "larger"},
     {ONCE, "CHISQ_TOT", F64, 1, R(chisq_tot), NAN, "", "chi-square of all arms over good pixels"},
     {ONCE, "CHISQ_C_TOT", F64, 1, R(chisq_c_tot), NAN, "",
      "chi-square of the continuum alone over good pixels"},
@@ -97,7 +97,7 @@ static const line fits_line[] = {
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
     {ONCE, "HULL_DIST", F64, 1, R(hull_dist), NAN, "",
-     "distance outside the library's hulls in mapped labels; 0 inside"},
+     "distance outside the library's hulls, in labels scaled for the emulator; 0 inside"},
     {ARM, "CHISQ_%s", F64, 1, R(chisq), NAN, "", "chi-square of arm %s over good pixels"},
     {ARM, "CHISQ_C_%s", F64, 1, R(chisq_c), NAN, "", "chi-square of the continuum alone in arm %s"},
     {ARM, "RCHISQ_%s", F64, 1, R(rchisq), NAN, "",
@@ -113,8 +113,9 @@ static const line fits_line[] = {
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
-     "probability of larger differences between the arms' velocities if these are equal; errors "
-     "include vrad_floor, 3 km/s and the prior of velocity_offsets; NaN with fewer than two arms"},
+     "probability that errors alone make the arms' velocities differ more; they include "
+     "vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer than "
+     "two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
@@ -232,7 +233,7 @@ static const line catalog_line[] = {
     {ONCE, "HEALPIX", I32, 1, C(healpix), -1, "",
      "HEALPix pixel of the file; DESI: nside 64, nested"},
     {ONCE, "UNIQPIX", I32, 1, C(uniqpix), -1, "",
-     "HEALPix pixel of the file and its nside: pixel + 4 nside^2"},
+     "HEALPix pixel and nside of the file in one number: pixel + 4 nside^2"},
     {ONCE, "SURVEY", TEXT(survey), 0, "", "part of the survey: main, sv3, ..."},
     {ONCE, "PROGRAM", TEXT(program), 0, "", "observing program: dark, bright, backup, ..."},
     {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile, if all exposures share it"},

@@ -277,9 +277,9 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
   memset(&summary, 0, sizeof summary);
   if (n_row != input->n_row)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: the input %s has changed: it has %lld selected rows now and had %lld "
-                      "when the result was begun, and an existing result takes no new rows: fit "
-                      "this file to another --output, and join the two with starmill merge",
+                      "%s: the input %s has changed: it has %lld selected rows now, but had %lld "
+                      "when the result was begun. A result takes no new rows: fit this file into a "
+                      "result of its own, with another --output",
                       path, input->path, (long long)input->n_row, (long long)n_row);
   MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];

@@ -50,14 +50,12 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->lib->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "%s: impossible result: row %lld of %lld, STATUS %d, %d labels", file->path,
-                      (long long)result->row, (long long)file->n_row, result->status,
-                      result->n_label);
+    return MILL_BUG("%s: a result for row %lld of %lld with STATUS %d and %d labels", file->path,
+                    (long long)result->row, (long long)file->n_row, result->status,
+                    result->n_label);
   MILL_CHECK(await_room(file));
   if (!mill_result_bit(file->wanted, result->row))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: row %lld was already done", file->path,
-                      (long long)result->row);
+    return MILL_BUG("%s: row %lld was already done", file->path, (long long)result->row);
   mill_result_queue *q = file->filling;
   MILL_CHECK(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
@@ -75,8 +73,8 @@ int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_res
   MILL_LOCKED(&file->mutex);
   mill_result_queue *q = file->filling;
   if (!file->epochs || first < 0 || first > file->n_exposure - n)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: cannot hold %lld epochs from index %lld", file->path,
-                      (long long)n, (long long)first);
+    return MILL_BUG("%s: no room for %lld epochs from index %lld on", file->path, (long long)n,
+                    (long long)first);
   for (int64_t i = 0; i < n; i++) {
     MILL_CHECK(mill_waiting_add(&q->epochs, &file->epochs->columns, first + i, &row));
     mill_columns_pack_epoch(&file->epochs->columns, &epoch[i], row);
@@ -96,8 +94,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   MILL_LOCKED(&file->mutex);
   if (!models || file->is_closing || model_row < 0 || model_row >= models->n_row ||
       n_pix != column->n_value || has_wave != (models->columns.n_column > 1))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: impossible model: arm %d, row %lld, %d pixels",
-                      file->path, arm, (long long)model_row, n_pix);
+    return MILL_BUG("%s: impossible model: arm %d, row %lld, %d pixels", file->path, arm,
+                    (long long)model_row, n_pix);
   MILL_CHECK(await_room(file));
   mill_result_queue *q = file->filling;
   MILL_CHECK(mill_waiting_add(&q->model[arm], &models->columns, model_row, &row));

@@ -55,9 +55,10 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
   MILL_CHECK(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &id, &found));
   for (int64_t i = 0; found && file->i_fibermap >= 0 && i < file->n_spec; i++)
     if (id[i] != target_id[i])
-      return MILL_ERROR_HDU(file->fits, i_scores,
-                            " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
-                            (long long)id[i], (long long)i, (long long)target_id[i]);
+      return MILL_ERROR_HDU(
+          file->fits, i_scores,
+          " has TARGETID %lld in row %lld, where FIBERMAP has %lld; set minsn_from: pixels",
+          (long long)id[i], (long long)i, (long long)target_id[i]);
   return MILL_OK;
 }
 

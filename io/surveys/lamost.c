@@ -219,8 +219,8 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
     text = mill_base_name(path);
   if (strlen(text) >= sizeof to->object)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer "
-                      "than %zu bytes; give it a shorter one by DESIG",
+                      "%s: the star's name '%s' (DESIG, else FILENAME, else the name of the file) "
+                      "is longer than %zu bytes; write a shorter name into DESIG",
                       path, text, sizeof to->object - 1);
   strcpy(to->object, text);
   return MILL_OK;

@@ -136,8 +136,7 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
     return MILL_OK;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
-                      channel->name);
+    return MILL_BUG("%s: channel %s came without pixels", spectra->name, channel->name);
   MILL_CHECK(keep(spectra, p, channel->flux, 1, n_pix, (const void **)&s->flux));
   MILL_CHECK(keep(spectra, p, channel->ivar, 1, n_pix, (const void **)&s->ivar));
   MILL_CHECK(keep(spectra, p, channel->mask, 1, n_pix, (const void **)&s->mask));
@@ -163,7 +162,7 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   mill_known_waves *known = NULL;
   const int i_channel = spectra->n_channel++;
   if (i_exposure < 0 || i_exposure >= spectra->n_exposure)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
+    return MILL_BUG("no exposure %d among %d", i_exposure, spectra->n_exposure);
   if (channel->n_diag < 0 || channel->n_diag > MILL_MAX_DIAG ||
       (channel->n_diag > 0 && channel->n_diag % 2 == 0))
     return MILL_ERROR(MILL_ERR_INPUT,

@@ -55,8 +55,8 @@ static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *cam
   const mill_fits_hdu *data = &guard->hdu[i_hdu[DATA]];
   if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != c->n_row)
     return MILL_ERROR_HDU(c->file, i_hdu[DATA],
-                          " must be an image with a row for each of the %lld of FIBTABLE; give "
-                          "row-stacked L1 spectra, not a cube",
+                          " must be an image with %lld rows, as many as FIBTABLE; give row-stacked "
+                          "L1 spectra, not a cube",
                           (long long)c->n_row);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR_HDU(c->file, i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",

@@ -101,7 +101,7 @@ int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
   else if (status != 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "some rows were not fitted: please report this bug");
+    return MILL_BUG("some rows were not fitted");
   if (run->n_star == 0)
     return MILL_ERROR(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   split(run);

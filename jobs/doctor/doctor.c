@@ -148,8 +148,8 @@ static void report_machine(doctor_job *job)
                   1e-9 * (double)available);
   if (mill_blas_core())
     mill_doctor_say(r, "machine.BLAS",
-                    "OpenBLAS does not know this processor and is slow; library and bench set "
-                    "OPENBLAS_CORETYPE=%s themselves: set it for other programs, such as NumPy",
+                    "OpenBLAS does not know this processor and is slow; for programs other than "
+                    "starmill, such as NumPy, set OPENBLAS_CORETYPE=%s",
                     mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);

@@ -68,9 +68,9 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
                             n > 0 ? "; " : "", lib->arm[a].name, lib->arm[a].template_sigma_aa,
                             all.sum_aa[a] / all.n[a]);
   if (n > 0)
-    mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: the templates are broader than the "
-                     "spectra in their sharpest tenth (%s), so template lines are too shallow; use "
-                     "a library of higher resolution, such as the shipped fgk-hr.h5",
+    mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: where the spectra are sharpest, in "
+                     "a tenth of the pixels, the templates are broader (%s) and their lines too "
+                     "shallow; use a library of higher resolution, such as the shipped fgk-hr.h5",
                      (long long)n_narrow, (long long)n_fitted, arms);
   return MILL_OK;
 }

@@ -73,24 +73,24 @@ const mill_option_table mill_library_train_table = {
          .help = "emulator of the spectra: a network; radial functions through scattered labels; "
                  "cubic splines or linear interpolation over a grid of labels"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "fraction of the models to leave out of training and measure the library with "
-                 "(default 0.1); radial, splines and linear are then remade from all models; 0: no "
-                 "report, and no last solve of a network"},
+         .help = "fraction of the models that are left out of training and used to measure the "
+                 "library (default 0.1); radial, splines and linear are then remade from all "
+                 "models; 0: no report, and no least-squares solution of a network's last layer"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "seed of the choice of models to leave out, and of a network's first weights and "
                  "batches (default 1)"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .min = 1, .max = MILL_MAX_WIDTH,
-         .help = "principal components per arm (default: network, enough to leave 1e-8 of the "
-                 "variance, at most 256; radial and splines, 128; linear, enough to leave 1e-5 of "
-                 "the worst model's flux, at most 1024)"},
+         .help = "principal components per arm (default: network: until 1e-8 of the variance is "
+                 "unexplained, at most 256; radial and splines: 128; linear: until every model's "
+                 "flux is right to 1e-5, at most 1024)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_COMPONENT, .argument = "N",
          .help = "measure the model error on the models left out, with N components, for use by "
                  "fits (default: no)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
         {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = hull_words,
-         .help = "hulls that bound the labels in fits: one of every pair of labels, or one of all "
-                 "labels together"},
+         .help = "hulls that bound the labels in fits: a hull for each pair of labels, or one hull "
+                 "over all labels"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished), .help = "use an unfinished grid file"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
          .help = "threads per rank (default: its share of the cores); the result depends on them "
@@ -112,9 +112,10 @@ const mill_option_table mill_library_train_table = {
                  "of the models left out has not fallen for --patience epochs",
          .tasks = NETWORK},
         {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
-         .help = "epochs (default 20)", .tasks = NETWORK},
+         .help = "epochs that --schedule plateau waits for a lower loss (default 20)",
+         .tasks = NETWORK},
         {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
-         .help = "factor by which the rate falls (default 0.5)", .tasks = NETWORK},
+         .help = "factor of --schedule plateau on the rate (default 0.5)", .tasks = NETWORK},
         {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
          .help =
              "stop after this many epochs without a lower loss of the models left out; 0: never",
@@ -135,17 +136,17 @@ const mill_option_table mill_library_train_table = {
         {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
          .help = "learn flux instead of its logarithm", .tasks = NETWORK},
         {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
-         .help = "last layer: fixed principal components, whose scores are trained with the loss "
-                 "of the pixels; or trained weights of every pixel",
+         .help = "last layer: fixed principal components of the spectra, whose scores the network "
+                 "learns; or weights of every pixel, which are trained too",
          .tasks = NETWORK},
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
-         .help = "with --last pixels: most memory of a rank for the spectra of an arm; larger ones "
-                 "are read at every step (default 4)",
+         .help = "with --last pixels: memory that a rank may use for the spectra of an arm "
+                 "(default 4); if they need more, they are read from the file at every step",
          .tasks = NETWORK},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device for components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
-                 "and cuSOLVER; auto: the CPU until starmill bench crossover --keep has measured "
-                 "the size of a step from which the GPU is faster",
+                 "and cuSOLVER; auto: the GPU for steps above the size that starmill bench "
+                 "crossover --keep has measured, else the CPU",
          .tasks = NETWORK},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
          .help = "precision of the factors in matrix products on a GPU; sums are always float32",
@@ -166,8 +167,8 @@ const mill_option_table mill_library_train_table = {
              "nodes of the grid without a model: refuse them, or fill them from their neighbours",
          .tasks = GRIDS},
         {"smoothing", MILL_OPTION_REAL, AT(smoothing), .max = 1e8,
-         .help = "smoothing of radial functions (default 1e-8, through the models); 0: chosen by "
-                 "leave-one-out for each component",
+         .help = "smoothing of radial functions (default 1e-8: they pass through the models); 0: "
+                 "chosen by leave-one-out for each component",
          .tasks = RADIAL},
         {"degree", MILL_OPTION_COUNT, AT(degree), .min = 1, .max = 3,
          .help = "degree of the polynomial added to the radial functions (default 2)",

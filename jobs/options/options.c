@@ -32,10 +32,10 @@ static const mill_option rows[] = {
     {"numbers", TEXT(numbers), .argument = "N,N-M",
      .help = "the values of {n} in --pattern: tiles, healpix pixels or exposures"},
     {"numbers-file", TEXT(numbers_file),
-     .help = "text file with values of {n}, one or more per line"},
+     .help = "text file with the values of {n} in --pattern, one or more per line"},
     {"input-table", TEXT(input_table),
-     .help = "table of inputs kept across runs: for each file of a finished result, whether it is "
-             "done, or why it failed"},
+     .help = "table kept across runs, in which each finished result notes of each input file that "
+             "it is done, or why it failed"},
     {"skip-done", FLAG(skip_done),
      .help = "skip inputs that the input table lists as done, with the same settings and "
              "unchanged since"},

@@ -90,7 +90,7 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
   {                                                                                                \
     "object-file", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, object_file),                       \
         .may_differ = 1,                                                                           \
-        .help = "only the stars listed, one a line, or in a FITS table with these columns"         \
+        .help = "only stars of a file: a TARGETID, IDENTIFIER or OBJECT a line, or a FITS table"   \
   }
 
 /** Free the owned lists; NULL is allowed. */

@@ -78,6 +78,10 @@ int mill_error_restore(const mill_error_kept *kept);
 
 #define MILL_ERROR(code, ...) mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__)
 
+/** Record a fault of the program itself; MILL_ERR_INTERNAL. */
+#define MILL_BUG(format, ...)                                                                      \
+  MILL_ERROR(MILL_ERR_INTERNAL, "internal error: " format ": please report it", ##__VA_ARGS__)
+
 #define MILL_FAIL(code, ...)                                                                       \
   do {                                                                                             \
     err = MILL_ERROR(code, __VA_ARGS__);                                                           \

@@ -131,7 +131,8 @@ static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, 
                       transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, CUDA_R_32F, ldb, a,
                       CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc, w->compute, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS)
-    return MILL_ERROR(MILL_ERR_BACKEND, "cuBLAS failed with status %d in a product of %d x %d x %d",
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "cuBLAS failed (status %d) to multiply %d x %d x %d: use --backend cpu",
                       (int)status, m, n, k);
   return MILL_OK;
 }

@@ -74,7 +74,7 @@ static int solve(directions *d, int n_row, int n)
   }
   if (status != CUSOLVER_STATUS_SUCCESS || info != 0 || n_found != n)
     return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "cuSOLVER failed on the spectra's Gram matrix: status %d, info %d",
+                      "cuSOLVER found no components (status %d, info %d): use --backend cpu",
                       (int)status, info);
   return MILL_OK;
 }
@@ -98,11 +98,11 @@ int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, dou
   /* cuBLAS is column-major: it sees x transposed */
   if (d.cublas->dsyrk(d.products, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T, n_row, n_pix, &one, d.x,
                       n_pix, &zero, d.product, n_row) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in the products of %d spectra", n_row);
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed to multiply %d spectra: use --backend cpu", n_row);
   MILL_TRY(solve(&d, n_row, n));
   if (d.cublas->dgemm(d.products, CUBLAS_OP_N, CUBLAS_OP_N, n_pix, n, n_row, &one, d.x, n_pix,
                       d.product, n_row, &zero, d.out, n_pix) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in %d principal directions of %d spectra", n, n_row);
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed to find %d components: use --backend cpu", n);
   TRY_CUDA(
       cudaMemcpyAsync(value, d.value, (size_t)n * sizeof *value, cudaMemcpyDeviceToHost, d.stream));
   TRY_CUDA(cudaMemcpyAsync(out, d.out, size * sizeof *out, cudaMemcpyDeviceToHost, d.stream));

@@ -48,7 +48,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
   X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
-    "the template removes too little of the continuum's misfit: the library has no such star")     \
+    "a template fits hardly better than a continuum alone: the library has no such star")          \
   X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")    \
   X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
     "v sin i at its upper limit, above 100 km/s: a white dwarf, or a star that the library lacks") \
@@ -79,7 +79,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
-    "the polish did not converge, and the next method was used")                                   \
+    "Levenberg-Marquardt steps did not converge; another optimizer was used")                      \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
     "templates are broader than the line-spread function in a tenth of an arm or more")            \
@@ -90,7 +90,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "two starts ended in different minima of about equal quality, or, of three or more starts, "   \
     "only one found the best minimum")                                                             \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
-    "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
+    "the labels are within one error of the library's hulls: their errors are not Gaussian")       \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
     "the residuals of an arm vary slowly with wavelength: too few continuum functions (npoly)")    \
   X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors from prior_table")                         \
@@ -130,7 +130,7 @@ enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
     "two stars: -2 ln L does not tell which velocity belongs to which star, or no epoch "          \
     "separates them")                                                                              \
   X(MILL_EPOCH_MASS_RATIO, 16, "MASS_RATIO",                                                       \
-    "two stars with blended lines: both velocities follow from the mass ratio of other epochs")
+    "two stars with blended lines: their velocities use the mass ratio that other epochs gave")
 
 #define MILL_EPOCH_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };

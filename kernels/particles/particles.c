@@ -143,7 +143,7 @@ int mill_particle_check_problem(const mill_particle_setup *s, const mill_particl
       MILL_CHECK(check_start(s, p, a));
     if (p->potential == MILL_DOUBLE_WELL && !(p->half[a] > 0))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "problem %llu: the key half is %g along axis %d: give a number above 0", id,
+                        "problem %llu: `half` is %g along axis %d: give a number above 0", id,
                         p->half[a], a + 1);
     if (p->potential == MILL_GRIDDED && s->field.periodic[a] && s->boundary[a] != MILL_PERIODIC)
       return MILL_ERROR(MILL_ERR_CONFIG,

@@ -289,7 +289,7 @@ static int directions(int n_row, int n_pix, const double *x, int n, double *valu
                      n_row, 0, &n_found, found, vector, n_row, support);
   if (info != 0 || n_found != n)
     return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-                      "LAPACK failed on the spectra's Gram matrix: info %d", (int)info);
+                      "LAPACK found no components (info %d): please report it", (int)info);
   memcpy(value, found, (size_t)n * sizeof *value);
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n_pix, n_row, 1, vector, n_row, x,
               n_pix, 0, out, n_pix);

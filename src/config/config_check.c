@@ -179,13 +179,13 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
     MILL_CHECK(check_key(config, &mill_config_key[i], where));
   if (fit->min_vel_km_s >= fit->max_vel_km_s)
     return mill_config_wrong(
-        where, "min_vel", "max_vel", -1, "%s is not below max_vel, %s; set both",
+        where, "min_vel", "max_vel", -1, "%s is not below max_vel, which is %s; set both keys",
         mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
   if (fit->min_vsini_km_s >= fit->max_vsini_km_s)
-    return mill_config_wrong(where, "min_vsini", "max_vsini", -1,
-                             "%s is not below max_vsini, %s; set both, or fix vsini by fix_param",
-                             mill_text_of_real(fit->min_vsini_km_s, a),
-                             mill_text_of_real(fit->max_vsini_km_s, b));
+    return mill_config_wrong(
+        where, "min_vsini", "max_vsini", -1,
+        "%s is not below max_vsini, %s; set both keys, or fix vsini (fix_param)",
+        mill_text_of_real(fit->min_vsini_km_s, a), mill_text_of_real(fit->max_vsini_km_s, b));
   if (fit->guess_vel_step_km_s > fit->max_vel_km_s - fit->min_vel_km_s)
     return mill_config_wrong(where, "guess_vel_step", "max_vel", -1,
                              "%s is more than max_vel - min_vel, %s; give a smaller step",

@@ -54,7 +54,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
      SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "arms of the library, each once, or parts of its only arm; 0 ≤ min < max",
+     .range = "arms of the library, each once; of a one-arm library also parts; 0 ≤ min < max",
      .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
@@ -171,25 +171,26 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
     {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
-     .help = "largest number of templates of the initial guess from which a star's fit starts; 1: "
-             "only the best"},
+     .help = "most starts of a star's fit, from the best templates of the initial guess; 1: only "
+             "the best"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
-     .help = "largest number of likelihood evaluations per star; a simplex that reaches it passes "
-             "its best point to the polish, which may take 41 more, and no other method follows"},
+     .help = "most likelihood evaluations per star; a simplex stops there, its best point is "
+             "polished by up to 41 more evaluations, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
      .help = "pixels dropped at each end of an arm when a resolution matrix is used",
      .elsewhere = "(5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "least sigma of good pixels, in units of the median sigma", .elsewhere = "(0.3)"},
+     .help = "flux errors of good pixels are at least this times their median",
+     .elsewhere = "(0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
-     .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "(1000)"},
+     .help = "flux error that bad pixels get, in units of abs(median flux)", .elsewhere = "(1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
      .range = "0 ≤ min < max, ascending, at most 32, without overlap",
      .help = "wavelengths to mask; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI files, none "
-             "for other formats; a run with both must give a list",
+             "for other formats; runs with both kinds need a list",
      .elsewhere = "(the same range)"},
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
      .range = "0 … 0xffffffff", .help = "mask bits to ignore"},
@@ -245,9 +246,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one per 16 threads, with a GPU one per two threads, at most 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars that a rank fits at once; 0: the default",
-     .more = ", on the CPU 32 per thread and library (`sample`: at most 64), on a GPU 4,096, or "
-             "fewer if the "
-             "rank's share of its memory is below 3 MiB for each"},
+     .more = ", on the CPU 32 per thread and library (`sample`: at most 64), on a GPU 4,096, but "
+             "at most one per 3 MiB of the rank's share of GPU memory"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},
     {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",
@@ -312,7 +312,7 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 {
   const mill_option *row = mill_config_key_of(key);
   if (!row || row->kind == MILL_OPTION_OTHER)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no option sets the key %s", key);
+    return MILL_BUG("no option sets the key %s", key);
   /* --resolving-power also overrides the widths of single arms */
   for (int i = 0; i < config->n_arm && strcmp(key, "resolving_power") == 0; i++)
     config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;

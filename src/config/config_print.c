@@ -265,7 +265,7 @@ static void sort_lists(const mill_config *config, mill_config *copy)
 static int take_hash(const char *key, const char *hash, char *path, size_t size)
 {
   if (path[0] && !hash[0])
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: %s has not been read yet", key, path);
+    return MILL_BUG("%s: %s has not been read yet", key, path);
   snprintf(path, size, "%s", hash);
   return MILL_OK;
 }

@@ -137,7 +137,7 @@ static const mill_option problem_keys[] = {
      .help = "distribution of the start"},
     {"start_centre", AXES, PROBLEM(start_centre), .help = "for normal and uniform"},
     {"start_spread", AXES, PROBLEM(start_spread),
-     .help = "standard deviation, or half of the width of uniform; 0: a point"},
+     .help = "standard deviation (normal) or half width (uniform); 0: all particles at one point"},
     {0}};
 
 /* ---- the document ---- */

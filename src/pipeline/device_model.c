@@ -43,10 +43,10 @@ static int check_sample(const mill_sample_settings *s)
                       "sample size of %g (--ess): give at least twice --ess",
                       s->max_eval, s->least_ess);
   if (s->n_draw < 0 || s->n_draw > MILL_MAX_DRAW || !(s->least_ess > 0.0))
-    return MILL_ERROR(
-        MILL_ERR_INTERNAL,
-        "%d draws per star, expected 0 to %d, or effective sample size %g, expected above 0",
-        s->n_draw, MILL_MAX_DRAW, s->least_ess);
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "--draws %d, --ess %g: expected 0 to %d draws per star and an effective "
+                      "sample size above 0",
+                      s->n_draw, s->least_ess, MILL_MAX_DRAW);
   return MILL_OK;
 }
 

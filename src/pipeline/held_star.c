@@ -189,7 +189,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_model m = p->member[0].model;
   memcpy(m.hull, p->member[0].lib->hull, sizeof m.hull);
   if (!h->is_ready)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
+    return MILL_BUG("a likelihood was asked for before a star was prepared");
   mill_evaluation *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;

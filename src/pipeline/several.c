@@ -15,8 +15,8 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
     label[l] = mill_library_find_label(first, other->label[l].name);
     if (label[l] < 0)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has the label %s, which %s lacks: name first the library that has the "
-                        "labels of all, or fit with one of them",
+                        "%s has the label %s, which %s lacks: give the library with the labels of "
+                        "all libraries first, or fit with one library",
                         other->path, other->label[l].name, first->path);
   }
   int same = other->n_arm == first->n_arm;
@@ -26,8 +26,8 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
   if (!same)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "%s and %s have different arms, or only one is at the instrument's resolution: fit "
-        "with one of them, or give ranges that both cover under the key arms",
+        "%s and %s have different arms, or only one is at the instrument's resolution: fit with "
+        "one library, or set the key arms to wavelength ranges that both libraries cover",
         first->path, other->path);
   return MILL_OK;
 }

@@ -42,7 +42,7 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
   memcpy(head.host, host, sizeof host);
   MILL_CHECK_MPI(MPI_Bcast(&head, (int)sizeof head, MPI_BYTE, 0, mpi->comm));
   if (head.n_byte > INT_MAX) /* on every rank */
-    return MILL_ERROR(MILL_ERR_CONFIG, "the %s are too long to be compared", what);
+    return MILL_ERROR(MILL_ERR_CONFIG, "the %s exceed %d bytes: make several runs", what, INT_MAX);
   MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(head.n_byte, &first)));
   if (mpi->rank == 0)
     memcpy(first, text, (size_t)head.n_byte);

@@ -90,7 +90,7 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
     snprintf(out, size, "stop file %s", watch ? watch->file : "");
     break;
   case MILL_STOP_LIMIT:
-    snprintf(out, size, "--time-limit: %.0f s are left, and stopping takes up to %.0f s",
+    snprintf(out, size, "--time-limit: only %.0f s are left, and stopping may take %.0f s",
              watch ? left_s(watch) : 0.0, watch ? margin_s(watch) : 0.0);
     break;
   default:
@@ -154,7 +154,7 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
   if (file && mpi->rank == 0)
     snprintf(watch->file, sizeof watch->file, "%s", file);
   if (pthread_mutex_init(&watch->mutex, NULL) != 0 || mill_cond_init(&watch->changed) != 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the thread that watches for a stop");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no memory to watch for a stop%s", mill_memory_limit());
   const int rc = mill_thread_start(&watch->thread, watch_out, watch);
   if (rc != 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s%s",

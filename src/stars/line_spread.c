@@ -263,8 +263,8 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
     }
   if (!invert(n_diag, g, inverse))
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "the template's resolution (sigma %g pixels) cannot be deconvolved from a "
-                      "matrix of %d diagonals",
+                      "templates of sigma %g pixels are too broad to be deconvolved from a "
+                      "resolution matrix of %d diagonals; give a library of sharper templates",
                       sigma_pix, n_diag);
   return MILL_OK;
 }

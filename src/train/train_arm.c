@@ -34,8 +34,7 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 {
   MILL_CHECK(mill_train_settings_check(&s->net));
   if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
-    return MILL_ERROR(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 "
-                                      "alone; use --last pixels for another loss");
+    return MILL_ERROR(MILL_ERR_USAGE, "--last components needs --loss l2; or give --last pixels");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "expected S/N above 0, memory of 0 GiB or more and 0 components or more, got "

@@ -96,7 +96,7 @@ static int solve(normal *q)
       LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'V', 'U', q->width, q->vector, q->width, q->value);
   if (info != 0)
     return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-                      "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
+                      "LAPACK failed on the last layer (info %d): please report it", (int)info);
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
               q->width, q->change, q->n_out, 0, q->right, q->n_out);
   return MILL_OK;

@@ -196,8 +196,8 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
     goto done;
   MILL_TRY(MILL_ALLOC(n_rank * (size_t)mine, &shares->received));
   if (n_rank * (size_t)mine > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large for %zu ranks", n_param,
-              n_rank);
+    MILL_FAIL(MILL_ERR_RANGE, "%zu parameters are too many for %zu ranks: give a smaller --hidden",
+              n_param, n_rank);
   for (int r = 0; r < mpi->size; r++) {
     shares->mine_start[r] = r * mine; /* place in `received` of rank r's values of this share */
     shares->mine_count[r] = mine;

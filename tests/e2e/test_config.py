@@ -60,7 +60,7 @@ IN_LINES = (
     ("npoly: 3\nmin_vel: -300000", 2, "min_vel", "out of range"),
     ("npoly: 3\nmin_vel: 1000", 2, "min_vel", "not below max_vel"),
     ("npoly: 3\nmax_vel: -2000", 2, "min_vel", "not below max_vel"),
-    ("max_vsini: 0", 1, "min_vsini", "fix vsini by fix_param"),
+    ("max_vsini: 0", 1, "min_vsini", "fix vsini (fix_param)"),
     ("max_vel: 50\nmin_vel: 0\nguess_vel_step: 51", 3, "guess_vel_step", "smaller step"),
     ("wave_mask:\n - [1, 2]\n - [3]", 3, "wave_mask", "item 2 is not [min, max]"),
     ("wave_mask:\n - [1, 2]\n - [4, x]", 3, "wave_mask", "expected a number"),

@@ -132,10 +132,10 @@ class Generic(Formats):
             ("MASK", 0), ("FLUX", 1), ("IVAR", 1)))
         one = dict.fromkeys(("WAVELENGTH", "FLUX", "IVAR"), [4, 4, 1])
         for s, config, lsf, bad, part in (
-                (self.sample(self.TWINS), "", 0, 2, "the NAME of row 0, 'twin'"),
-                (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "the NAME of row 0, 'twin'"),
+                (self.sample(self.TWINS), "", 0, 2, "and 0 (counted from 0) with NAME 'twin'"),
+                (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "and 0 (counted from 0) with NAME 'twin'"),
                 # pieces of one exposure, but of other stars
-                (self.sample(self.TWINS + pieces), "", 0, 2, "another TARGETID"),
+                (self.sample(self.TWINS + pieces), "", 0, 2, "different TARGETIDs"),
                 *((self.sample("SPECTRA WAVELENGTH@" + value + good), "", 0, 1, "WAVELENGTH")
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
                 (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),

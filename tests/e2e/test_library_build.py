@@ -530,7 +530,7 @@ class LibraryBuild(unittest.TestCase):
             (("arm r",), lambda f: f["arms/arm1"].attrs.modify("ln_step", -1.0)),
             (("label", "m003", "not finite"), dataset("models/label", np.nan)),
             (("status 77",), dataset("models/status", 77)),
-            (("/arms/arm1/flux", "model 3", "marked good"), dataset("arms/arm1/flux", 0)),
+            (("/arms/arm1/flux", "model 3", "good models are above 0"), dataset("arms/arm1/flux", 0)),
             (("external",), link),
             (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux")),
         ):

@@ -197,7 +197,7 @@ class LibraryTest(ProgramTest):
                 ("lam", 10, np.nan, "wavelengths above 0"),
                 ("lam", -1, 500.0, "ends at 500 A"),
                 ("outside/points", (5, 1), np.inf, "outside/points"),
-                ("outside/hull01_equations", (0, 0), 0.5, "normal of facet 0 of hull 0"),
+                ("outside/hull01_equations", (0, 0), 0.5, "facet 0 of hull 0 has a normal"),
                 ("mapper/log_ids", 0, 9, "mapper/log_ids names a label")):
             damaged(said, lambda f: f[name].__setitem__(index, value))
         for name in ("lam", "layer2/weight", "mapper/std", "mapper/log_ids", "outside/points",

@@ -264,7 +264,7 @@ class LibraryCorrect(ProgramTest):
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("bare.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("bare.h5")),
-                           "benchmarks.fits: an error of --error-columns is not above 0", status=3)
+                           "benchmarks.fits: an error in --error-columns is not above 0", status=3)
 
     def test_scale_where_no_benchmark_star_is(self):
         rng = np.random.default_rng(7)
@@ -383,7 +383,7 @@ class Sky(ProgramTest):
     def test_files_that_are_wrong(self):
         wave, rows = np.linspace(9000, 9800, 50), np.ones((2, 50), "f4")
         for parts, wrong in (
-                (("no group named after an arm",), {"q/wave": wave, "q/components": rows}),
+                (("no group for any arm",), {"q/wave": wave, "q/components": rows}),
                 (("z/wave",), {"z/components": rows}), (("1 to 18",), {"z/wave": wave, "z/components": rows[:, :1]}),
                 (("not ascending at pixel 1",), {"z/wave": wave[::-1], "z/components": rows}),
                 (("component 1 at pixel 0",), {"z/wave": wave, "z/components": rows * [[1], [np.nan]]}),

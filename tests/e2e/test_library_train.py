@@ -243,7 +243,7 @@ class Train(ProgramTest):
             (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
             (make_grid("few.h5", n=12), (), 3, "12 good models"),
             (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),
-            (GRID, ("--loss", "l1"), 2, "use --last pixels"),
+            (GRID, ("--loss", "l1"), 2, "give --last pixels"),
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
             (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
             (GRID, ("--rate", 1e-7), 2, "learning rates"),

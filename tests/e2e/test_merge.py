@@ -151,7 +151,7 @@ class Merge(ProgramTest):
 
     def test_refused(self):
         one = self.one
-        self.assertRefused(one, one, says=[FILES[0], "in two parts", "named twice"])
+        self.assertRefused(one, one, says=[FILES[0], "in two of the results", "named twice"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"], status=4)
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
         self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"],
@@ -191,14 +191,14 @@ class Merge(ProgramTest):
         os.utime(second, ns=(at.st_atime_ns, at.st_mtime_ns))
         self.assertEqual(os.stat(second).st_size, at.st_size)
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
-        self.assertRefused(*parts, says=["coadd.fits", "another-name", "in two parts"])
+        self.assertRefused(*parts, says=["coadd.fits", "another-name", "in two of the results"])
         self.merge("two.h5", *parts[:2])
         # a copy has the same size, time and rows; so has a file that no longer exists
         copy = place("d4", lambda path: shutil.copy2(first, path))
         parts += [self.part("copied.h5", [copy])]
-        self.assertRefused(parts[0], parts[3], says=["coadd.fits", "in two parts"])
+        self.assertRefused(parts[0], parts[3], says=["coadd.fits", "in two of the results"])
         shutil.rmtree(tmp("d1"))
-        self.assertRefused(parts[0], parts[2], says=["another-name", "in two parts"])
+        self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
 
     def test_an_input_that_was_tried_twice(self):
         parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),

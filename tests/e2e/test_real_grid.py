@@ -239,7 +239,7 @@ class Checks(unittest.TestCase):
         for changed in ((1.03, 1), (1, 1.03)):
             other = list(pieces)
             other[1] = (pieces[1][0], pieces[1][1] * changed[0], pieces[1][2] * changed[1])
-            says = r"spectral pieces differ by \d\.\d % of the continuum at 4500 A"
+            says = r"pieces that meet at 4500 A differ by \d\.\d % of the continuum"
             with self.assertRaisesRegex(synthesis.BadModel, says):
                 synthesis.join(other)
         with self.assertRaisesRegex(synthesis.BadModel, "do not cover"):

@@ -348,7 +348,7 @@ class TrainFunctions(ProgramTest):
             (write_grid("bad.h5", label, edit=bad), "radial", ("11 good models", "at least 12")),
             (write_grid("name.h5", label, edit=instead(
                 "models/name", lambda f, name: f.create_dataset(name, data=[b"a"]))), "radial",
-             ("/models/name and why are not of 125 models",)),
+             ("/models/name or /models/why does not have 125 texts",)),
             (write_grid("group.h5", label, edit=instead("arms/arm0/flux", h5py.Group.create_group)),
              "radial", ("group.h5: ", "Group")),
             (write_grid("flux.h5", label, edit=lambda f: f.pop("arms/arm1/flux")), "radial",

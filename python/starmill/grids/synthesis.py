@@ -197,7 +197,7 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     need(worst <= 0.02, BadModel,
-         "spectral pieces differ by %.1f %% of the continuum at %g A" % (100 * worst, edge))
+         "the pieces that meet at %g A differ by %.1f %% of the continuum" % (edge, 100 * worst))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):

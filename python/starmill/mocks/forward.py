@@ -78,9 +78,9 @@ class Template:
         # [n_pix] pixels inside the template at every velocity up to MAX_VEL_KM_S
         self.is_reached = (wave_aa >= first_aa * reach) & (wave_aa <= last_aa / reach)
         need(self.is_reached.sum() >= len(wave_aa) // 2, USAGE,
-             f"{library.path}: arm {instrument.name} covers {first_aa:.1f} to {last_aa:.1f} A, "
-             f"less than half of the instrument's {wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A at all "
-             f"velocities up to {MAX_VEL_KM_S:g} km/s")
+             f"{library.path}: arm {instrument.name}, {first_aa:.1f} to {last_aa:.1f} A, covers at "
+             f"{MAX_VEL_KM_S:g} km/s less than half of the instrument's {wave_aa[0]:.1f} to "
+             f"{wave_aa[-1]:.1f} A: give a library of a wider range")
         # of the resolution matrices of each group; None: templates at the instrument's resolution
         self.rows = None
         if self.arm.template_sigma_aa >= 0:

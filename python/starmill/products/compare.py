@@ -71,7 +71,7 @@ def match(a, b):
     elif known("OBJECT", ""):
         by = ["OBJECT"]
     else:
-        raise Failure(USAGE, "the files have neither TARGETID nor OBJECT in common")
+        raise Failure(USAGE, "neither TARGETID nor OBJECT has values in both files")
     once = [unique(t, by, keep="none") for t in (a, b)]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")

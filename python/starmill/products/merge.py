@@ -122,8 +122,8 @@ def refuse_duplicates(parts):
         for path, keys in part.inputs:
             for key in keys:
                 other = known.setdefault(key, path)
-                need(other is path, USAGE, f"{other} and {path} are the same input in two parts, "
-                     "or a part is named twice")
+                need(other is path, USAGE, f"{other} and {path} are the same input file, in two "
+                     "of the results to merge; or a result is named twice")
 
 
 def copy_attributes(model, made):

@@ -98,8 +98,8 @@ def read_array(path):
 def read_columns(path, names, values, request):
     """Return the Spectrum of `values` [n_column, n_pix], and the name of its error column."""
     need(values.ndim == 2 and values.shape[1] >= 2 and not request.wave and not request.wave_file,
-         INPUT, f"{path}: has no columns of 2 or more pixels, or a wavelength option for images "
-         "(--wave, --log-wave, --wave-file) is given")
+         INPUT, f"{path}: expected columns of 2 or more pixels, and none of the options --wave, "
+         "--log-wave and --wave-file, which are for images")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
     at = {name.upper(): i for i, name in enumerate(names)}  # columns by name
@@ -177,7 +177,7 @@ def row_of(path, request, power):
          f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
     good = finite & (one.flux != 0)
-    need(good.any(), INPUT, f"{path}: its flux is zero or not finite")
+    need(good.any(), INPUT, f"{path}: the flux of each pixel is zero or not finite; leave it out")
     level = np.median(abs(one.flux[good]))
     scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
     ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))

@@ -320,7 +320,7 @@ def labels_inside(library, calibrators):
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         need(n >= len(inside) * N_INSIDE // 1000, INPUT,
-             "the library's hulls fill less than a thousandth of its labels' ranges")
+             "the hulls fill under 1/1000 of the labels' ranges: make the library of more models")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
     return np.concatenate([*inside, near[inside_hulls(library, near)]])
@@ -358,8 +358,8 @@ def into_functions(emulator, values_at, by_term):
     else:
         coef = RadialFit(front.center, front.length, np.ones(len(front.center)),
                          values_at(front.center), front.degree, np.array([THROUGH])).coef
-        need(len(coef) == len(front.coef), INPUT, "the centers of the radial functions do not "
-             f"determine a polynomial of degree {front.degree}")
+        need(len(coef) == len(front.coef), INPUT, "the library's radial functions are too few or "
+             f"alike for a polynomial of degree {front.degree}; make it with a lower --degree")
     front.coef = np.concatenate([front.coef, coef.astype("f4")], axis=-1)
     emulator.weight[0] = np.hstack([emulator.weight[0], by_term.T.astype("f4")])
 
@@ -380,8 +380,8 @@ def apply(library, i_arm, calibrators, correction):
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
         return
-    need(len(emulator.weight) == 1, INPUT, f"arm {arm.name}: its emulator has functions of the "
-         "labels and layers with SiLU; such emulators cannot be corrected")
+    need(len(emulator.weight) == 1, INPUT, f"arm {arm.name}: its emulator has splines or radial "
+         "functions followed by SiLU layers; such an emulator cannot be corrected")
     n, n_term = emulator.weight[0].shape[1], len(correction.coef)
     need(n + n_term <= MAX_WIDTH, INPUT, f"arm {arm.name}: {n} components and {n_term} of the "
          f"correction are more than {MAX_WIDTH}; make the library with fewer --components")

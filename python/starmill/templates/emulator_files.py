@@ -134,7 +134,7 @@ def read_hulls(file, n_label):
         facet = array_of(file, f"outside/{name}", "f8", 2)
         need(spans.max() < n_label and facet.shape[1] == len(spans) + 1, ValueError,
              f"dataset /outside/{name} has the shape {facet.shape}; expected [n]"
-             f"[{len(spans) + 1}], and labels from 0 to {n_label - 1} in its name")
+             f"[{len(spans) + 1}]; digits in its name are labels, from 0 to {n_label - 1}")
         hulls.append(Hull(spans, facet))
     need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "
          f"outside/hull01_equations), this program takes 1 to {MAX_HULL}")
@@ -225,7 +225,7 @@ def join(library, one, path0, path, sigma):
     need(arm.name not in [other.name for other in library.arm], USAGE,
          f"{path}: an arm called {arm.name} was imported already; name the arms by --arm-names")
     need(sigma is not None or arm.template_sigma_aa == arm0.template_sigma_aa, USAGE,
-         f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) were made "
-         "for different uses of the resolution matrix; give --template-sigma or "
+         f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) seem to have "
+         "different resolutions, as one revision ends in rm or resolmat; give --template-sigma or "
          "--at-instrument-resolution")
     library.arm.append(arm)

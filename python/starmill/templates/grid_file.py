@@ -66,7 +66,7 @@ class Grid:
         if bad.any():
             i, pixel = np.argwhere(bad)[0]
             raise Failure(INPUT, f"{self.path}: /{at} has {flux[i, pixel]:g} at pixel {pixel} of "
-                                 f"model {models[i]}, which is marked good")
+                                 f"model {models[i]}, but good models are above 0")
         return flux
 
 
@@ -92,7 +92,7 @@ def read_grid(path, file):
     texts = {name: [text.decode("ascii", "replace") for text in file[f"models/{name}"][...]]
              for name in ("name", "why")}
     if {len(text) for text in texts.values()} != {len(status)}:
-        raise ValueError(f"datasets /models/name and why are not of {len(status)} models")
+        raise ValueError(f"/models/name or /models/why does not have {len(status)} texts")
     arms = []
     while f"arms/arm{len(arms)}" in file:
         arms.append(read_arm(file[f"arms/arm{len(arms)}"], len(status), os.path.basename(path)))

@@ -63,8 +63,8 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} are not independent: there is no hull of the "
-                                 f"{len(x)} points, which lie on a line or far apart") from error
+            raise Failure(INPUT, f"labels {a} and {b} have no hull: their {len(x)} points lie on "
+                                 "a line or far apart; give more models or fewer labels") from error
     return hulls
 
 
@@ -92,7 +92,7 @@ def whole_hull(x):
         raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
                              "lie in a plane") from error
     need(len(facet) <= MAX_FACET, INPUT, f"the hull of {n_label} labels of {n} models has "
-         f"{len(facet)} facets, more than {MAX_FACET}: use hulls of pairs")
+         f"{len(facet)} facets, more than {MAX_FACET}: use --hulls pairs")
     return Hull(np.arange(n_label), facet)
 
 
@@ -107,7 +107,7 @@ def fill_range(library, low, high, n_guess):
     while sum(map(len, found)) < n_guess:
         need(n_try <= most, USAGE,
              f"only {sum(map(len, found))} of {n_guess} templates for the initial guess were found "
-             "inside the hulls, which fill too little of the labels' ranges")
+             "inside the hulls, which are small; give fewer --guess-templates")
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
         x = low + (high - low) * (u - np.floor(u))
         value = library.unmap(x)
@@ -121,7 +121,7 @@ def spread(library, values, n_guess):
     then each time the farthest model's.  Return the mask [n] of models outside the hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
-    need(not outside.all(), INPUT, "no spectrum lies inside the hulls of its labels")
+    need(not outside.all(), INPUT, "no spectrum has labels inside the hulls; give more spectra")
     free = np.where(outside, -1.0, np.inf)  # squared distance to the nearest model chosen
     at = int(np.argmin(np.where(outside, np.inf, (mapped ** 2).sum(axis=1))))  # central model
     taken = []

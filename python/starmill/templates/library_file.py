@@ -117,7 +117,8 @@ def refuse_links(path, file):
     """Refuse links out of the file, which would let it read other files."""
     def look(name, item):
         if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
-            raise Failure(USAGE, f"{path}: dataset /{name} is stored outside of the file")
+            raise Failure(USAGE, f"{path}: dataset /{name} keeps its data in another file, "
+                          "which is refused; copy it with h5repack")
         if isinstance(item, h5py.Group):
             look_links(item)
 

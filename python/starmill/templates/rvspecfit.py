@@ -78,7 +78,7 @@ def check_interpolator(net):
          ValueError, f"mapper_args or outside_kwargs/pts do not fit the {n} labels of parnames; "
          "train the network again")
     need(all(0 <= i < n for i in net.log_ids), ValueError,
-         f"mapper_args takes the logarithm of a label beyond the {n} of parnames")
+         f"mapper_args takes the logarithm of labels {net.log_ids}, parnames has 0 to {n - 1}")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 

@@ -114,7 +114,7 @@ class Grid:
             step = span / (len(wave) - 1)
         n_pix = np.floor(span / step * (1 + 1e-12)) + 1
         need(n_pix <= MOST_PIX, INPUT,
-             f"the finest wavelength step needs {n_pix:.3g} pixels; the limit is {MOST_PIX}")
+             f"{n_pix:.3g} pixels at the finest wavelength step, over {MOST_PIX}: give a --range")
         s, first = self.settings, np.log(wave[0])
         return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
                    template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,
@@ -372,9 +372,9 @@ def leave_out(made, names, part, seed):
     most = min(int(part * len(values) + 0.5), MAX_SPECTRA)
     out = np.zeros(len(values), bool)
     out[order[fits[order]][:most]] = True
-    need(out.any(), INPUT, "no spectrum is surrounded by others, so none can be left out")
+    need(out.any(), INPUT, "no spectrum has labels between those of others: give --left-out 0")
     need((~out).sum() >= LEAST_SPECTRA, INPUT,
-         f"{(~out).sum()} spectra would be left, at least {LEAST_SPECTRA} are needed")
+         f"{(~out).sum()} spectra would remain, {LEAST_SPECTRA} are needed: leave fewer out")
     rest = Functions(functions.settings, values[~out], functions.y[~out],
                      np.zeros_like(functions.gap[~out]), functions.weight[~out])
     library, _ = rest.library(replace(arm, error=None))

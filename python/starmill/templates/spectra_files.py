@@ -105,8 +105,8 @@ def labels_of_table(paths, request):
     rows, wanted = {}, {stem(p): p for p in paths}
     if len(wanted) < len(paths):
         twice = next(p for p in paths if wanted[stem(p)] != p)
-        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have the same name in table "
-                             f"{path}: rename one, or build them from other tables")
+        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have the same name, so table "
+                             f"{path} cannot tell them apart: rename one, in the table too")
     for row, name in enumerate(names):
         if name in wanted and rows.setdefault(name, row) != row:
             raise Failure(INPUT, f"{path}: rows {rows[name] + 1} and {row + 1} (counted from 1) "
@@ -136,7 +136,7 @@ def axis_values(path, hdus, i, k, name, n):
     for j, hdu in enumerate(hdus):
         if hdu.name.upper() == name.upper():
             need(hdu.is_image and hdu.shape == (n,), INPUT, f"{where(path, hdus, j)}: expected an "
-                 f"image of one axis with the {n} values of axis {k}")
+                 f"image of one axis with {n} numbers, the values of {name} along axis {k}")
             return image_part(hdu, slice(None))
     start, step = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CDELT"))
     pixel = card(path, hdus, i, f"CRPIX{k}")
@@ -159,7 +159,7 @@ def labels_of_cube(path, hdus, i, request):
                     if text_card(header, key).upper() in columns), f"CTYPE{k}")
         name = text_card(header, key)
         need(name.upper() in columns, INPUT,
-             f"{at}: {key} is '{name[:40]}', which --labels NAME={key},... does not name")
+             f"{at}: {key} is '{name[:40]}', expected {' or '.join(columns)} (--labels)")
         label = columns.index(name.upper())
         need(label not in keys, INPUT, f"{at}: {keys.get(label)} and {key} are both '{name[:40]}'; "
              "each axis needs a label of its own")
