@@ -39,12 +39,12 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Upload n pieces; the device may copy them concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
-  /** Allocate pinned host memory, for the sources of uploads with mill_upload.stays.  Any thread
-   *  may call pin.  pin NULL: such sources may lie in any memory. */
+  /** Allocate pinned host memory.  The source of an upload with mill_upload.stays must lie in such
+   *  memory; if pin is NULL, it may lie anywhere.  Any thread may call pin. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait for the uploads made before the previous call of settle.  Then their sources may change,
-   *  even with mill_upload.stays.  settle NULL: every upload copies at once. */
+  /** Wait until all uploads made before the previous settle have read their sources.  The host may
+   *  then change these, even with mill_upload.stays.  settle NULL: every upload copies at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);

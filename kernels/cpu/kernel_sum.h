@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sum the Gaussian kernels of a batch of particles on a CPU, by vectors in one thread.
+/** Sum the Gaussian kernels of a batch of particles on a CPU.  One thread does this, with vectors.
  *
- *  Particles are sorted by their grid cell along the last axis.  The particles of a cell start from
- *  the same grid point.  So MILL_KERNEL_LANES of them are added to a grid line together, with one
- *  multiplication per point (kernels/particles/density.h). */
+ *  Particles are sorted by their grid cell along the last axis.  All kernels of a cell are computed
+ *  outwards from the grid point in its centre.  So MILL_KERNEL_LANES kernels are added to a grid
+ *  line together, with one multiplication per point (kernels/particles/density.h). */
 #pragma once
 
 #include <string.h>

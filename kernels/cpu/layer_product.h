@@ -15,8 +15,8 @@
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/math/real.h"
 
-/* The sums of the largest tile fill the registers: 32 with AVX-512, else 16.  GCC must not unroll
- * the tile of twelve rows, or some sums would be in memory. */
+/* The sums of the largest tile fill the vector registers: 32 registers with AVX-512, else 16.  If
+ * GCC unrolled the AVX-512 tile of twelve rows, some sums would be in memory. */
 #define MILL_TILE_VECS 2
 /* clang-format off */
 #if defined(__AVX512F__)

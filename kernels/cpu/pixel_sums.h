@@ -86,12 +86,11 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
     }
 }
 
-/** Compute quad = p^T N^-1 p at every pixel of a chunk (p: its continuum functions, N: normal
- *  matrix).
+/** Compute quad = p^T N^-1 p at every pixel of a chunk (symbols: head of this file).
  *
  *  inverse                  in   N^-1
- *  n, which                 in   the continuum functions that are not 0 here
- *  p [n][MILL_PIXEL_CHUNK]  in   their values at len pixels, whole vectors
+ *  n, which                 in   number and indices of the functions that are not 0 in the chunk
+ *  p [n][MILL_PIXEL_CHUNK]  in   these functions; len is a multiple of MILL_VEC_N_F64
  *  quad [len]               out */
 MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
                                         const int *which, int len, const double *p, double *quad)
@@ -443,13 +442,12 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.
+/** Sum products of rows over a segment's pixels, into work->sums (symbols: head of this file).
  *
- *  - Rows: E and P_k t as for mill_normal_sums, then V_j = (dT/dtheta_j / sigma) (P a), the model's
- *    derivative in parameter j.
- *  - Products: each row V_j with itself and all rows before it.  The product of rows r and c is at
- *    mill_gram_at(r, c) - mill_gram_at(n_error + nk, 0).
- *  - After the products comes half the gradient in each parameter.
+ *  - Rows: n_error rows E; nk rows P_k t; model derivatives V_j = (dT/dtheta_j / sigma) (P a).
+ *  - Products: each row V_j with itself and with all earlier rows.  The product of rows r and c is
+ *    element mill_gram_at(r, c) - mill_gram_at(n_error + nk, 0) of work->sums.
+ *  - After the products come the gradient's elements, each times 1/2.
  *
  *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
  *  work->solve, work->normal    in   coefficients a; Cholesky factor of N

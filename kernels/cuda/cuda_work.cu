@@ -7,7 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/base/memory.h"
 
-/** Return the sizes of the work space of n_lane lanes that suffice for each arm of the model. */
+/** Return sizes for n_lane lanes (work spaces), each large enough for every arm of the model. */
 static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;
@@ -43,9 +43,9 @@ static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t
   return {mill_cuda_take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
 }
 
-/** Lay out the work space of s->n_lane lanes in `block` (NULL: only measure) and return its bytes.
- *  work [n_lane]: host copy of the lanes' structures.  Sums, normal matrices and solutions are not
- *  in it: they are in shared memory (star_shared). */
+/** Lay out s->n_lane work spaces in `block` (NULL: only measure) and return their bytes.  A lane is
+ *  the work space of one star.  work [n_lane]: host copy of the lanes' mill_workspace.  Sums,
+ *  normal matrices and solutions are not in `block` but in shared memory (star_shared). */
 static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_workspace *work)
 {
   const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1, pitch = (size_t)s->pitch;

@@ -8,8 +8,8 @@
 
 enum { MILL_GUESS_TEMPLATES = 4, MILL_GUESS_STARS = 1 };
 
-/** One complex number of each of four sequences.  In memory the imaginary parts lie MILL_GUESS_LANE
- *  numbers after the real parts. */
+/** One complex number of each of four sequences, in registers.  In the array of sequences, the
+ *  imaginary parts lie MILL_GUESS_LANE numbers after the real parts. */
 typedef struct mill_four {
   __align__(16) float re[MILL_GUESS_TEMPLATES];
   __align__(16) float im[MILL_GUESS_TEMPLATES];

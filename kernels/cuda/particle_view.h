@@ -89,9 +89,10 @@ static __device__ inline void particle_segment_make(const particle_view &v,
 
 /** Add the kernel (peak 1) of particle i of a tile to the points of a segment.
  *
- *  For grid steps up to a kernel width, add middle * up^k to the point k above the middle, and
- *  middle * down^k to the point k below.  The caller multiplies the sums by particle_segment_fade.
- *  If `middle` underflows to 0, the kernel is below 1e-190 at all points, and nothing is added. */
+ *  For grid steps up to a kernel width, the k-th point above the segment's middle point gets
+ *  middle * up^k, and the k-th point below gets middle * down^k; `middle` is the kernel at the
+ *  middle point.  The caller multiplies the sums by particle_segment_fade.  If `middle` underflows
+ *  to 0, the kernel is below 1e-190 at all points, and nothing is added. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,

@@ -120,8 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
               (size_t)point] = v.kernel[i].is_there ? v.kernel[i].peak * sum : NAN;
 }
 
-/** Binned form: add the weights of a slab's particles to the nodes around each particle.  One block
- *  per slab and cloud.  Nodes are 64-bit integers in global memory, for atomic additions. */
+/** Binned form: spread each particle of a slab over the nodes around it.  A slab is the part of a
+ *  cloud's particles that one block treats.  Nodes are 64-bit integers, for atomic additions. */
 static __global__ void __launch_bounds__(THREADS)
     particle_spread(const __grid_constant__ particle_view v)
 {
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a like mill_block_convolve.  from NULL: the input is the nodes (last axis).
- *  One warp per output point (x) and cloud (y). */
+/** Convolve along axis a like mill_block_convolve.  The last axis comes first: its input is v.node,
+ *  and `from` is NULL.  A warp computes one output point of the cloud blockIdx.y. */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)

@@ -78,12 +78,12 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** Compute a segment's normal equations, with model error eliminated, as on a CPU. */
+/** Compute normal equations, and eliminate the rows E of model error (kernels/cpu/pixel_sums.h). */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
 {
-  const int q = n_error, origin = mill_gram_at(q, 0);
+  const int q = n_error, origin = mill_gram_at(q, 0); /* `sums` lacks the products of E with E */
   const double *with_d = sums + mill_gram_at(q + nk, 0) - origin;
   MILL_FOR(b, k, nk)
   {
@@ -518,8 +518,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums, with half the
- *  gradient.  kernels/cpu/pixel_sums.h explains the rows, the sums and the arguments. */
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The gradient times
+ *  1/2 follows there.  kernels/cpu/pixel_sums.h explains rows, sums and arguments. */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

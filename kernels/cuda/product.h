@@ -334,8 +334,8 @@ static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffe
   multiply_rows<real, n_row>(buffer, rows, n_left, more...);
 }
 
-/** Compute a layer: out = W in, plus the bias in rows of values (not of derivatives), by fused
- *  multiply-adds in the order of the inputs.  All rows must begin at multiples of PIECE_BYTES. */
+/** Compute a layer: out = W x + bias for each row x of `in`; rows of derivatives get no bias.  Sums
+ *  are fused multiply-adds in input order.  All rows must begin at multiples of PIECE_BYTES. */
 template <typename real>
 static __device__ __forceinline__ void
 multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &batch, int n_in,

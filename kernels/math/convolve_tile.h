@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Convolution in tiles, which are groups of neighbouring outputs away from the ends of a row: with
+/** Convolution by tiles, groups of neighbouring outputs away from the ends of a row.  The kernel is
  *  a rotation kernel (kernels/star/blocks/template.h) or a resolution matrix (resolution.h there).
  *
  *  Each backend's convolve_tile.h (kernels/math/primitives.h) defines
@@ -11,7 +11,7 @@
  *                                        boundary, in elements
  *   mill_rotate_tile                     convolves x with a symmetric kernel [half + 1]
  *   mill_resolve_tile                    multiplies nr rows by the matrix; `in` points at the input
- *                                        of the first output and first diagonal */
+ *                                        that the first diagonal takes for the first output */
 #pragma once
 
 #include "kernels/math/real.h"

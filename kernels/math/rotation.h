@@ -4,7 +4,7 @@
  *  The kernel is Gray's (The Observation and Analysis of Stellar Photospheres) with linear limb
  *  darkening eps = 0.6.  At x = v / (v sin i) it is
  *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)).
- *  It becomes weights W_k of the grid points.  R is v sin i in grid steps, v sin i / (c step).
+ *  It becomes weights W_k at k grid points from the centre, of sum 1.  R = v sin i / (c step).
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention, is exact for a spectrum linear between grid points:
  *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
@@ -68,8 +68,8 @@ MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
   return half < least ? least : half;
 }
 
-/** Compute W_k and dW_k/dR of MILL_ROT_LINEAR.  The slope at r_pix = 0 is the limit from above:
- *  s = int_0^1 x K(x) dx for the neighbours, -2 s in the centre. */
+/** Compute W_k of MILL_ROT_LINEAR (head of this file) and dW_k/dR, at R = r_pix.  At R = 0 the
+ *  slope is its limit from above: s = int_0^1 x K(x) dx for k = 1, -2 s for k = 0. */
 MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *weight, double *slope)
 {
   double a0, a1, b0, b1, c0, c1;
@@ -161,9 +161,8 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   *slope = slope_sum / r_pix;
 }
 
-/** Compute W_k and its slope, for k >= 0 and R = r_pix >= 0.  The W_k add up to 1.  The slope is
- *  dW_k/dR for MILL_ROT_LINEAR.  For MILL_ROT_SPLINE, where dW_k/dR is 0 at R = 0, it is
- *  dW_k/d(R^2/2). */
+/** Compute W_k (head of this file) and its slope, for k >= 0 and R = r_pix >= 0.  The slope is
+ *  dW_k/dR.  For MILL_ROT_SPLINE, where dW_k/dR is 0 at R = 0, it is dW_k/d(R^2/2). */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
 {

@@ -293,7 +293,7 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
     c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k] = total[k];
 }
 
-/** Compute a cloud's moments after a step from the sums of its parts.  One thread does all.
+/** After a step, compute a cloud's moments from the sums of the cloud's parts, in one thread.
  *  moment [MILL_PARTICLE_MOMENTS] out: NaN from the first bad step on */
 MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int step, double *moment)
 {

@@ -133,9 +133,9 @@ int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);
 
-/** Compute a field's coefficients from values of U on its grid.
+/** Compute a field's spline coefficients from values of the potential U.
  *
- *  value [n_time][n_node[0]]...  in   grid of mill_particle_field, at least 4 nodes per axis
+ *  value [n_time][n_node[0]]...  in   U on the field's grid, which has 4 or more nodes per axis
  *  coef [mill_particle_n_coef]   out  for field->coef
  *
  *  MILL_ERR_CONFIG for a value that is not finite, with its place; MILL_ERR_MEMORY. */

@@ -226,8 +226,8 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
  * In ln wavelength, step is the thinned grid's, templ and sigma are the sigmas of the templates and
  * of the line-spread function, and rest = sigma^2 - templ^2.  The conditions are:
  *  - amplitudes of aliases, exp(-2 pi^2 templ^2 rest / (sigma step)^2), are at most exp(-HIDDEN);
- *  - templ^2 + MILL_LARGEST_BLUR * rest, after a blur, is at least (MILL_GRID_SIGMA * step)^2;
- *  - a bin of the guess spans at least BIN_POINTS steps, the arm more than MILL_THINNED_POINTS. */
+ *  - after a blur, the variance templ^2 + MILL_LARGEST_BLUR * rest >= (MILL_GRID_SIGMA * step)^2;
+ *  - in steps, a bin of the guess spans BIN_POINTS or more, the arm above MILL_THINNED_POINTS. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {

@@ -25,14 +25,14 @@ int mill_config_cut_arms(const mill_config *config, mill_library *lib);
  *  configured arm is unknown to the library and has no range. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
-/** Make arms, for mill_config_cut_arms, of those of a format's cameras [n] that the library covers.
+/** Turn the cameras [n] of a format that the library covers into arms, for mill_config_cut_arms.
  *  If arms are configured, take only the cameras of their names, with the settings of these arms.
- *  The caller has checked that mill_config_lacks_ranges.
+ *  Call it only if mill_config_lacks_ranges returns 1.
  *
  *  are_channels  each camera is a channel of the same name
  *
- *  Changes nothing if the library has an arm of a camera's name, has several arms of which one ends
- *  within its camera, or does not cover all configured cameras. */
+ *  Changes nothing if an arm of the library has a camera's name, if the library has several arms
+ *  and a camera reaches beyond its own, or if the library lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);

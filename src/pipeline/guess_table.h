@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
- *  Once a run, the emulator makes templates at the library's guess labels.  They are broadened by
+ *  For each run, the emulator makes templates at the library's guess labels.  They are broadened by
  *  rotation and averaged into bins.  For each range of bins that a wavelength set needs, they are
  *  divided by their continuum and Fourier transformed. */
 #pragma once

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The held star: a star in the first slot, evaluated at points given by the caller. */
+/* The held star: a star in the first slot, evaluated at points given by the caller.  A view is a
+ * copy of the slot that evaluates one point, or several points that differ only in velocity. */
 #include <string.h>
 
 #include "kernels/base/memory.h"
@@ -101,8 +102,8 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Return how many of n points, from the first on, a view can evaluate.  They differ only in
- *  velocity.  On a GPU return 1: several velocities together would change the last bits. */
+/** Return how many of n points, from the first on, one view can evaluate together.  On a GPU return
+ *  1: several velocities together would change the last bits. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -180,7 +181,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Evaluate the points in as many views at a time as there are. */
+/* Evaluate the points.  Each pass gives n_asked points to n views, at most h->n_view views. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

@@ -18,8 +18,8 @@ enum {
   START_TOGETHER = 16,
   /** Stars whose models are downloaded together. */
   MODELS_PER_CALL = 64,
-  /** If the host works during rounds: rounds end early when 1/SLOT_SHARE of the stars are finished;
-   *  meanwhile the host fills at most 1/SLOT_SHARE of the slots. */
+  /** If the host works while rounds run, a series of rounds ends when 1/SLOT_SHARE of its stars are
+   *  finished.  During a series the host fills at most 1/SLOT_SHARE of the slots. */
   SLOT_SHARE = 8
 };
 

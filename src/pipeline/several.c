@@ -152,8 +152,8 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
-/* Keep a library's row if it is the best so far, and choose the next library.  After the last
- * library, start a second choice if the best row has HULL. */
+/* Keep a library's row if it is the best so far, and choose the next library.  If step 2 has ended
+ * and the best row has HULL, begin step 3 (several.h). */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

@@ -40,8 +40,8 @@ typedef struct mill_contest {
 /** Begin with the last library, which guesses. */
 void mill_contest_begin(mill_contest *contest);
 
-/** After a library's turn with a slot's star, a guess or a fit: keep the row if it is the best so
- *  far, and choose the next library.
+/** Call this after a library's guess or fit of a slot's star.  Keeps the row if it is the best so
+ *  far, and chooses the next library.
  *
  *  next   out  the next library; -1: none, star->result is the star's row (with models and epochs
  *              if contest->is_kept)

@@ -22,7 +22,7 @@ typedef struct mill_member {
 } mill_member;
 
 /** Backend memory of a slot, in this order: models, mill_segments, mill_slot, pixels, line-spread
- *  functions for each library, other arrays.  So neighbours are copied as one piece. */
+ *  functions for each library, other arrays.  Arrays next to each other are copied as one piece. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */
@@ -105,8 +105,8 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a borrowed star into the free slot i_slot; slots->bound [i_slot] may change.  The last
- *  library has the first turn; with several libraries that turn is only the guess.
+/** Copy a borrowed star into the free slot i_slot.  The slot's address, slots->bound [i_slot], may
+ *  change.  The last library begins; if there are several libraries, it only guesses.
  *
  *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot stays free.
  *  MILL_ERR_RANGE (mill_waveset_cache_get, mill_waveset_cache_deconv), MILL_ERR_BACKEND. */

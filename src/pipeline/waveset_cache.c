@@ -347,8 +347,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from `first`.
- *  reach [2]: first and last + 1 of the functions >= MILL_BROAD_CONT that exceed `least` there. */
+/** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels, `first` and on.
+ *  reach [2]: first and last + 1 of functions k >= MILL_BROAD_CONT with a value above `least`. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {

@@ -25,10 +25,10 @@ typedef struct mill_draw mill_draw;
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out);
 
-/** Draw numbers: *number is the first of n_at_once.  Not collective; one thread at a time.
+/** Draw n_at_once numbers; *number is the first of them.  Not collective; one thread at a time.
  *
  *  gives_up  called repeatedly while waiting; if it returns 1, *number is -1, and the next call
- *            gets the answer.  NULL: always wait
+ *            gets the numbers that this call has asked for.  NULL: always wait
  *
  *  The watchdog (src/system/watchdog.h) ends the job if rank 0 does not answer.  MILL_ERR_MPI. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number);

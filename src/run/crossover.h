@@ -34,7 +34,7 @@ typedef struct mill_crossover_point {
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** Return the size from which on the GPU was always faster; 0: at the largest size it was slower.
+/** Return the least size such that the GPU was faster there and at all larger sizes; 0: none.
  *  The sizes of points [n] ascend.  Points not measured on both CPU and GPU are skipped. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 

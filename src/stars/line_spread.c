@@ -7,7 +7,7 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** The blur on the templates' grid aims at templates with a sigma of this many pixels.
+/** Sharper templates are blurred on their grid to a sigma of this many pixels of the spectrum.
  *  SHARPEST_MATRIX is for a resolution matrix, whose rows undersample narrower templates. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
 /** A solver deconvolves a resolution matrix by the templates' sigma, in pixels.  If sigma varies by
@@ -130,8 +130,8 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
   range->least = fmin(least[1], range->least);
 }
 
-/* The blur's sigma^2 is what sharp templates want (range.wanted), but at most MILL_LARGEST_BLUR *
- * range.least.  A thinned grid's splines may need a larger blur (`needed`), and then get it. */
+/* The blur's sigma^2 is range.wanted, but at most MILL_LARGEST_BLUR * range.least (blur_range).  If
+ * the splines of a thinned grid need a larger blur, its sigma^2 is `needed`. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {

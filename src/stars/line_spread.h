@@ -51,8 +51,8 @@ int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers; its pointers are not set
- *  solve            out  the solvers, n_solve doubles in all.  After several solvers come n_pix
- *                        floats: the fractional index of each pixel's solver.  Free by mill_free
+ *  solve            out  the solvers, n_solve doubles in all.  If there is more than one solver,
+ *                        each pixel's fractional solver index follows (float).  Free by mill_free
  *  bytes            out  size of solve
  *
  *  MILL_ERR_RANGE if the Gaussian has no inverse, MILL_ERR_MEMORY. */

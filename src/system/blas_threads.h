@@ -13,6 +13,6 @@ int mill_blas_begin(int n_thread, int *n_before);
 
 void mill_blas_end(const int *n_before);
 
-/** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  On a processor newer than itself,
- *  OpenBLAS uses code for its oldest processor, which is five times slower. */
+/** Return the value to set OPENBLAS_CORETYPE to; NULL: leave it.  If OpenBLAS does not know the
+ *  processor, it uses its code for the oldest processors, which is five times slower. */
 const char *mill_blas_core(void);

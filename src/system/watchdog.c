@@ -123,8 +123,8 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* With the mutex locked, add step_s to the age of all announced calls.  Return NULL if no call is
- * late; else the innermost call: of those late within a tick from now, the last announced. */
+/* With the mutex locked, add step_s to the age of all announced calls.  If no call is late, return
+ * NULL.  Else return the innermost (last announced) call that is late now or will be in a tick. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;

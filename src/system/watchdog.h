@@ -22,8 +22,8 @@ enum mill_watch_kind {
   MILL_WATCH_RANKS  /**< waits for other ranks: 25 s after SIGTERM or SIGINT, else no limit */
 };
 
-/** Start the watchdog unless it runs; calls announced before are not watched.  The bound is 600 s,
- *  or the environment variable STARMILL_WATCHDOG_S.
+/** Start the watchdog unless it runs; calls announced before are not watched.  A call's bound is
+ *  600 s, or the seconds in the environment variable STARMILL_WATCHDOG_S.
  *
  *  log  receives the reason of an abort, on a separate thread; if it hangs or is NULL, the reason
  *       goes to standard error

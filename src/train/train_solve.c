@@ -45,8 +45,8 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  weight, bias:
- * the trained last layer, which leaves the residuals `rest`. */
+/* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  h: inputs of
+ * the last layer less their mean; rest: residuals of the trained layer `weight`, `bias`. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;

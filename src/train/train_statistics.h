@@ -30,7 +30,7 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
 /** Statistics of spectra and their principal components.
  *
  *  Pixel p of a spectrum is y_p = mean_p + sum_k z_k pattern_kp + rest.  Over the spectra, scores
- *  z_k have mean square 1 and are uncorrelated.  Components are those of scale_p (y_p - mean_p). */
+ *  z_k have mean square 1 and are uncorrelated. */
 typedef struct mill_train_components {
   int n_pix, n_component;
   double *mean, *spread; /**< [n_pix], spread: standard deviation; owned */
@@ -44,9 +44,9 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
 
 /** Find the leading components, after mill_train_statistics_pixels.
  *
- *  scale [n_pix]  above 0
+ *  scale [n_pix]  above 0: find the components of scale_p (y_p - mean_p)
  *  n_component    most components; fewer if the further ones are rounding errors
- *  rest           above 0: keep only components until they leave this fraction of total
+ *  rest           if > 0, keep the fewest components that leave at most rest * out->total
  *
  *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of
  *  ops->directions; MILL_ERR_MEMORY. */

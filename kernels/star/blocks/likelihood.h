@@ -13,11 +13,12 @@
 /** Fit the continuum to a segment; return F without the penalties of hulls and priors.
  *
  *    D = flux / sigma
- *    T = exp(ln_scale) (level * s->base + templ), the template of mean `level`; templ NULL: zeros
+ *    T = exp(ln_scale) (level * s->base + templ)
  *    S = P T / sigma; the K columns of P are the continuum functions at the pixels
  *    F = mill_det_weight ln det(L L^T) + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2, L L^T = S^T S
- *  F is infinite if S^T S is not positive definite or anything is not finite.  A fixed model error,
- *  with rows E (model_error.h), replaces each product x . y by x . y - (E x) . (E y).
+ *  Here `level` is the template's mean, and templ the template less its mean (NULL: zeros).  F is
+ *  infinite if S^T S is not positive definite or anything is not finite.  A fixed model error, with
+ *  rows E (model_error.h), replaces each product x . y by x . y - (E x) . (E y).
  *
  *  work  out  for a template without the factor exp(ln_scale):
  *             normal: L; solve [K]: coefficients a of P; error: E S and E (D - S a) */
@@ -62,15 +63,15 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
-/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels.  The rows of
- *  mill_sharp_rows become the template, its derivative in velocity, then its other derivatives. */
+/** Interpolate row r of a rotated template (mill_block_template_row) to the pixels.  Row 0 fills
+ *  rows 0 and 1 of mill_sharp_rows: the template and its derivative in velocity.  Row r > 0 is
+ *  another derivative and fills row r + 1. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
   mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
-  /* row 0 gives two: the template and its derivative in velocity */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
                          r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
                          r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
@@ -162,8 +163,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
-/** Add the best-fit model error to a chunk of the model flux: the sum over rows of s->error of row
- *  times (row . residual). */
+/** Add the best-fit model error to a chunk of the model flux.  Each row of s->error contributes
+ *  row * (row . residual) * sigma, where residual is in units of sigma. */
 MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
                                        const mill_workspace *work, double *flux)
 {
@@ -226,12 +227,12 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
   }
 }
 
-/** Compare the model, a template times the continuum of work->solve, with a segment's good pixels.
- *  Always inlined, so that last digits do not depend on the compiler.
+/** Compare the model with a segment's good pixels.  The model is x, a template times the continuum
+ *  of work->solve, plus the model error.  Always inlined: last digits must not vary by compiler.
  *
  *  keep            in   1: store model / sigma in s->scratch, and the model in s->model unless NULL
  *  chisq, largest  out  chi-square, and the largest squared residual
- *  negative        out  sum of (model / sigma)^2 where the model without model error is negative */
+ *  negative        out  sum of (x / sigma)^2 over the good pixels where x is negative */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)

@@ -7,7 +7,7 @@
 #include "kernels/math/block.h"
 #include "kernels/star/slot.h"
 
-/** In a kernel's sigmas: its half width REACH; EDGE, a good pixel's least distance from an end. */
+/** Kernels reach REACH sigmas; pixels within EDGE sigmas of an end of their segment are bad. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
 /** A blur broadens sharp templates.  Its variance is at most LARGEST_BLUR times (variance of the

@@ -49,7 +49,7 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 
 /** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
  *  the next point.  The grid divides each step of the templates' grid by error->finer.
- *  index, frac  in  of all pixels on the templates' grid (mill_block_locate) */
+ *  index, frac  in  each pixel's place on the templates' grid (mill_block_locate) */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {

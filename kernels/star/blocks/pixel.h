@@ -83,8 +83,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
   }
 }
 
-/** Blocks of pixels per continuum function in mill_block_gain.  A factor for each block can follow
- *  waves half as long as the continuum functions can. */
+/** Blocks of pixels per continuum function in mill_block_gain.  With a factor for each block, the
+ *  model can follow waves that are too short for the continuum functions. */
 enum { MILL_STIFF_BLOCKS = 4 };
 
 /** Compute by how much the segment's chi-square would drop if each block of pixels had its own

@@ -18,8 +18,8 @@ enum {
   MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
 };
 
-/** Return the effective sample size of the points from `first` on: the least of the weights' size
- *  and s->ess.  Sets s->ess to variance / (variance of the mean) of each free parameter. */
+/** Set s->ess [n_free] to each parameter's variance / (variance of its mean), for points from
+ *  `first` on.  Return the effective sample size: the least of s->ess and the weights' own size. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -52,8 +52,8 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
   return least;
 }
 
-/** Give each weighted point a number of copies, sample.sorted, by systematic resampling (Carpenter
- *  et al. 1999, IEE Proc. Radar 146, 2).  The copies have equal weight.  Overwrites ln_p. */
+/** Set sample.sorted to the number of copies, of equal weight, that replace each weighted point, by
+ *  systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  Overwrites ln_p. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

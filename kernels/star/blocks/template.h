@@ -154,8 +154,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** Write `in` [n], convolved with a symmetric kernel [half + 1], to `out`.  Beyond the grid `in`, a
- *  template less its mean, is 0.  This matters only if v sin i is some hundred km/s. */
+/** Convolve `in` [n], a template less its mean, with a symmetric kernel [half + 1], to `out` [n].
+ *  Beyond its ends `in` counts as 0, which matters only if v sin i is some hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

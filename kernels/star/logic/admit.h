@@ -112,8 +112,8 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + penalty;
 }
 
-/** A star gets one brief start if the guess's best template lowers the continuum's chi-square by
- *  less than this.  If the brief start finds a star, all starts follow. */
+/** If the guess's best template lowers the continuum's chi-square by less than this, the row gets
+ *  one start of MILL_BRIEF_JAC Jacobians.  All starts follow if this start does not set NO_STAR. */
 #define MILL_BRIEF_GAIN 25.0
 
 /** Set free parameters and starts after the guess.  Returns 0 if the star cannot be fitted. */

@@ -5,7 +5,7 @@
 #include "kernels/star/logic/ask.h"
 
 /** Flag POOR_LINES is set if the chi-square per pixel in an element's lines is above MISFIT, and
- *  above 1 by ERRORS standard deviations.  The errors are scaled first (err_scale). */
+ *  above 1 by ERRORS standard deviations.  The flux's errors are first multiplied by err_scale. */
 #define MILL_LINES_MISFIT 1.5
 #define MILL_LINES_ERRORS 5.0
 

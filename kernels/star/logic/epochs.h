@@ -185,8 +185,8 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
   }
 }
 
-/** Search each epoch's velocity from the solution.  If a velocity is in doubt and the epochs are
- *  not shifted yet, scan all epochs and search again from each scan's least F. */
+/** Search each epoch's velocity from the solution.  If a velocity is in doubt, and the fit did not
+ *  use the epochs' own velocities, scan all epochs and search again from each scan's least F. */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;

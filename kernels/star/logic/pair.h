@@ -36,8 +36,8 @@
 #define MILL_PAIR_WIDE  30.0
 /** The first turn is given up if F is expected to fall by less than half of MILL_PAIR_GAIN.  After
  *  JAC Jacobians the expected fall is the fall so far plus PROMISE times the next step's predicted
- *  fall.  After LATER_JAC Jacobians, unless the stars move (is_moving), PROMISE is replaced by 1,
- *  and a v sin i above BLUNT (km/s) also ends the turn. */
+ *  fall.  If the stars do not move (is_moving), two rules change after LATER_JAC Jacobians: PROMISE
+ *  is replaced by 1, and the turn is also given up if pair.star's v sin i is above BLUNT (km/s). */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
 /** Numbers of turns (of both stars together) and of Jacobians. */
@@ -146,7 +146,7 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
 }
 
 /** Do template errors explain the residuals' peak?  Not if the stars move.  Else yes if the peak
- *  hardly stands out, is low for the reduced chi-square, or near a star of low v sin i. */
+ *  hardly stands out, is low (MILL_PAIR_PEAK_WRONG), or is near a slow rotator's velocity. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

@@ -18,14 +18,14 @@
 /** If the stars move, a scan precedes the turns with the numbers 0 and SCANNED.  It tries, at each
  *  epoch, velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** Before turn LATE (0, SCANNED and LATE + SCANNED if the stars move) the epochs' velocities alone
- *  are fitted by SETTLE Jacobians, then by SETTLE more with the two stars' velocities exchanged. */
+/** Before turn LATE, SETTLE Jacobians fit the epochs' velocities alone; SETTLE more fit them from
+ *  exchanged values.  If the stars move, this precedes turns 0, SCANNED and LATE + SCANNED. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
-/** All epochs get the flag EXCHANGEABLE if no epoch's residual peak is above SEEN, or if the stars
- *  are at no epoch more than RESOLVED line widths apart. */
+/** All epochs get the flag EXCHANGEABLE if no epoch's residual peak has a significance above SEEN,
+ *  or if the stars are at no epoch more than RESOLVED line widths apart. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 /** Closer lines, in line widths, are blended: their velocities also fit template errors. */
@@ -366,8 +366,8 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
     mill_pair_sharpen(m, slot, star);
 }
 
-/** Take in a Jacobian in the epochs' velocities (MILL_PAIR_SETTLE): make a step or, at the end of
- *  either descent, record the minimum.  Each epoch keeps the lower of its two minima. */
+/** Take in a Jacobian in the epochs' velocities: make a step.  After MILL_PAIR_SETTLE Jacobians,
+ *  note the minimum and restart from exchanged velocities.  Each epoch keeps its lower minimum. */
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

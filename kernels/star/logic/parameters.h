@@ -211,8 +211,8 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Return the number of parameters that two stars have besides the current star's: the companion's,
- *  the arms' ln(flux ratio), and the shared velocity offsets. */
+/** Return how many parameters a fit of two stars adds to the n_par of one star: the companion's,
+ *  ln(flux ratio) of each arm, and the velocity offsets, which both stars share. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;

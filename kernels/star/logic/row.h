@@ -14,14 +14,15 @@
  *  the arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** Flag ODD_NOISE is set if CHISQ_NOISE per good pixel is below LEAST or above MOST.  IVAR is then
- *  no inverse variance, or has another unit.  Right errors give 1, correlated pixels 0.5. */
+/** CHISQ_NOISE is the chi-square of the noise alone (mill_block_noise).  Flag ODD_NOISE is set if
+ *  it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
+ *  another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
 /** NO_STAR is set if the template's gain in chi-square over the continuum alone is
  *  - below GAIN, or below GAIN * CHISQ_NOISE / (number of good pixels), or
  *  - below PART * (gain + misfit), with BROAD for PART if v sin i is at its upper limit.
- *  misfit: chi-square - CHISQ_NOISE - ERRORS standard deviations of CHISQ_NOISE, at least 0. */
+ *  misfit: max(0, chi-square - CHISQ_NOISE - ERRORS * (standard deviation of CHISQ_NOISE)). */
 #define MILL_STAR_GAIN   50.0
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
@@ -72,8 +73,8 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
   return 0;
 }
 
-/** Return the error of v sin i, km/s, from the variance of its inner parameter: half the 1-sigma
- *  interval, cut off at the lower limit. */
+/** Return the error of v sin i, km/s, from the variance of u (mill_vsini_inner): half the range of
+ *  v sin i from u - sigma to u + sigma, cut off at the lower limit of v sin i. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
@@ -84,7 +85,7 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
- *  if F does not rise.  A step x of the inner parameter raises F by g x + h x^2. */
+ *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {

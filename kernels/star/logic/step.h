@@ -89,8 +89,8 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
   }
 }
 
-/** Return (distance of the step's end beyond facet i) - (sum of all facets' forces / weight).  The
- *  penalty allows the latter (mill_polish_forces).  If positive, facet i must be active. */
+/** Return how far the step ends beyond facet i, less the distance that the penalty lets it go: (sum
+ *  of all forces) / weight (mill_polish_forces).  If the result is positive, activate facet i. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -105,9 +105,9 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
   return x;
 }
 
-/** Solve for the active facets' forces, and move their present forces towards the solution.  If a
- *  force becomes 0 on the way, stop there and make its facet inactive.  Returns 1 if a facet became
- *  inactive, 0 at the solution, -1 if facets are linearly dependent. */
+/** Solve for the active facets' forces (Lagrange multipliers).  Change facet.force towards the
+ *  solution; if a force becomes 0 on the way, stop there and make its facet inactive.  Returns 1 if
+ *  a facet became inactive, 0 at the solution, -1 if facets are linearly dependent. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int active[MILL_MAX_PAR], k = 0, first = -1;
