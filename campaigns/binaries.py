@@ -9,10 +9,10 @@ Pairs and single stars are drawn from MADE.h5 at a median S/N of 5 to 60, and fi
 FITTED.h5; a FITTED.h5 other than MADE.h5 shows the effect of wrong templates.  The second star of a
 pair has 0.1 to 1 times the flux of the first, 20 to 300 km/s away in velocity.  Prints tables.
 
- --epochs N   N exposures at random phases of a circular orbit, with the velocity difference as
-              semi-amplitude.  Single stars move as the first stars of pairs do.
- --offsets    shifts the wavelengths of arms r and z by random velocities of some 10 km/s, other
-              ones for every 500 stars, and fits with velocity_offsets
+ --epochs N   N exposures at random phases of a circular orbit; the stars' difference in velocity
+              has a semi-amplitude of 20 to 300 km/s.  Single stars move as first stars of pairs do.
+ --offsets    shifts the wavelengths of arms r and z by random velocities of some 10 km/s, drawn
+              anew for every 500 stars, and fits with velocity_offsets
 """
 
 import os

@@ -10,11 +10,11 @@ The pull of a star is (recovered - true) / error: if errors are right, pulls hav
 a width of 1.  Stars of several surveys count together.  Prints a table (Markdown) and draws
 histograms with unit Gaussians.
 
-A star counts if it was fitted, and simulated without a defect; for VSINI only if it rotates by 40
-km/s or three expected errors.  Stars are left out if their TRUE labels lie less than AWAY expected
-errors inside a facet of the library's hulls, as facets cut posteriors.  A cut by fitted labels or
-flags would make a bias: it would drop stars that noise carried to a facet, and keep stars that
-noise carried away.
+A star counts if it was fitted, and simulated without a defect.  For VSINI its true value must also
+reach 40 km/s or three expected errors.  Stars are left out if their TRUE labels lie less than AWAY
+expected errors inside a facet of the library's hulls, as facets cut posteriors.  A cut by fitted
+labels or flags would make a bias: it would drop stars that noise carried to a facet, and keep stars
+that noise carried away.
 """
 
 import argparse

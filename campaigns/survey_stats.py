@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Recovered against true values of a simulated survey: what tables and pictures share.
+"""Compares fitted with true values of a simulated survey, for the campaigns' tables and pictures.
 
 A fit (docs/use/formats.md) is read with the truth table of `starmill simulate`
 (docs/science/simulator.md), and the truth is put into the order of the fit's rows.

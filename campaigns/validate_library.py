@@ -23,8 +23,8 @@ WORK already are not repeated.
   --threads N          of the fits (1)
 
 Sets:
-  miles    every second row of MILES, from the first on.  HALF.h5 is a library of the other rows
-           (real-library --rows half); without it LIB.h5 fits them.
+  miles    every second row of MILES, from the first on, fitted with HALF.h5, a library of the
+           other rows (real-library --rows half).  If no HALF.h5 is given, LIB.h5 fits these rows.
   gbs      the benchmark stars of real/gbs, which are in MILES, each fitted with the FOLD%d.h5 that
            was made without it (real-library --rows K/N, K for %d, at most ten)
   desi     real/desi-blue against labels of the survey's other pipeline.  To find whose labels are

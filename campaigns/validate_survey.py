@@ -3,9 +3,9 @@
 
 usage: validate_survey.py [--data FOLDER] FIT.h5 [FIT.h5 ...]
 
-FIT.h5 is a result of coadd-dev.fits.gz fitted with the imported nnrm emulators and the resolution
-matrix.  FOLDER (default $STARMILL_TEST_DATA, else ../shared/data) holds sim/truth-dev.fits and
-sim/reference-rm.fits.
+FIT.h5 is a result of coadd-dev.fits.gz, fitted with the resolution matrix and a library imported
+from emulator/nnrm_desi_{b,r,z}.h5.  FOLDER (default $STARMILL_TEST_DATA, else ../shared/data) holds
+these emulators, sim/truth-dev.fits and sim/reference-rm.fits.
 
 Prints tables in Markdown.  The exit status is 1 when a criterion fails:
 

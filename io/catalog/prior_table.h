@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Gaussian priors per star, from a table with columns NAME, NAME_ERR.
+/** Gaussian priors per star, from a table with means in columns such as TEFF, sigmas in TEFF_ERR.
  *
  *  The table is a FITS binary table, or an HDF5 file with one dataset per column at its root. */
 #pragma once

@@ -44,8 +44,8 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many of the columns mill_star_column to read, from the first on: MILL_BY_PLACE (the
- *  names) if the table has a column of names; else all if the table has positions; else 0.
+/** Return how many columns of mill_star_column to read, from the first on: for a table with names
+ *  the MILL_BY_PLACE columns before positions, for a table with positions alone all, else 0.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);

@@ -21,7 +21,7 @@ typedef struct mill_lock {
   struct mill_lock_beat *beat; /**< thread that touches the file, owned; NULL: not held */
 } mill_lock;
 
-/** Take the lock of an output; *lock must be zeroed.  Call on one rank.  May wait for three beats.
+/** Take the lock of an output; *lock must be zeroed.  Call on one rank.  May wait half a minute.
  *  MILL_ERR_OUTPUT: a living job holds the lock, or the lock file cannot be created. */
 int mill_lock_take(const char *output, mill_lock *lock);
 

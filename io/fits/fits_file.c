@@ -225,8 +225,8 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
   return MILL_OK;
 }
 
-/* Read TSCAL and TZERO of an integer column exactly; as doubles they would round large integers.
- * scaling: both as doubles; *offset: TZERO. */
+/* Read TSCAL and TZERO of an integer column.  scaling: TSCAL and TZERO as doubles; *offset: TZERO
+ * as an exact integer, because a double would round a large TZERO. */
 static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
                         double scaling[2], __int128 *offset)
 {

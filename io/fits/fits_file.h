@@ -62,8 +62,8 @@ typedef struct mill_fits_column {
   LONGLONG repeat, width; /**< values per row, bytes per value */
 } mill_fits_column;
 
-/** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  found NULL: a
- *  missing column is an error.  MILL_ERR_INPUT: also two columns of this name, or no table. */
+/** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  MILL_ERR_INPUT: HDU
+ *  i_hdu is no table, or has the column twice or, with found NULL, not at all. */
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out);
 

@@ -24,8 +24,8 @@ int mill_train_file_write(const char *path, const char *identity, int n_arm,
 int mill_trained_write(const char *path, const mill_library *lib, int n, int n_train,
                        const int *model);
 
-/** Copy the backend of a checkpoint's training, a line of its identity, to out [size]; empty: there
- *  is no file.  MILL_ERR_INPUT: not a checkpoint. */
+/** Copy the name of the backend that trained a checkpoint to out [size]; without a file out becomes
+ *  empty.  MILL_ERR_INPUT: not a checkpoint. */
 int mill_train_file_backend(const char *path, size_t size, char *out);
 
 /** Read a checkpoint.

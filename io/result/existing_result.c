@@ -61,7 +61,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
 }
 
 /* Does path hold a result of this run?  *found: enum mill_found; summary: counts if finished.  Fail
- * if path holds another file.  retry_failed: accept changed inputs without a fitted row. */
+ * if path holds another file.  retry_failed: inputs that have no fitted row may have changed. */
 static int inspect(const char *path, const mill_run_info *info, int retry_failed,
                    const mill_columns *columns, int *found, mill_result_summary *summary)
 {

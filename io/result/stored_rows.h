@@ -8,8 +8,8 @@
 
 enum { MILL_SHOWN_ROWS = 8, MILL_ROWS_TEXT = 256 };
 
-/** Open rows of /fits or /catalog.  With epochs, a byte follows each packed row of /fits: 0 if its
- *  EPOCH_CRC disagrees with /epochs, else 1. */
+/** Rows of /fits or /catalog in an open result.  If the result has epochs, a byte follows each
+ *  packed row of /fits: 0 if the row's EPOCH_CRC disagrees with /epochs, else 1. */
 typedef struct mill_stored_rows {
   mill_table *table;
   mill_table *epochs;    /**< NULL: the result has no /epochs */

@@ -17,8 +17,8 @@ enum {
 
 /** The input files, equal on all ranks, and the index of this rank's files.
  *
- *  If rows are joined, the index has all rows.  Else, beyond MILL_INDEX_BYTES of rows, a file has
- *  only counts (row NULL), and mill_inputs_load reads its rows again. */
+ *  If rows are joined, the index has all rows.  Else, once a rank holds MILL_INDEX_BYTES of rows, a
+ *  further file has only counts (row NULL), and mill_inputs_load reads its rows again. */
 typedef struct mill_inputs {
   int n_file;
   mill_input_file *file;   /**< [n_file], owned */

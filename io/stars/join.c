@@ -141,8 +141,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   return MILL_OK;
 }
 
-/* Set owner [n] of rows e [n] to the place of the first row with the same name.
- * Returns the number of rows more than MILL_FAR_DEG from their owner; *far: the first such row. */
+/* Set owner [n] of rows e [n] to the place of the first row with the same name.  Returns how many
+ * rows lie further than MILL_FAR_DEG from this first row; *far: the first of these distant rows. */
 static int64_t own_by_first(const entry *e, const entry **sorted, int64_t n, int64_t *owner,
                             const entry **far)
 {
@@ -453,7 +453,7 @@ static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill
 }
 
 /* Replace a file's index by its n_row joined rows, which begin at order[*next].
- * exposure_start [n_entry]: first exposure of each entry in owned->exposure. */
+ * exposure_start [n_entry]: index in owned->exposure of the first exposure of owned->entry[i]. */
 static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *exposure_start,
                    int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
 {

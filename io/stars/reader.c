@@ -208,8 +208,8 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   return MILL_OK;
 }
 
-/* Read part p of the batch: the spectra in file w->part_file[p] of wanted rows of file i.  A joined
- * row has spectra in several files.  Set w->place of each exposure read. */
+/* Read part p of the batch: for wanted rows of file i, the spectra that lie in file w->part_file[p]
+ * (a joined row has spectra in several files).  Set w->place of each exposure read. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int n = 0, n_asked = 0; /* exposures so far: of the batch; of the batch in this file */

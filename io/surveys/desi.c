@@ -361,8 +361,8 @@ typedef struct place {
   size_t at;     /* offset in bytes */
 } place;
 
-/* Set wants [arm] to the data that the run needs, and `to` [arm][image] to the place of the image's
- * row in the *n_byte bytes of an exposure, laid out as on the GPU so that one copy uploads them. */
+/* Set wants [arm] to the data that the run needs.  An exposure gets *n_byte bytes, in the layout
+ * of the GPU, for an upload in one copy.  to [arm][image]: where the exposure's row begins. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {

@@ -33,8 +33,8 @@ enum {
 
 static const double MAX_WDISP = 10.0; /* pixels; above, the resolving power would be below 185 */
 
-/* Cameras are the coadd, or the blue and red cameras of all exposures; in Astra's files, all rows.
- * An exposure's number is the HDU of its first camera; Astra's files: the index of its camera. */
+/* A camera is the coadd, or a blue or red spectrum of an exposure, or a row of Astra's tables.  An
+ * exposure's number is the HDU of its first camera; in Astra's files, the index of its camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's table, which has one row */

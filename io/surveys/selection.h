@@ -19,7 +19,7 @@ typedef struct mill_candidate {
  *  target type   by default all but SKY and BAD pass
  *  S/N           the S/N stated in the file is at least min_sn
  *  redrock       SPECTYPE STAR, or |z| c below the limit
- *  target class  in_class is 1; select->select_by tells if this or redrock is enough */
+ *  target class  in_class is 1; with select->select_by ANY, this or the test redrock is enough */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
 
 /** Does the selection use the S/N stated in files? */

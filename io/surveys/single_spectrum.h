@@ -61,7 +61,7 @@ typedef struct mill_single_wcs {
 } mill_single_wcs;
 
 /** Compute and check wavelengths from keywords of an HDU.
- *  configured: the setting medium, needed if the type keyword says neither air nor vacuum.
+ *  configured: value of the key `medium`, needed if keyword key->type names neither AWAV nor WAVE.
  *  MILL_ERR_INPUT names HDU and keyword. */
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);

@@ -146,11 +146,11 @@ class FromOthers:
             spectrum (specutils.Spectrum): Flux [n_pix] over wavelength, frequency or energy, in any
                 order.  Its uncertainty, of any kind, and its mask are used.
             **more: Other arguments of `Spectrum`, such as ``sigma``, or ``air=True`` for
-                wavelengths in air; ``ivar`` or ``error`` without an uncertainty.
+                wavelengths in air; ``ivar`` or ``error`` if the spectrum has no uncertainty.
 
         Raises:
             TypeError: The object is no spectrum of specutils.
-            ValueError: It has several spectra, or no uncertainty.
+            ValueError: It has several spectra, or no uncertainty and no ``ivar`` or ``error``.
         """
         need(all(hasattr(spectrum, name) for name in ("spectral_axis", "flux", "uncertainty")),
              TypeError, f"from_specutils takes a specutils.Spectrum, not {type(spectrum).__name__}")

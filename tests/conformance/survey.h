@@ -191,8 +191,8 @@ MILL_TEST(result_does_not_depend_on_the_batch)
   n_fit = N_STAR;
 }
 
-/* The last answer of a fit takes its template from the velocity profile; evaluated anew at the
- * solution, the emulator gives the same bits. */
+/* The last answer of a fit uses the template that the emulator made for the velocity profile.  A
+ * template made anew at the solution gives the same chi-squares, bit for bit. */
 MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 {
   int n_fitted = 0;
@@ -336,8 +336,8 @@ MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
   usual_library(&lib, &set);
 }
 
-/** Tolerances on the stars of branches.h; an adapter may set larger ones.  In float64 backends add
- *  the 500 terms of a sum in different orders.  In float32 a compiler that fuses multiplications
+/** Tolerances on the stars of branches.h; an adapter may set larger ones.  float64: backends add
+ *  the 500 terms of a sum in different orders.  float32: a compiler that fuses multiplications
  *  and additions changes templates by 6e-8 of a flux of 40 sigma. */
 static double branch_float32 = 1e-6, branch_float64 = 1e-11;
 

@@ -7,8 +7,8 @@
 Reads the machine code of each architecture in a library with cuobjdump and nvdisasm (in the PATH,
 a folder of CUDA_TOOLS, or beside nvcc).  It requires that
  - each kernel of a usual fit has few enough registers for four blocks on a multiprocessor
- - no innermost loop over pixels that loads from GPU memory or uses tensor cores spills registers
-   to local memory
+ - no registers are spilled to local memory in an innermost loop over pixels, if the loop loads
+   from GPU memory or uses tensor cores
  - the inner loops of LOOPS have enough loads under way at once.  An instruction that reads a
    loaded number waits for that load and all earlier ones
  - no function is empty; the compiler empties a function if it believes that it never runs
@@ -202,9 +202,9 @@ def study(path, resources, disassembler, source):
 
 
 def loop_of(loops, function, op):
-    """The inner loop of a function that has the instruction op, or None.  Unrolling leaves a second
-    loop with fewer loads, so the loop with the most loads under way is taken.  For tensor cores
-    (DMMA) the loop with the fewest loads is taken."""
+    """Return a function's inner loop that contains the instruction op; None: there is none.  Of the
+    loops that unrolling leaves, take the loop with the most loads under way; for tensor cores
+    (DMMA), with the fewest."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]
             and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm_f32"
             and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]

@@ -65,8 +65,8 @@ MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
   mill_pipeline_destroy(p);
   assert_true(4 * n_fit <= MILL_EMULATION_LIST_BYTES);
   assert_int_equal(after.n_upload - before.n_upload, 2 * n_fit);
-  /* Each call waits for the end of its rounds, for rows and for models.  The run also waits once
-   * for a buffer, and at its end for three streams. */
+  /* Per launch of a graph the host waits for the end of the rounds, for rows and for models.  The
+   * run also waits once for a buffer, and at its end for three streams. */
   const long n_call = after.n_graph - before.n_graph;
   assert_true(3 * n_call < 2 * n_fit); /* waits for one star after the other would be more */
   assert_true(after.n_synchronize - before.n_synchronize <= 3 * n_call + 4);

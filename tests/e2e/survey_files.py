@@ -13,9 +13,8 @@ EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
 ARMS = ["coadd", "b", "r", "blue", "red", "spectrum", "pfs"]
 COADD, B, R, BLUE, RED, SPECTRUM, PFS = range(7)
 UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
-# Bits of SDSS masks that make a pixel bad.  Fibre: unplugged, bad trace, flat, arc, columns,
-# rejected.  Pixel: rejected, no or bright sky, rejected by the combination, low flux factor, bad
-# sky chi-square, contiguous bad sky.
+# Bits of SDSS masks that make a pixel bad: NOPLUG, BADTRACE, BADFLAT, BADARC, MANYBADCOLUMNS,
+# MANYREJECTED, FULLREJECT, NOSKY, BRIGHTSKY, COMBINEREJ, BADFLUXFACTOR, BADSKYCHI, REDMONSTER.
 SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
 TYPES = {"L": "S1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
 BITPIX = {"B": 8, "I": 16, "J": 32, "K": 64, "E": -32, "D": -64}
@@ -122,7 +121,8 @@ def edit(hdus, text):
 
      -HDU, HDU-COLUMN    leave out an HDU or a column
      HDU!TEXT, HDU+CARD  leave out cards that begin with TEXT, add a card
-     HDU COLUMN>NAME     rename;  ~FORM: change the form (values become zeros);  #UNIT: the unit
+     HDU COLUMN>NAME     rename a column
+     HDU COLUMN~FORM     change TFORM (values become zeros);  HDU COLUMN#UNIT changes TUNIT
      HDU COLUMN@i=VALUE  change one value
      HDU/AXES            change the axes of an image or the rows of a table (zeros fill)
     An empty HDU is the primary one, "@5" is hdus[5]; an empty COLUMN is an image."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A survey's daily use: inputs by pattern and number, a table of inputs, runs that leave out
-inputs already fitted.  Needs no test data."""
+"""A survey's daily use: inputs by --pattern, also with --numbers; a table of inputs; runs that
+leave out inputs already fitted.  Needs no test data."""
 
 from base import *  # noqa: F403
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FITS files that are cut, malformed, packed or damaged: sound ones are read, the others are
-refused before CFITSIO sees them, with their name and the place."""
+"""Sound FITS files, plain or packed, are read.  Cut, malformed or damaged files are refused before
+CFITSIO sees them, with a message that names the file and the place."""
 
 import gzip
 

@@ -155,8 +155,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertLess(worst, 4e-6)
 
     def test_layouts_hold_the_same(self):
-        """The same models give the same grid: PHOENIX files, tables in air with labels in names or
-        a table, an image with a table, a cube."""
+        """The same models give the same grid in every layout, such as PHOENIX files, tables in air
+        with labels in file names, an image with a table of labels, or a cube."""
         labels = labels_of(6)
         write_phoenix("phoenix6", labels)
         self.good(phoenix("phoenix6", "p.h5"))

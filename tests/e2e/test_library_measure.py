@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests of starmill.templates: radial functions by their definition, model errors from residuals of
-known parts, the fits in a library's report.  `starmill library correct` learns from spectra a line
-that templates lack, stronger in hotter stars, and puts it into every kind of emulator."""
+"""Tests starmill.templates: radial functions agree with their definition; model errors agree with
+the parts that residuals are made of; fits scatter as a library's report says.  `starmill library
+correct` learns from spectra a line that templates lack, and puts it into every kind of emulator."""
 
 import types
 
@@ -228,8 +228,8 @@ class LibraryCorrect(ProgramTest):
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
-        # The correction of degree 0 is the mean star's at all labels (true: -0.075 and -0.125).
-        # Radial functions hold it at their centers and miss it slightly between them.
+        # A correction of degree 0 is that of the mean star, -DEPTH, at all labels (true: -0.075 at
+        # 5000 K, -0.125 at 6000 K).  Radial functions miss it slightly between their centers.
         change = change[:, np.argmin(abs(wave - LINE))]
         self.assertAlmostEqual(change[0], change[1], delta=0.005)
         self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)

@@ -78,8 +78,8 @@ def cards(hdu, **more):
 
 @functools.cache
 def folders():
-    """Make folders of 60 spectra, one a file; return the labels.  stelib: own wavelengths, labels
-    in stars.fits.  phoenix: wavelengths in wave.fits, labels in cards.  tables: all in one file."""
+    """Make folders of 60 spectra, one a file; return the labels.  Labels are in cards, for stelib
+    in stars.fits.  Wavelengths are in each file, for phoenix in wave.fits."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Too little memory or disk.  With a limited address space (ulimit -v, as a batch system sets it) a
 run succeeds or ends with a message.  Memory does not grow with the number of stars;
-campaigns/memory_slope.py has the long test.  A small scratch folder costs at most the .gz inputs
-that do not fit into it."""
+campaigns/memory_slope.py has the long test.  With a small scratch folder only .gz inputs that do
+not fit into it fail; all others are fitted."""
 
 import gzip
 

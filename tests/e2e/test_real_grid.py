@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tests of the tool that computes grids: its plan, its bookkeeping and one run.  Also tests of the
-shipped library's recipe and validation, with made-up models and stars for the grid and MILES.
+shipped library's recipe and validation, with made-up models for the grid and made-up MILES stars.
 
 Packages that the tool fetches are not needed: their files are made here in small, and a script
 stands in for Turbospectrum, with known spectra."""
@@ -74,8 +74,8 @@ class Plan(unittest.TestCase):
         self.assertNotIn("INDIVIDUAL", synthesis.control(*synthesis.composition((5000.0, 4, 0, 0))))
 
     def test_any_first_models_fill_all_of_the_space(self):
-        # Each eighth of a label's range has its share of the models.  With 100 random models an
-        # eighth would have fewer than 4, of 12.5 expected, with a chance of 1 in 300.
+        # Each eighth of a label's range has n / 25 models or more.  With 100 random models a given
+        # eighth (12.5 expected) would have fewer than 4 with a chance of 1 in 300.
         for n in (100, 200, 400):
             models = plan.plan(n)
             for i, (low, high) in ((0, plan.FGK.TEFF), (3, plan.FGK.ALPHA)):

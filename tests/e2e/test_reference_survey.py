@@ -54,8 +54,8 @@ class Likelihood(EndToEnd):
 
     def test_values_are_those_of_rvspecfit(self):
         """With float64 templates -2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's.  Near the
-        truth, with float32 templates, it is within 1e-3 more, and within `near` of the value with
-        float64 templates.  For smooth rotation rvspecfit has no values."""
+        truth float32 templates may add 1e-3 to this difference; their value is within `near` of
+        that with float64 templates.  For smooth rotation rvspecfit has no values."""
         for kind, path, near in (("nn", "sim/likelihood-nn.json", 3e-3),
                                  ("nnrm", "sim/likelihood-rm.json", 1e-3)):
             wide, theirs = self.compare(kind, path, "linear", "float64")
@@ -101,8 +101,8 @@ class ReferenceSurvey(EndToEnd):
 
     def test_shifts_in_resolution_matrices(self):
         """Since 2026 DESI shifts the rows of a fibre's resolution matrix to the fibre's barycentric
-        velocity, by up to 0.8 km/s.  DESI's Fourier transforms of the stored diagonals mix the
-        two ends of the arm.
+        velocity, by up to 0.8 km/s.  The test does this by Fourier transforms, as DESI does: at an
+        arm's ends they mix in rows of the other end.
 
         VRAD follows the shift to a tenth of its error.  -2 ln L changes, as pixels sample the
         templates coarsely and lines fall on other parts of pixels.

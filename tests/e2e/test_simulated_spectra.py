@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws and spectra of starmill simulate against docs/science/simulator.md, to 5 sigma.
+"""Compares the draws and spectra of `starmill simulate` with docs/science/simulator.md, to 5 sigma.
 
-Class Emulator compares noise-free pixels with templates (test_library_file.py) that are observed as
-docs/science/numerics.md says.  A star's brightness is free, as the drawn S/N sets it.  Class Model
+Class Emulator compares noise-free pixels with templates (test_library_file.py), blurred and sampled
+as in docs/science/numerics.md.  A star's brightness is free, as the drawn S/N sets it.  Class Model
 compares noise-free pixels with the fit's own model at the truth.
 """
 

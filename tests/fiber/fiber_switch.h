@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Switch between fibers of a thread, for checking builds.
  *
- *  On x86-64 a switch saves only the registers that a call must preserve.  Elsewhere, and with
- *  AddressSanitizer, which must follow the stacks, ucontext switches.  It is slower: its system
- *  call for the signal mask takes longer than most work between two barriers. */
+ *  On x86-64 a switch saves only the registers that a call must preserve.  On other processors, and
+ *  for AddressSanitizer to follow the stacks, swapcontext() makes the switch.  It is slower: its
+ *  system call for the signal mask takes longer than most work between two barriers. */
 #pragma once
 
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Stars made from an emulator, and a second, dense likelihood to compare with.
  *
- *  The likelihood is that of docs/science/numerics.md in float64, solved in other ways: the spline
- *  by tridiagonal equations in wavelength, the resolution matrix by equations for each row, the
- *  continuum by LAPACK's QR in place of normal equations. */
+ *  The likelihood is that of docs/science/numerics.md in float64, computed in other ways: the
+ *  spline by tridiagonal equations in wavelength, the deconvolved resolution matrix by equations
+ *  for each row, the continuum by LAPACK's QR in place of normal equations. */
 #pragma once
 
 #include <lapacke.h>
@@ -270,7 +270,7 @@ static inline void made_arm_theta(const mill_library *lib, int with_offsets, int
 }
 
 /** Fill in the template at theta times a smooth continuum, with noise of S/N sn per pixel.  noise
- *  0: no noise, but the same errors.  Rotation is of the smooth kind. */
+ *  0: no noise, but the same errors.  Rotation uses the kernel MILL_ROT_SPLINE. */
 static inline void made_star_fill_offset(const mill_library *lib, int with_offsets,
                                          const double *theta, double sn, int noise,
                                          uint64_t *random, made_star *star)
@@ -545,8 +545,8 @@ static inline double made_err(const mill_fit_result *r, int j)
   return j == 0 ? r->vrad_err_km_s : (j == 1 ? r->vsini_err_km_s : r->label_err[j - 2]);
 }
 
-/** Hold a star, evaluate it at points and drop it; f includes hull penalty and priors.  eval is
- *  only written if prepared->status is NOT_DONE. */
+/** Give the pipeline a star, evaluate it at points and take it back.  eval->f includes the hull
+ *  penalty and priors.  eval is only written if prepared->status is NOT_DONE. */
 static inline void made_ask(mill_pipeline *p, const mill_star *star, int request, int n_point,
                             const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
 {

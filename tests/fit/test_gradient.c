@@ -174,9 +174,9 @@ static void compare_gradient(int at_zero)
     evaluate(MILL_REQ_TANGENTS, 1, theta, &eval);
     for (int j = 0; j < np; j++) {
       const double sigma = 1 / sqrt(eval.hess[j * np + j]);
-      /* A step is a part of one error.  In v sin i it must not reach a corner of the linear
-       * kernel; corners lie at whole numbers of grid points.  A step from 0 stays below 0.2 grid
-       * points, where one formula gives the smooth kernel. */
+      /* A step is a part of one error.  F of the linear kernel has corners where v sin i is a
+       * whole number of grid points; no step may reach a corner.  A step from v sin i = 0 stays
+       * below 0.2 grid points, where a single formula gives the smooth kernel. */
       const double grid = MILL_C_KM_S * fx.lib.arm[0].ln_step;
       double step = 0.2 * sigma, found;
       if (j == 1) {

@@ -12,8 +12,8 @@
 
 enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 
-/** X(name, whether the fuzzer mutates FITS cards).  Targets start and priors read FITS or HDF5.
- *  Target values reads changes to a good library, target catalog files, then TARGETIDs. */
+/** X(name, whether the fuzzer mutates FITS cards).  `start`, `priors` read FITS or HDF5; `values`
+ *  reads changes to a good library; `catalog` reads text as list of paths and as list of stars. */
 #define FUZZ_SURVEYS(X)                                                                            \
   X(desi, 1)                                                                                       \
   X(sdss, 1) X(lamost, 1) X(lamost_mrs, 1) X(weave, 1) X(fourmost, 1) X(pfs, 1) X(generic, 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Run every input of the corpus through its target, in every build; a target aborts if a reader
- * breaks its promise.  tests/fuzz/README.md says how to search for more inputs. */
+/* Run every input of the corpus through its fuzz target, which aborts if a reader breaks its
+ * promise.  tests/fuzz/README.md says how to search for more inputs. */
 #include "tests/mill_test.h"
 
 #include <dirent.h>

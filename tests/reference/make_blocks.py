@@ -46,9 +46,9 @@ REACH = 3
 
 
 def rotation_integral(r, k, leg, reach=1):
-    """Integral of leg(k - r x, x) K(x) over x in [-1, 1], with the rotation kernel K.  x = sin t
-    removes the square root at the ends.  The range is split at grid points within reach, where leg
-    has corners."""
+    """Return the integral of leg(k - r x, x) K(x) over x in [-1, 1]; K: rotation kernel.  x = sin t
+    removes the square root at the ends.  leg(u, x) has corners at whole u and is 0 beyond |u| =
+    reach, so the range is split there."""
     norm = math.pi * (1.0 - EPS / 3.0)
 
     def integrand(t):

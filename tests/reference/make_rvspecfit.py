@@ -9,10 +9,10 @@ compiler; some minutes.  Written into FOLDER:
 interp_lab_t.h5, NNstate_lab_t.sav    by rvs_read_grid, rvs_make_interpol and
                                       rvs_train_nn_interpolator, from 60 made-up spectra
 interp_lab_n.h5, NNstate_lab_n.sav    another network of rvspecfit's class, with batch
-                                      normalisation, in the file without version that it wrote
-                                      before March 2026
-values.h5                             for each: labels, the spectra and the penalty there by
-                                      rvspecfit's own evaluation, and the arrays of the .sav
+                                      normalisation, in rvspecfit's file format before March 2026,
+                                      which has no version number
+values.h5                             for each network: labels, rvspecfit's spectra and penalties
+                                      at these labels, and the arrays of the .sav
 """
 import os
 import sys

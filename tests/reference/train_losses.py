@@ -92,9 +92,9 @@ def map_labels(names, label):
 
 
 def components(scaled, n_component):
-    """Principal components of centred spectra in units of the loss: patterns [n][n_pix] and
-    variances.  Scores have a mean square of 1; the largest coefficient of a pattern is positive.
-    n_component 0: as many as leave 1e-8 of the variance, at most 256."""
+    """Return patterns [k][n_pix] and variances [k] of the principal components of `scaled`, S/N
+    times (ln flux - mean).  Scores have a mean square of 1; a pattern's largest coefficient is
+    positive.  n_component 0: enough to explain all but 1e-8 of the variance, at most 256."""
     n = len(scaled)
     _, value, vector = np.linalg.svd(scaled / math.sqrt(n), full_matrices=False)
     variance, total = value**2, (value**2).sum()

@@ -308,8 +308,8 @@ class Submitted(Jobs):
 
     @beside
     def test_array_task_is_requeued(self):
-        # As if Slurm warned one task of its limit; the other is not touched.  The last task's
-        # number is also the array's.
+        # One task gets the signal by which Slurm warns of the time limit; the other is untouched.
+        # The last task, job_1, has the job number of the array itself.
         job = submit("slow", "array", "--parts", 2, "--no-merge", fit=(
             "--catalog", tmp("few.txt"), "--output", tmp("task.h5")))
         self.some_rows(tmp("task.parts/part-0001.h5"))

@@ -77,8 +77,8 @@ def span(result, i):
 
 
 def carried(result, i, whole, by_exposure):
-    """Return the Carried of input i for its rows in the mask `whole`.  It has the first exposure of
-    each row or, with by_exposure, all exposures."""
+    """Return the spectra to export of input i, as Carried, for the rows of the mask `whole`: each
+    row's first exposure or, with by_exposure, all its exposures."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
     first, number, target = (result.catalog[name][start:stop][whole] for name in (

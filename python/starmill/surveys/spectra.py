@@ -84,9 +84,9 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return the Arms of a row sorted by wavelength, and a note on the exposures used.  Each
-        arm is from the exposure of highest S/N with this arm; an exposure of WEAVE has one arm.
-        models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel is an arm."""
+        """Return a row's Arms, sorted by wavelength, and a note on the exposures used.  Each arm
+        is from the exposure of highest S/N with this arm; an exposure of WEAVE has one arm.
+        models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel counts as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
         found = []
@@ -134,8 +134,8 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """Return {code of LIBRARY: arms_with_error of this library}; {} for a fit without model error.
-    library: path to read in place of the result's only library, or None."""
+    """Return {value in column LIBRARY: arms_with_error of its library}; {} for a fit without model
+    error.  library: file to read in place of a result's only library; None: the result's path."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \
@@ -148,8 +148,8 @@ def model_errors(result, library):
 
 
 def arms_with_error(names, path, hashes):
-    """Return {arm name: Arm of the library} for arms with a model error.  Return {} if the library
-    at path has none of these hashes.  names: arms of the fit."""
+    """Return {arm name: Arm of the library} for arms with a model error; {} if the hash of the
+    library at path is not in `hashes`, which the result records.  names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):

@@ -105,8 +105,8 @@ class Job:
         check_labels(self.models, source.names)
 
     def frame_arms(self):
-        """Set the arms, their sigmas and their ArmCuts.  Cut up to N_TRIED models on trial, so that
-        an error of all models is raised before a file is made."""
+        """Set the arms, the sigmas of their resolution and their ArmCuts.  Cut up to N_TRIED models
+        on trial: if each fails, raise the first failure before a file is made."""
         self.cut, failures = None, []
         for i in np.flatnonzero(self.models.status == TO_DO)[:N_TRIED]:
             try:
@@ -314,8 +314,8 @@ class Job:
         return complete
 
     def compare_models(self, output, there, help_):
-        """Refuse a file unless its models, the columns `there`, are those of the input.  Labels and
-        contents of bad models may differ: their files may have been repaired."""
+        """Refuse to continue `output` unless its table of models, `there`, has the input's models.
+        Labels and contents of bad models may differ, as their files may have been repaired."""
         now, names = self.models, [os.fsdecode(n) for n in self.models.name]
         was_bad = there["status"] == BAD
         other = there["name"] != now.name

@@ -120,8 +120,8 @@ def make_true(library, arm, found, x, noise2, published):
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set an arm's model error from residuals rest [n, n_pix] of spectra left out; return Facts.
-    A pixel that is not corrected gets the rms of its residuals, less the noise."""
+    """Set an arm's model error; return Facts.  rest [n, n_pix]: residuals of each spectrum after a
+    correction learned without it.  Pixels without correction get their rms residual less noise."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
@@ -158,7 +158,7 @@ def describe(arm, found, learned, change, rest, names):
 def take_out(library, i_arm, found, how, kind):
     """Correct an arm in two rounds.  found: its Calibrators; how: arguments of correction.compare;
     kind: those of correction.learn.  Return the Correction, with the coefficients of round two, and
-    the change of ln flux [n, n_pix] at the spectra's labels that round one asks for."""
+    round one's change of ln flux [n, n_pix] at the spectra's labels."""
     learned = correction.learn(found, *kind)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
@@ -172,7 +172,7 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels to the scale of the benchmark stars: the spectra whose labels have
+    """Shift the published labels to the scale of the benchmark stars, whose labels come with stated
     errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)

@@ -105,7 +105,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     kernel_aa  sigma (A) that convolves templates to the spectra's resolution
     measures   function of wavelength, 0 to 1: share of the correction to apply there
     size       [n_label] errors of the spectra's labels
-    slope      of earlier Calibrators of these spectra; None: compute it
+    slope      Calibrators.slope, if known from earlier Calibrators of these spectra; None: compute
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)

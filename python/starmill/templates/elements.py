@@ -133,7 +133,7 @@ class Process:
 
 
 def parts_of(process, values, n_component=N_COMPONENT):
-    """Return the largest principal components of the elements' responses at the labels values
+    """Return the largest principal components of the elements' responses at labels `values`
     [n][4]: [(index of the element, factor [n] with the largest value 1, pattern [n_pix])]."""
     library = process.models.library
     weight = np.sqrt(emulate.flux(library, 0, values).mean(axis=0))  # faint pixels count less
@@ -173,8 +173,8 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Add to the ln flux of a library's network, for each part, factor * pattern * a.  a: departure
-    of the part's element from the library.  parts: from parts_of() at the labels values [n][4]."""
+    """Let a library's network add factor * pattern * a to ln flux for each of `parts`, made by
+    parts_of() at labels `values` [n][4].  a: the element's abundance less the library's (dex)."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
@@ -214,7 +214,7 @@ def join(library, parts, values):
 
 
 def make(grid_path, uncorrected, base, floors, path, program):
-    """Write the library `base` with labels for the elements of a grid file of plan "elements".
+    """Write to path a copy of library `base` that also has labels for the elements of a grid file.
     Responses to abundances come from the grid's models less those of `uncorrected`, which is base
     before its correction by real spectra.  floors: least errors of the elements, dex."""
     grid = open_grid(grid_path)

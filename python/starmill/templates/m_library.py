@@ -5,8 +5,8 @@ usage: python3 -m starmill.templates.m_library [--starmill PROGRAM] PYHAMMER.fit
 
 PYHAMMER holds an image of spectra on a log10 grid of vacuum wavelengths, and a table LABELS with
 SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from Teff and is no label.  The
-velocities of the templates are removed.  The floors of the labels' errors are the scatter of the
-labels fitted to templates left out.
+velocities of the templates are removed.  Each template is also fitted with a library made without
+it; the scatter of these fitted labels is the floor of the labels' errors.
 """
 
 import argparse

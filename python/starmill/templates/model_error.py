@@ -32,8 +32,8 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return the residuals r / mean(r) - 1 [n, n_pix] of the ratios r = spectrum / template (NaN:
-    unknown), and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra.
+    """Return residuals r / (mean of r in the spectrum) - 1 [n, n_pix] with r = spectrum / template,
+    NaN: unknown; and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra.
     kernel_aa: sigma (A) of a Gaussian that convolves the templates first."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))

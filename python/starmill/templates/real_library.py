@@ -147,7 +147,7 @@ def galactic_alpha(feh):
 
 
 def tie_alpha(recipe, grid, train):
-    """Bring the models of a grid file to galactic_alpha, and remove their label [alpha/Fe].  Each
+    """Give the models of a grid file the [alpha/Fe] of galactic_alpha, and remove this label.  Each
     model is multiplied by the ratio of templates at the new and the old [alpha/Fe]."""
     free = grid.replace(".h5", "-free.h5")
     recipe.run("library", "train", *shlex.split(train), "--output", free, "--overwrite", grid)

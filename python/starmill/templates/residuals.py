@@ -60,7 +60,7 @@ def divide_by_continuum(x, known, functions, scale):
 
 def flatten(wave, x, weight, level, n_continuum):
     """Remove the continuum from residuals x.  Return x times the square root of each spectrum's
-    weight, 0 where unknown; the mask of known pixels; and the factors of measure_scale.
+    weight, 0 where unknown; the mask of known pixels; and measure_scale's factors (or ones).
 
     Spectra known at less than half of the pixels are dropped.  With a level (template flux) the
     continuum is fitted twice, the second time with low weights where templates are poor."""
@@ -102,8 +102,8 @@ def take_components(x, q, noise2, scale):
 
 
 def fill_fraction(fraction, error2, n_known):
-    """Set the error `fraction` of pixels unknown in all spectra.  In gaps it is the rms error of
-    all known pixels, beyond an end the rms error of the nearest quarter of the known range."""
+    """Set `fraction` (relative error) of pixels unknown in all spectra.  A gap gets the rms error
+    of all known pixels; pixels beyond an end get that of the nearest quarter of the known range."""
     inside = np.flatnonzero(n_known)
     first, last = inside[0], inside[-1]
     quarter = (last - first) // 4

@@ -44,8 +44,8 @@ def components(flux, ivar, most):
 
     Return the components [k][n_pix], each times its standard deviation; their rms [k] in units of
     the noise; and the number of fibres used.  Baik & Silverstein (2006, J. Multivar. Anal. 97,
-    1382) correct squared singular values for noise.  Squared values of noise alone are at most
-    most_noise (Johnstone 2001, Ann. Stat. 29, 295).
+    1382) correct squared singular values for noise.  Noise alone does not exceed most_noise in
+    these squares (Johnstone 2001, Ann. Stat. 29, 295).
     """
     alive = (ivar > 0).any(axis=1)
     flux, ivar = flux[alive], ivar[alive]

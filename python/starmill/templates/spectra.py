@@ -180,7 +180,7 @@ class Functions:
     y, gap [n, n_pix]    ln flux, which the functions fill in gaps; mask of gaps
     weight [n]
     aligning             reject no spectrum, since velocities are not removed yet
-    stiff                fit polynomials; radial functions bend to the velocity of a single spectrum
+    stiff                fit polynomials: radial functions would follow one spectrum's velocity
 
     mean [n_pix], pattern [q, n_pix] orthonormal, score [n, q]: principal components
     lost [n]: mean square of a spectrum outside the components

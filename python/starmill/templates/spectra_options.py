@@ -135,8 +135,8 @@ def files_of_list(path):
 
 
 def list_files(arguments, request):
-    """Return the paths of the spectra that the arguments (folders, lists and files) name, without
-    --table and --wave-file, and whether they are one file of many spectra."""
+    """Return the paths of spectra that the arguments (folders, lists and files) name, and whether
+    they are one file of many spectra.  Leave out the files given by --table and --wave-file."""
     paths = []
     for path in arguments:
         one = files_of_list(path) if is_list(path) else [path]

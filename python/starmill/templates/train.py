@@ -292,7 +292,7 @@ class Maker:
 
     def choose_left_out(self, grid, models, n_wanted, seed):
         """Return the mask [n] of up to n_wanted random models to leave out.  Keep the lowest and
-        highest of three or more values of a label, and on a grid neighbours of models left out."""
+        highest of three or more label values and, on a grid, neighbours of models left out."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks of a model and of a sample against NumPy, SciPy and Qhull.
+/* Compare block functions of a model and of samples with NumPy, SciPy and Qhull.
  * tests/reference/make_blocks.py makes reference/blocks.h in the build folder. */
 #include "tests/mill_test.h"
 
@@ -175,9 +175,9 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_half_width(kind, 0), 0);
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
-      /* Below one grid point the linear kernel is linear in r, the smooth kernel in r^2 / 2.  The
-       * smooth kernel's next term is m4 r^4 / 24 times a fourth difference, with weights up to
-       * 28/3; m4 is the fourth moment of the rotation profile. */
+      /* r: v sin i in grid points, below 1.  Weights of the linear kernel are linear in r, those
+       * of the smooth kernel in r^2 / 2; the next term is at most m4 r^4 / 24 times 28/3, with the
+       * fourth moment m4 of the rotation profile. */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);

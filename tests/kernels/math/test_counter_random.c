@@ -69,8 +69,8 @@ MILL_TEST(uniform)
   assert_true(mill_counter_uniform(0xffffffffu, 0xffffffffu) < 1);
 }
 
-/* The mean of x^k is (k - 1)!! for even k and 0 for odd k; its variance is <x^2k> - <x^k>^2.  x
- * and y of a pair, of neighbouring particles and of neighbouring steps are uncorrelated. */
+/* x^k has the mean (k - 1)!! for even k, 0 for odd k, and the variance <x^2k> - <x^k>^2.  Numbers
+ * of a pair are uncorrelated, and so are numbers of neighbouring particles or steps. */
 static void check_normals(int n, const double *x)
 {
   static const double even[] = {1, 1, 3, 15, 105, 945, 10395};

@@ -152,8 +152,8 @@ static void sums(const front *f, int n_tangent, const double *x, int x_pitch, do
     mill_block_rbf(&block, f->rbf, n_tangent, x, x_pitch, out, pitch);
 }
 
-/** Compare value and derivatives at place [n_axis] with the reference's.  rounding: tolerance;
- *  for a grid it is in units of the largest number. */
+/** Compare value and derivatives at place [n_axis] with the reference's.  rounding: tolerance; for
+ *  a grid it is in units of the largest expected output (at least 1). */
 static void compare(const front *f, int n_axis, int n_out, const double *place, double rounding)
 {
   enum { PITCH = MAX_OUT + 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star with two velocities and three labels, no hull, and an F that is a correlated parabola
- *  about a centre.  Segments answer in the place of a device. */
+/** A star with velocity, v sin i and three labels, without a hull.  F is quadratic about a centre,
+ *  with correlations.  Functions here answer the star's questions in place of a backend. */
 #pragma once
 
 #include <string.h>

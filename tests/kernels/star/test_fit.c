@@ -175,9 +175,9 @@ MILL_TEST(a_failing_method_falls_to_the_next)
   assert_true(slot.result.n_eval <= 150 + MILL_POLISH_MAX_JAC + 2);
 }
 
-/* Derivatives are wrong at the start, so all steps from there raise F.  hybrid runs its short
- * simplex after the first such step, and goes on from the simplex's result.  The polish alone
- * tries to its end, then falls back to the simplex. */
+/* Derivatives are wrong at the start, so all steps from there raise F.  MILL_OPT_HYBRID runs a
+ * short simplex after the first such step, and goes on from the simplex's result.  MILL_OPT_LM
+ * first uses up its steps, then falls back to the simplex. */
 MILL_TEST(hybrid_looks_around_where_a_step_goes_wrong)
 {
   int n_jac[3];

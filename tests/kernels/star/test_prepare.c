@@ -495,8 +495,8 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
     assert_true(isfinite(res[i]));
 }
 
-/* In a coadd, columns of the matrix may be missing or too large, which changes sums of rows.  These
- * are scaled to their median.  A row that has lost half of its weights masks its pixel. */
+/* In a coadd, columns of the matrix may be missing or too large, so that rows' sums differ.  Rows
+ * are scaled to the median sum.  A row that has lost half of its weights masks its pixel. */
 MILL_TEST(rows_with_other_sums_are_scaled)
 {
   static const struct {

@@ -221,8 +221,8 @@ static double deviation(int j)
   return sqrt(covariance[j * NP + j]);
 }
 
-/** Values of a density against a sum over all samples: Gaussians of Scott's width, mirrored at the
- *  limits.  Kernels are cut at 9 widths, 3e-18 of the peak. */
+/** Compare a density with the sum of Gaussians of Scott's width at all samples, mirrored at the
+ *  limits.  The program cuts Gaussians at 9 widths, 3e-18 of the peak. */
 static void check_density(int j)
 {
   const mill_posterior *p = &out.posterior;

@@ -140,8 +140,8 @@ MILL_TEST(velocity_of_an_arm)
       /* within a tenth of an error, or of a step: what a parabola misses over it */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
-      /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  They
-       * agree to 1e-3 up to two velocity errors from the solution. */
+      /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  The
+       * quartic agrees with F to 1e-3 up to two velocity errors from the solution. */
       const mill_curve plain = search(37 + 0.3 * sigma, sigma, depth[i], 0, 0, &n_eval);
       const mill_curve near = search(37 + 0.3 * sigma, sigma, depth[i], 0, 1, &n_near);
       assert_int_equal(n_eval, 2);
@@ -166,9 +166,9 @@ enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 static double both_centre[N_ROW], curve[N_ROW * N_ROW], single_f, peak_km_s = 130;
 static int peak_stands = 1;
 
-/** Make stars at 12 and 95 km/s.  In units of the errors the curvature of F between two parameters
- *  is 0.3 within a star, 0.1 between stars, -0.15 with the ratio.  gain: how much the second star
- *  lowers F. */
+/** Make stars at 12 and 95 km/s.  In units of the errors, F's curvature is 1 on the diagonal, 0.3
+ *  between parameters of one star, 0.1 between stars, and -0.15 between a parameter and the flux
+ *  ratio.  gain: how much the second star lowers F. */
 static void make(double gain)
 {
   paraboloid(20, 1);

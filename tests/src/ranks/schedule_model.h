@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A run in time: the schedule's own code with given costs and any number of ranks.
+/** Simulates how long a run takes: the schedule's own code with given costs, for any n_rank.
  *
  *  A rank has a reader and a pipeline.  The reader draws a chunk when it has read the last one,
  *  opens files and reads row after row, at most n_ahead rows ahead of the pipeline.  The pipeline

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every wanted row is in one chunk, chunks become smaller, and a file stays whole where that costs
- * nothing.  Other tests model how long runs take with these chunks. */
+/* Each wanted row is in exactly one chunk, chunks become smaller, and a file stays whole where that
+ * costs nothing.  Other tests model how long runs take with these chunks. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/memory.h"

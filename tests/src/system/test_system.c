@@ -219,7 +219,7 @@ static json_t *end(mill_json *json)
 MILL_TEST(texts)
 {
   /* Bytes that are no UTF-8 are read as U+FFFD: stray and cut sequences, overlong forms,
-   * surrogates, numbers beyond U+10FFFF.  read NULL: as given */
+   * surrogates, numbers beyond U+10FFFF.  NULL in `read`: the text comes out as given. */
   static const struct {
     const char *given, *read;
   } c[] = {
