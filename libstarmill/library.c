@@ -98,7 +98,7 @@ static int read_config(starmill_library *h, const char *config)
                       "backend: cuda+cpu is for several ranks of starmill fit; give cpu or cuda");
   if (h->config.start[0])
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "start: the table is for starmill fit; give starts to starmill_fit");
+                      "start: leave this key out; give starts to the function starmill_fit");
   if (h->config.fit.epochs)
     return MILL_ERROR(MILL_ERR_CONFIG, "epochs: only starmill fit has them; leave the key out");
   if (h->config.prior_table[0])

@@ -241,7 +241,7 @@ static int list_columns(starmill_table *t)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit",
                       t->path);
   if (info.nlinks > MAX_COLUMN)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s: /fits has %llu columns, more than any result", t->path,
+    return MILL_ERROR(MILL_ERR_INPUT, "%s is no result of a fit: /fits has %llu columns", t->path,
                       (unsigned long long)info.nlinks);
   t->n_row = -1;
   for (hsize_t i = 0; i < info.nlinks; i++) {

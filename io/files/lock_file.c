@@ -258,7 +258,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
     MILL_CHECK(remove_stale(path, output, &me));
   }
   return MILL_ERROR(MILL_ERR_OUTPUT,
-                    "%s: this lock cannot be taken over: if no job writes the output, remove it",
+                    "%s: lock cannot be taken over: if no job writes the output, remove this lock",
                     path);
 }
 

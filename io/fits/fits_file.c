@@ -427,6 +427,6 @@ void mill_fits_text_copy(const char *path, const char *name, const char *text, c
                          size_t size)
 {
   if (strlen(text) >= size)
-    mill_log_warning("%s: %s '%.100s' is too long: %zu bytes are kept", path, name, text, size - 1);
+    mill_log_warning("%s: %s '%.100s' is too long: cut to %zu bytes", path, name, text, size - 1);
   snprintf(out, size, "%s", text);
 }

@@ -329,7 +329,7 @@ static int check_guess(const mill_library *lib, const char *where)
   }
   for (int i = 0; i < lib->n_guess_vsini; i++)
     if (!isfinite(lib->guess_vsini_km_s[i]) || !(lib->guess_vsini_km_s[i] >= 0))
-      return REFUSED(where, "v sin i %d of the initial guess is %g km/s, expected 0 or more", i,
+      return REFUSED(where, "initial guess: v sin i number %d is %g km/s, expected 0 or more", i,
                      lib->guess_vsini_km_s[i]);
   return MILL_OK;
 }

@@ -78,8 +78,8 @@ static const line fits_line[] = {
     {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
      "warning bits: why not to use %s; listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
-     "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
-     "row by row; zero where fixed or at a limit"},
+     "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, upper "
+     "triangle row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
      "factor on the errors: 1; with rescale_errors the square root of RCHISQ_TOT if that is "
      "larger"},
@@ -113,9 +113,9 @@ static const line fits_line[] = {
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
-     "probability that errors alone make the arms' velocities differ more; they include "
-     "vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer than "
-     "two arms"},
+     "probability that errors alone make the arms' velocities differ by more than they do; errors "
+     "include vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer "
+     "than two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
@@ -132,7 +132,7 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and RVS_WARN is 0"},
     {EPOCH, "N_EPOCH", I64, 1, R(n_epoch), 0, "", "number of epochs with a velocity"},
     {EPOCH, "VRAD_CHI2", F64, 1, R(vrad_chi2), NAN, "",
-     "chi-square of a constant velocity; errors are the epochs' errors and epoch_floor"},
+     "chi-square of a constant velocity; epochs' errors include epoch_floor, in quadrature"},
     {EPOCH, "VRAD_PVAL", F64, 1, R(vrad_pval), NAN, "",
      "probability of a larger VRAD_CHI2 if the velocity is constant; NaN with fewer than two "
      "epochs"},
@@ -162,7 +162,7 @@ static const line fits_line[] = {
     {PAIR_ARM, "FLUX_RATIO_%s_ERR", F64, 1, R(flux_ratio_err), NAN, "",
      "error of the flux ratio in arm %s, times ERR_SCALE"},
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
-     "posterior mean of each parameter in ORDER; of a fixed parameter its value"},
+     "posterior mean of each parameter (order: attribute ORDER); of a fixed parameter its value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
      "posterior covariance, packed as COVAR; never scaled"},
     {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
@@ -189,8 +189,8 @@ static const line fits_line[] = {
     {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
      "bits about the quality of the posterior, listed in the attributes"},
     {POST, "POST_DENSITY", F64, GRID_LENGTH, P(density), NAN, "1 / that of each parameter",
-     "marginal density of each parameter in ORDER at 64 evenly spaced points, POST_DENSITY_LOW to "
-     "POST_DENSITY_HIGH; NaN for a fixed parameter"},
+     "marginal density of each parameter (order: attribute ORDER) at 64 evenly spaced points from "
+     "POST_DENSITY_LOW to POST_DENSITY_HIGH; NaN for a fixed parameter"},
     {POST, "POST_DENSITY_LOW", F64, PAR_LENGTH, P(density_low), NAN, "of each parameter",
      "first point of the marginal density"},
     {POST, "POST_DENSITY_HIGH", F64, PAR_LENGTH, P(density_high), NAN, "of each parameter",
@@ -199,11 +199,11 @@ static const line fits_line[] = {
     {POST, "POST_MODE_WEIGHT", F64, MODE_LENGTH, P(mode_weight), NAN, "",
      "fraction of the samples in each mode, the largest first; NaN beyond the last mode"},
     {POST, "POST_MODE_MEAN", F64, MODES_LENGTH, P(mode_mean), NAN, "of each parameter",
-     "mean of each mode's samples: one mode after the other, each with all parameters in ORDER"},
+     "mean of each mode's samples, mode after mode (order of parameters: attribute ORDER)"},
     {POST, "POST_MODE_SIGMA", F64, MODES_LENGTH, P(mode_sigma), NAN, "of each parameter",
      "standard deviation of each mode's samples, in the order of POST_MODE_MEAN"},
     {POST, "POST_DRAWS", F64, DRAWS_LENGTH, MILL_FROM_DRAWS, 0, NAN, "of each parameter",
-     "posterior samples (--draws): one after the other, each with all parameters in ORDER"},
+     "posterior samples (--draws), sample after sample (order of parameters: attribute ORDER)"},
     {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
      "backend that fitted the row; only with --backend cuda+cpu; codes in the attributes"},
     {SEVERAL, "LIBRARY", MILL_TYPE_U8, 1, R(library), 0, "",
@@ -248,7 +248,7 @@ static const line catalog_line[] = {
     {ONCE, "GAIA_PHOT_RP_MEAN_MAG", F64, 1, C(gaia_rp), NAN, "mag", "Gaia RP, as the input has it"},
     {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
     {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
-     "name of the spectrum, whatever the folder of its file: the survey's name, else file name and "
+     "name of the spectrum, given by the survey; else file name (without folder) and "
      "FITS_ROW"},
     {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values, in the order of the attribute COLUMNS"},

@@ -41,8 +41,8 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     first[i] = index->n_exposure; /* a count, until the running sum below */
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      code = MILL_BUG("%s: %lld rows were indexed, but the catalog has %lld", info->file[i].path,
-                      (long long)index->n_row, (long long)info->file[i].n_row);
+      code = MILL_BUG("%s: %lld rows were indexed, but %lld are counted for /catalog",
+                      info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, first, info->n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
@@ -54,12 +54,12 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     *n_exposure += n;
     if (info->file[i].row_start != next_row || n_owner[i] != 1)
       return MILL_BUG(
-          "%s: its first row is %lld, expected %lld, and %d ranks indexed it, expected 1",
-          info->file[i].path, (long long)info->file[i].row_start, (long long)next_row, n_owner[i]);
+          "%s: %d ranks indexed this file, expected 1; its first row is %lld, expected %lld",
+          info->file[i].path, n_owner[i], (long long)info->file[i].row_start, (long long)next_row);
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    return MILL_BUG("the inputs have %lld rows, but the catalog has %lld", (long long)next_row,
+    return MILL_BUG("the inputs have %lld rows, but /catalog is to have %lld", (long long)next_row,
                     (long long)info->n_row);
   return MILL_OK;
 }

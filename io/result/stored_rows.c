@@ -38,7 +38,7 @@ int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stor
   const mill_columns *fits = &rows->table->columns;
   if (fits->column[fits->i_crc].n_byte != sizeof(uint32_t) ||
       fits->column[fits->i_status].n_byte != sizeof(int32_t))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: fits/CRC or STATUS has another type", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: fits/CRC or STATUS has a wrong type; fit again", path);
   if (H5Lexists(file, "epochs", H5P_DEFAULT) <= 0)
     return MILL_OK;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);

@@ -486,7 +486,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, &facts));
   MILL_TRY(mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
-                           "bytes of redrock paths and messages are too many: make several runs",
+                           "bytes (redrock files' paths, warnings) are too many: split the inputs",
                            (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));

@@ -135,8 +135,8 @@ static int tell_far(const mill_mpi *mpi, int64_t n, const entry *one)
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
   if (one && first == place)
     mill_log_warning(
-        "join_by_name: %lld rows are more than 1 arcmin from the row to which their name or "
-        "TARGETID joins them, such as '%s' (TARGETID %lld): are they one object?",
+        "join_by_name: %lld rows, for example '%s' (TARGETID %lld), are joined to a row more than "
+        "1 arcmin away; if these are different objects, give them different names and TARGETIDs",
         (long long)n, one->object, (long long)one->target_id);
   return MILL_OK;
 }

@@ -251,8 +251,8 @@ int mill_board_check_path(const char *path)
   struct stat status;
   char head[sizeof MILL_STATUS_SIGNATURE - 1];
   if (strlen(path) >= MILL_STATUS_PATH)
-    return MILL_ERROR(MILL_ERR_USAGE, "the status file's path is too long; shorten it: %zu bytes",
-                      strlen(path));
+    return MILL_ERROR(MILL_ERR_USAGE, "the status file's path is over %d bytes: shorten it",
+                      MILL_STATUS_PATH - 1);
   if (stat(path, &status) != 0)
     return MILL_OK; /* other faults only cause a warning when the file is written */
   if (!S_ISREG(status.st_mode))

@@ -227,7 +227,7 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
 int mill_status_path(const char *output, char *out)
 {
   if (snprintf(out, MILL_STATUS_PATH, "%s.status.json", output) >= MILL_STATUS_PATH)
-    return MILL_ERROR(MILL_ERR_USAGE, "the output's path is too long; shorten it: %zu bytes",
-                      strlen(output));
+    return MILL_ERROR(MILL_ERR_USAGE, "the output's path has %zu bytes, more than %d: shorten it",
+                      strlen(output), MILL_STATUS_PATH - (int)sizeof ".status.json");
   return MILL_OK;
 }

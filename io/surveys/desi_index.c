@@ -217,8 +217,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
     if (!*path && select->redrock)
       return MILL_ERROR(
           MILL_ERR_INPUT,
-          "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
-          "redrock selects rows; add the file, set redrock_file, or set redrock: false",
+          "%s: the key redrock selects rows, but no redrock file (same name, with redrock- for "
+          "coadd- or spectra-) lies next to it; add one, set redrock_file, or set redrock: false",
           file->fits->guard->path);
   }
   if (!*path)

@@ -205,7 +205,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                        : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
   if (!is_single && !values[SN].there && mill_selection_has_scores(select))
     return MILL_ERROR_HDU(file, i_hdu,
-                          " has no column SNR, by which minsn_from: scores selects; leave it out");
+                          " has no column SNR, which minsn_from reads; leave minsn_from out");
   return mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index);
 }
 

@@ -397,8 +397,8 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
           (long long)first, name, MAX_NAME);
     if (g->kind[first] == APART)
       return MILL_ERROR_TABLE(&g->table,
-                              "rows %lld and %lld (counted from 0) with NAME '%s' have equal "
-                              "EXPOSURE and ARM, or different TARGETIDs; give one another NAME",
+                              "row %lld and row %lld (counted from 0) with NAME '%s' have equal "
+                              "EXPOSURE and ARM, or different TARGETIDs; change the NAME of one",
                               (long long)first, (long long)g->next_row[first], name);
     int64_t *row = &g->cameras.row;
     for (*row = first; *row >= 0; *row = g->next_row[*row])

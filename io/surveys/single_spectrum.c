@@ -272,7 +272,7 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   const int type = out->type;
   if (type != TBYTE && type != TSBYTE && type != TSHORT && type != TLONG && type != TLONGLONG &&
       type != TFLOAT && type != TDOUBLE)
-    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold equally many numbers per row", name);
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, as many in each row", name);
   return MILL_OK;
 }
 
@@ -290,8 +290,8 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
     return MILL_OK;
   if (is_first)
     return MILL_ERROR_HDU(file, i_hdu,
-                          ": column %s has %lld rows of %lld values, expected 2 to %d pixels, one "
-                          "in each row or all in one; make the file again",
+                          ": column %s has %lld rows of %lld values, expected 2 to %d pixels: one "
+                          "pixel in each row, or all pixels in one row; make the file again",
                           column, (long long)n_row, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
   return MILL_ERROR_HDU(file, i_hdu,
                         ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; "

@@ -137,7 +137,7 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
          (double)run->n_jac / n);
   printf("\nStars per core-second exclude work done once per run; stars/s are of wall time and "
          "include it.\n\n");
-  printf("| work once a run | library | inputs | new file | emulator and guess table | wavelength "
+  printf("| once per run | library | inputs | new file | emulator and guess table | wavelength "
          "sets | closing the file | total |\n|---|---|---|---|---|---|---|---|\n| CPU ms | %.1f | "
          "%.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
          1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s, 1e3 * c->model_s,

@@ -169,7 +169,7 @@ static void print(const mill_bench *job, const made_up *run, const measured *m)
   const double n_write = m->n_write > 0 ? (double)m->n_write : 1;
   const double mbyte = 1e-6 * (double)run->n_row * (double)run->columns.row_size;
   mill_bench_print_head(job, NULL);
-  printf("| ranks | rows | new file, s | rows and close, s | MB/s | one plain file, MB/s | rounds "
+  printf("| ranks | rows | create, s | write and close, s | MB/s | to a plain file, MB/s | rounds "
          "of writing | writes per round | kB per write |\n|---|---|---|---|---|---|---|---|---|\n| "
          "%d | %lld | %.2f | %.2f | %.0f | %.0f | %lld | %.0f | %.0f |\n",
          job->mpi.size, (long long)run->n_row, m->create_s, m->write_s, mbyte / m->write_s,

@@ -42,7 +42,7 @@ static const mill_option_table table = {
     "\n"
     "Check this machine for a fit: program and libraries, cores and memory, MPI and its ranks,\n"
     "GPUs, the output folder, the template library, and the backend that a fit would choose.\n"
-    "Run it under the mpirun or srun of the fit to check these too.\n"
+    "Run it under the mpirun or srun of the fit, to check its ranks with their cores and GPUs.\n"
     "\n",
     "\n"
     "Exit status: 0: ready (warnings included); 4: the output folder cannot be used; 70: MPI or\n"

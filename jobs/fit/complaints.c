@@ -42,9 +42,9 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
       hint = question;
     }
   if (pow(10.0, left->first_aa) < last && pow(10.0, left->last_aa) > first)
-    hint = "; are these log10 of A? Write 10 to that power";
+    hint = "; are these log10 of A? Write the wavelengths in A instead";
   if (exp(left->first_aa) < last && exp(left->last_aa) > first)
-    hint = "; are these ln of A? Write e to that power";
+    hint = "; are these ln of A? Write the wavelengths in A instead";
   mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
                    "%s (%.0f to %.0f A, less a margin for the velocity limits)%s",
                    path, n_digit, left->first_aa, n_digit, left->last_aa, c->lib->path, first, last,
@@ -70,13 +70,13 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
     c->told[why] |= left->arms[why];
   }
   if (fresh[MILL_NO_LSF])
-    mill_log_warning("%s: no %s, which the library %s needs, in arm %s: skipped (set "
+    mill_log_warning("%s: skipped arm %s: it has no %s, which the library %s needs (set "
                      "resolving_power, or lsf: off to fit without)",
-                     path,
+                     path, list_arms(c->lib, fresh[MILL_NO_LSF], arms),
                      lsf == MILL_LSF_MATRIX  ? "resolution matrix"
                      : lsf == MILL_LSF_SIGMA ? "sigma of the line-spread function"
                                              : "resolution matrix or other line-spread function",
-                     c->lib->path, list_arms(c->lib, fresh[MILL_NO_LSF], arms));
+                     c->lib->path);
   if (fresh[MILL_OUTSIDE])
     mill_log_warning("%s: skipped arm %s, outside the library %s (%s)", path,
                      list_arms(c->lib, fresh[MILL_OUTSIDE], arms), c->lib->path, left->reason);

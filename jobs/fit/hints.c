@@ -45,8 +45,8 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF
                          ? "lsf is off"
-                         : "the spectra have line-spread functions of their own (lsf: "
-                           "resolving_power overrides them), or the templates are at the "
+                         : "the spectra have line-spread functions of their own (set lsf "
+                           "to resolving_power to override them), or the templates are at the "
                            "instrument's resolution");
   return MILL_OK;
 }

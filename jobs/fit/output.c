@@ -226,8 +226,8 @@ static int put_model(mill_star_output *o, const mill_star *star, int i, int *end
        i++) {
     const size_t n_pix = (size_t)star->segment[i].n_pix;
     if (n + star->segment[i].n_pix > n_row)
-      return MILL_BUG("row %lld: its model has over %d pixels in arm %s", (long long)star->row,
-                      n_row, o->lib->arm[first->arm].name);
+      return MILL_BUG("row %lld: its model in arm %s has more pixels than the models' file (%d)",
+                      (long long)star->row, o->lib->arm[first->arm].name, n_row);
     memcpy(o->flux + n, star->model[i].flux, n_pix * sizeof *o->flux);
     if (has_own)
       memcpy(o->wave + n, star->model[i].wave_aa, n_pix * sizeof *o->wave);

@@ -47,8 +47,8 @@ static const mill_option rows[] = {
     {"ess", REAL(sample.least_ess, 1, 1e7),
      .help = "a star is done when the effective sample size of every parameter is at least this"},
     {"max-evaluations", COUNT(sample.max_eval, 2, 10000000),
-     .help =
-         "most likelihood evaluations per star; a star that reaches them is flagged NOT_CONVERGED"},
+     .help = "largest number of likelihood evaluations per star; a star that reaches it is flagged "
+             "NOT_CONVERGED"},
     {"draws", COUNT(sample.n_draw, 0, MILL_MAX_DRAW), .help = "samples to store per star"},
     {"seed", MILL_OPTION_SEED, MILL_AT(mill_fit_options, sample.seed),
      .help = "seed of the random numbers"},

@@ -202,7 +202,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   if (call->options->fit && !call->options->prior_table)
     MILL_CHECK(mill_sampled_check_same(
         call->options->fit, "prior_table", config->prior_table, config->prior_hash,
-        "give --prior-table the table of the fit, or a new one to change the priors"));
+        "set --prior-table to the table that the fit used, or to a new one to change the priors"));
   return MILL_OK;
 }
 

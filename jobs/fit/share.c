@@ -61,8 +61,8 @@ static int take_result(void *context, mill_star *star)
     mill_complain_nonfinite(task->inputs, result);
   const double wait_s = mill_wall_s();
   if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
-    mill_log_error("row %lld (counted from 0): its spectrum is not that of %s: restore the inputs, "
-                   "or fit them again",
+    mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "
+                   "the inputs, or fit them again",
                    (long long)result->row, task->call->options->fit);
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }

@@ -22,7 +22,7 @@ static int gather_balance(const mill_fit_task *task, mill_balance *all)
   mill_work_stats stats;
   mill_work_get_stats(task->out->work, &stats);
   mill_log_debug("fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; fits waited "
-                 "%.3f s for spectra, %.3f s for the I/O thread; this thread wrote for %.3f s; the "
+                 "%.3f s for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the "
                  "reader waited %.3f s for work; requests of other ranks answered: %lld",
                  (long long)t->n_put, (long long)stats.n_taken, t->fit_s,
                  (long long)t->read.n_opened, t->read_wait_s, t->put_wait_s,

@@ -45,10 +45,10 @@ static int take_hidden(const mill_option *row, const char *text, void *base)
       return MILL_OK;
     }
   }
-  return MILL_ERROR(
-      MILL_ERR_USAGE,
-      "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200", row->name,
-      text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "--%s %s: expected numbers of neurons of 1 to %d hidden layers, each 1 to %d, "
+                    "e.g. 256,256,200",
+                    row->name, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
 }
 
 #define AT(member)  MILL_AT(mill_train_options, member)
@@ -115,7 +115,7 @@ const mill_option_table mill_library_train_table = {
          .help = "epochs that --schedule plateau waits for a lower loss (default 20)",
          .tasks = NETWORK},
         {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
-         .help = "factor of --schedule plateau on the rate (default 0.5)", .tasks = NETWORK},
+         .help = "--schedule plateau multiplies the rate by this (default 0.5)", .tasks = NETWORK},
         {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
          .help =
              "stop after this many epochs without a lower loss of the models left out; 0: never",
@@ -140,8 +140,8 @@ const mill_option_table mill_library_train_table = {
                  "learns; or weights of every pixel, which are trained too",
          .tasks = NETWORK},
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
-         .help = "with --last pixels: memory that a rank may use for the spectra of an arm "
-                 "(default 4); if they need more, they are read from the file at every step",
+         .help = "with --last pixels: memory (GiB) that a rank may use for the spectra of an arm "
+                 "(default 4); larger spectra are read from the file at every step",
          .tasks = NETWORK},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device for components and gradients: the CPU, or a GPU for each rank, by cuBLAS "

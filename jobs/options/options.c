@@ -34,8 +34,8 @@ static const mill_option rows[] = {
     {"numbers-file", TEXT(numbers_file),
      .help = "text file with the values of {n} in --pattern, one or more per line"},
     {"input-table", TEXT(input_table),
-     .help = "table kept across runs, in which each finished result notes of each input file that "
-             "it is done, or why it failed"},
+     .help = "table kept across runs; a finished result adds a line for each input file: done, or "
+             "why the file failed"},
     {"skip-done", FLAG(skip_done),
      .help = "skip inputs that the input table lists as done, with the same settings and "
              "unchanged since"},

@@ -90,7 +90,8 @@ int mill_fit_take_text(const mill_option *row, const char *text, void *base);
   {                                                                                                \
     "object-file", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, object_file),                       \
         .may_differ = 1,                                                                           \
-        .help = "only stars of a file: a TARGETID, IDENTIFIER or OBJECT a line, or a FITS table"   \
+        .help = "only the stars listed in this file: a TARGETID, IDENTIFIER or OBJECT in each "    \
+                "line, or a FITS table with such a column"                                         \
   }
 
 /** Free the owned lists; NULL is allowed. */

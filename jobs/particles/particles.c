@@ -371,7 +371,7 @@ static int tell_bad(const particle_job *job)
   if (job->n_bad == job->n_todo)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a step of %g is too large for the drift or the diffusion: all problems lost "
-                      "particles (problem %llu after step %d); give a shorter step",
+                      "particles, for example problem %llu after step %d; give a shorter step",
                       s->step, id, job->bad_step);
   fprintf(stderr,
           "starmill particles: a step of %g is too large for %lld of %lld problems, which have "

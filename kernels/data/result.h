@@ -34,7 +34,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 
 /** RVS_WARN: bits 1..64 are rvspecfit's, ours start at 256.  SUCCESS is RVS_WARN = 0. */
 #define MILL_WARN_LIST(X)                                                                          \
-  X(MILL_WARN_CHISQ, 1, "CHISQ", "chi-square gain over the continuum-only fit below 50")           \
+  X(MILL_WARN_CHISQ, 1, "CHISQ", "chi-square less than 50 below that of the continuum alone")      \
   X(MILL_WARN_VEL_LIMIT, 2, "VEL_LIMIT", "velocity within 5 km/s of a limit")                      \
   X(MILL_WARN_VEL_ERR, 4, "VEL_ERR", "velocity error above 100 km/s")                              \
   X(MILL_WARN_LABEL_EDGE, 8, "LABEL_EDGE", "a label at the edge of rvspecfit's parameter range")   \
@@ -90,7 +90,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "two starts ended in different minima of about equal quality, or, of three or more starts, "   \
     "only one found the best minimum")                                                             \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
-    "the labels are within one error of the library's hulls: their errors are not Gaussian")       \
+    "the labels are within one error of a hull's edge: errors of labels are not Gaussian")         \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
     "the residuals of an arm vary slowly with wavelength: too few continuum functions (npoly)")    \
   X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors from prior_table")                         \

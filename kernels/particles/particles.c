@@ -38,7 +38,7 @@ int mill_particle_check_setup(const mill_particle_setup *s)
   }
   if (n_grid > 1 << 26 || n_node > 1 << 26)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "a density of %.0f points from %.0f nodes: give at most %d of each", n_grid,
+                      "grid, nodes: %.0f points and %.0f nodes; give at most %d of each", n_grid,
                       n_node, 1 << 26);
   n_work = n_node;
   for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {

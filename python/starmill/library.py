@@ -271,7 +271,7 @@ class Star:
         if theta is None:
             table = fit([self])
             if table["STATUS"][0] != 1:
-                raise ValueError(f"the star cannot be fitted: STATUS {table['STATUS'][0]}")
+                raise ValueError(f"cannot be fitted: STATUS {table['STATUS'][0]} (see results.md)")
             theta = table.theta(0)
         return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 
@@ -494,7 +494,7 @@ class Table(Columns):
     def theta(self, row: int, library: Optional[Library] = None) -> Floats:
         """Return a row's parameters [n_par]; a table read from a file needs the library."""
         library = library or self._library
-        need(library is not None, ValueError, "a table from a file needs the argument library")
+        need(library is not None, ValueError, "a table from a file needs library=...")
         theta = np.empty(_lib.starmill_library_n_par(library._handle))
         _call(_lib.starmill_table_theta, library._handle, self._handle, row,
               _ffi.from_buffer("double[]", theta))

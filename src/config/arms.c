@@ -496,8 +496,8 @@ static int cut_all(const mill_config *config, mill_library *lib)
   if (n_part < config->n_arm)
     MILL_FAIL(
         MILL_ERR_CONFIG,
-        "arms: some are parts of the library's arms, others are not; give each a range by min or "
-        "max, and a name of its own");
+        "arms: some entries are parts of an arm of the library, others are whole arms; give every "
+        "entry min or max, and a new name");
   MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
   memcpy(choice, config->arm, sizeof choice);
   qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);

@@ -54,7 +54,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
      SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "arms of the library, each once; of a one-arm library also parts; 0 ≤ min < max",
+     .range = "the library's arms, each once, or several ranges of its only arm; 0 ≤ min < max",
      .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
@@ -98,7 +98,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
      .help = "FITS or HDF5 table with Gaussian priors of each star, used instead of `priors`: "
-             "columns NAME and NAME_ERR of a parameter (below)",
+             "columns such as TEFF and TEFF_ERR (parameters: below)",
      .more = "; `--prior-table` overrides it"},
     {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
      .help = "an element with a larger error gets the bit WEAK in its flag",
@@ -171,13 +171,13 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
     {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
-     .help = "most starts of a star's fit, from the best templates of the initial guess; 1: only "
-             "the best"},
+     .help = "largest number of starts of a fit, from the initial guess's best templates; "
+             "1: only the best"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
-     .help = "most likelihood evaluations per star; a simplex stops there, its best point is "
-             "polished by up to 41 more evaluations, and no other method follows"},
+     .help = "largest number of likelihood evaluations per star; a simplex stops there, its best "
+             "point is polished by up to 41 more evaluations, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
      .help = "pixels dropped at each end of an arm when a resolution matrix is used",
@@ -188,7 +188,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
      .help = "flux error that bad pixels get, in units of abs(median flux)", .elsewhere = "(1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "0 ≤ min < max, ascending, at most 32, without overlap",
+     .range = "at most 32 ranges; 0 ≤ min < max, ascending, without overlap",
      .help = "wavelengths to mask; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI files, none "
              "for other formats; runs with both kinds need a list",
      .elsewhere = "(the same range)"},
@@ -197,7 +197,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
 
     {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .without = "none", SCIENCE,
      .section = "Selection", .range = "finite",
-     .help = "lowest S/N, compared with the highest S/N of the arms", .elsewhere = "`--minsn`"},
+     .help = "rows whose best arm has a lower S/N are not fitted", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
      .help = "source of the S/N for minsn. pixels: the spectra; scores: DESI's SCORES or 4MOST's "
              "SNR, so that rows below minsn are not read",

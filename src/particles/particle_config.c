@@ -109,7 +109,7 @@ static const mill_option keys[] = {
      .help = "exact: sum over all particles; binned: sum over nodes, with a bound on the error"},
     {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
      .help = "rule for the width of the kernel"},
-    {"width", AXES, SETUP(width), .help = "standard deviation of the kernel, for bandwidth: given"},
+    {"width", AXES, SETUP(width), .help = "kernel's standard deviation, if bandwidth is `given`"},
     {"along_axes", MILL_OPTION_CHOICE, SETUP(along_axes), .words = flag_words,
      .help = "use the variances of the particles only, without covariances"},
     {"nodes", MILL_OPTION_OTHER, SETUP(n_node), .min = 16, .max = 1 << 20,

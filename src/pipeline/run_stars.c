@@ -39,7 +39,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
   if (n_all == 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "not even one star fits into the memory of %s: free memory",
+    return MILL_ERROR(MILL_ERR_MEMORY, "no star fits into the memory of %s: end other programs",
                       p->backend->name);
   const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
   if (c != &p->all)

@@ -27,7 +27,7 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "%s and %s have different arms, or only one is at the instrument's resolution: fit with "
-        "one library, or set the key arms to wavelength ranges that both libraries cover",
+        "one library, or set `arms` to wavelength ranges that both libraries cover",
         first->path, other->path);
   return MILL_OK;
 }

@@ -51,8 +51,8 @@ int mill_refuse_new(const char *path, const char *option)
   old[n - n_end] = '\0';
   if (access(old, F_OK) == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "--%s %s is the temporary file of --overwrite for %s: give another name; a "
-                      "run begun with --overwrite is continued by its own command",
+                      "--%s %s is the temporary file of --overwrite for %s: give another name; "
+                      "to continue a run begun with --overwrite, repeat its command",
                       option, path, old);
   return MILL_OK;
 }

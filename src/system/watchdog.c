@@ -113,7 +113,7 @@ static void end_job(const slot *late)
     if (mill_stop_reason() == MILL_STOP_SIGNAL)
       snprintf(why, sizeof why, " by signal %d", mill_stop_signal_seen());
     snprintf(last_words, sizeof last_words,
-             "stopped%s: %s has not returned for %.0f s; the same command continues", why,
+             "stopped%s: %s has not returned for %.0f s; the same command continues the run", why,
              late->what, late->stop_s);
   }
   try_for(say, NULL, LOG_WAIT_S);

@@ -306,7 +306,7 @@ class Desi(Formats):
                     for r in self.read(s, config)["rows"]]
 
         s, by = Sample("desi"), "redrock: true\nredrock_max_vel: 1500\n"
-        self.refused(s, "no redrock file next to", config=by)
+        self.refused(s, "no redrock file (same name", config=by)
         save("redrock-x.fits", "REDSHIFTS")
         stars = [(30, -0.0051, "STAR", "A"), (10, 0.5, "STAR", "M")]
         self.assertEqual(rows(by), stars + [(40, 0.0004, "GALAXY", "")])

@@ -132,8 +132,8 @@ class Generic(Formats):
             ("MASK", 0), ("FLUX", 1), ("IVAR", 1)))
         one = dict.fromkeys(("WAVELENGTH", "FLUX", "IVAR"), [4, 4, 1])
         for s, config, lsf, bad, part in (
-                (self.sample(self.TWINS), "", 0, 2, "and 0 (counted from 0) with NAME 'twin'"),
-                (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "and 0 (counted from 0) with NAME 'twin'"),
+                (self.sample(self.TWINS), "", 0, 2, "and row 0 (counted from 0) with NAME 'twin'"),
+                (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "and row 0 (counted from 0) with NAME 'twin'"),
                 # pieces of one exposure, but of other stars
                 (self.sample(self.TWINS + pieces), "", 0, 2, "different TARGETIDs"),
                 *((self.sample("SPECTRA WAVELENGTH@" + value + good), "", 0, 1, "WAVELENGTH")

@@ -365,7 +365,7 @@ class ImportTest(ProgramTest):
                               ("model.lin_2.bias", None, "model.lin_2.bias is missing"),
                               ("model.lin_1.weight", state["model.lin_1.weight"][:, 1:], "fit"),
                               ("pc_layer.bias", np.ones(7, "f4"), "fit"),
-                              ("stacks.0.pc_layer.bias", bad, "does not know stacks.0")):
+                              ("stacks.0.pc_layer.bias", bad, "unknown to this program: stacks.0")):
             with self.assertRaisesRegex(ValueError, text):
                 rvspecfit.find_layers(net, {k: v for k, v in {**state, name: x}.items()
                                             if v is not None})

@@ -220,7 +220,7 @@ class Sample(ProgramTest):
             done = self.ends(3, "sample", "--fit", shutil.copy(self.fitted, tmp("moved.h5")),
                              "--library", self.library, "--output", tmp(f"moved-{hdu}.h5"), *QUICK,
                              tmp("moved.fits"))
-            self.assertIn(f"row 0 (counted from 0): its spectrum is not that of {tmp('moved.h5')}", done.stderr)
+            self.assertIn(f"row 0 (counted from 0): its spectrum is not the one fitted in {tmp('moved.h5')}", done.stderr)
             table, one_changes = read(tmp(f"moved-{hdu}.h5")), hdu == "R_FLUX"
             self.assertEqual(list(table["STATUS"]), [OTHER_SPECTRUM, FITTED if one_changes else OTHER_SPECTRUM, NO_FIT])
             self.assertTrue(np.isnan(table["VRAD"][0]) and np.isnan(table["POST_MEAN"][0]).all())

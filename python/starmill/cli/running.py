@@ -34,7 +34,7 @@ def check_roles(output, reads):
     """Refuse an output that is an input or a temporary file.  reads: as for refuse_input."""
     need(not output.endswith(".new") or not os.path.exists(output[:-4]), USAGE,
          f"--output {output} is the temporary file of --overwrite for {output[:-4]}: give another "
-         "name; a run begun with --overwrite is continued by its own command")
+         "name; to continue a run begun with --overwrite, repeat its command")
     refuse_input(output, reads, ("", ".lock", ".new"))
 
 
@@ -260,7 +260,7 @@ class OutputLock:
             self._touched = time.monotonic()
             return self
         raise Failure(OUTPUT, f"{self.path}: this lock cannot be taken over: if no job writes "
-                              "the output, remove it")
+                              "the output, remove this lock file")
 
     def __exit__(self, *_):
         if self._is_ours():

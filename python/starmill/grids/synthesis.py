@@ -197,7 +197,8 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     need(worst <= 0.02, BadModel,
-         "the pieces that meet at %g A differ by %.1f %% of the continuum" % (edge, 100 * worst))
+         "two of the spectrum's pieces that meet at %g A differ by %.1f %% of the continuum" %
+         (edge, 100 * worst))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):

@@ -298,7 +298,7 @@ def main(options):
     result = Result(path)
     rows = [row for row in result.find(stars) if result.whole(row, row + 1)[0]]
     result.warn_damaged()
-    need(rows, OUTPUT, f"{path}: all rows of these stars are damaged")
+    need(rows, OUTPUT, f"{path}: all rows of these stars are damaged; repeat the fit")
     need(not options.corner or not options.range, USAGE,
          "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"

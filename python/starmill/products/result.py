@@ -108,7 +108,7 @@ def check_columns(file, name, n):
         kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
         is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
         need(column.dtype.kind in kinds and column.ndim == 1 + is_vector, Wrong,
-             f"{name}/{key} is no such column of a result")
+             f"{name}/{key} has not the type or shape of this column in a result")
         n = len(column) if n is None else n
         need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:

@@ -177,7 +177,7 @@ def row_of(path, request, power):
          f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
     good = finite & (one.flux != 0)
-    need(good.any(), INPUT, f"{path}: the flux of each pixel is zero or not finite; leave it out")
+    need(good.any(), INPUT, f"{path}: no pixel has a finite flux other than 0; leave the file out")
     level = np.median(abs(one.flux[good]))
     scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
     ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))

@@ -358,8 +358,8 @@ def into_functions(emulator, values_at, by_term):
     else:
         coef = RadialFit(front.center, front.length, np.ones(len(front.center)),
                          values_at(front.center), front.degree, np.array([THROUGH])).coef
-        need(len(coef) == len(front.coef), INPUT, "the library's radial functions are too few or "
-             f"alike for a polynomial of degree {front.degree}; make it with a lower --degree")
+        need(len(coef) == len(front.coef), INPUT, "the library has too few radial functions, or "
+             f"too similar ones, for its degree {front.degree}; build it with a lower --degree")
     front.coef = np.concatenate([front.coef, coef.astype("f4")], axis=-1)
     emulator.weight[0] = np.hstack([emulator.weight[0], by_term.T.astype("f4")])
 

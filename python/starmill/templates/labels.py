@@ -89,8 +89,8 @@ def whole_hull(x):
     try:
         facet = facets(x)
     except QhullError as error:
-        raise Failure(INPUT, f"no hull of {n_label} labels holds {n} models: they are too few or "
-                             "lie in a plane") from error
+        raise Failure(INPUT, f"{n} models span no hull in {n_label} labels: give more, or leave "
+                             "out a label that follows from the others") from error
     need(len(facet) <= MAX_FACET, INPUT, f"the hull of {n_label} labels of {n} models has "
          f"{len(facet)} facets, more than {MAX_FACET}: use --hulls pairs")
     return Hull(np.arange(n_label), facet)

@@ -143,7 +143,7 @@ def array_of(group, name, dtype, n_dim):
     need(name in group, KeyError, f"dataset {group.name.rstrip('/')}/{name} is missing")
     data = group[name]
     if not isinstance(data, h5py.Dataset) or data.ndim != n_dim or data.dtype.kind not in "iuf":
-        raise ValueError(f"{data.name} is not numbers of {n_dim} dimensions")
+        raise ValueError(f"{data.name} must be an array of numbers with {n_dim} dimensions")
     if not 1 <= data.size <= MAX_COEF or max(data.shape) > MAX_PIX:
         raise ValueError(f"dataset {data.name} has the impossible shape {data.shape}")
     return data[...].astype(dtype, copy=False)

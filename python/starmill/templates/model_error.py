@@ -22,8 +22,8 @@ def smoother(arm, kernel_aa):
     Also return the slice of pixels that it gives: there the kernel lies inside the arm."""
     reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
-         f"arm {arm.name} has too few pixels over {5 * kernel_aa:g} A from its ends, 5 sigma of "
-         "the spectra's resolution; give sharper spectra")
+         f"arm {arm.name} has too few pixels more than {5 * kernel_aa:g} A from its ends (5 sigma "
+         "of the spectra's resolution); give sharper spectra")
     margin = int(reach) + 2
     cut = ArmCut(arm.n_pix - 2 * margin, arm.ln_wave0 + margin * arm.ln_step, arm.ln_step,
                  np.full(arm.n_pix - 2 * margin, kernel_aa))
@@ -85,7 +85,7 @@ def read_inside(options, library, error_columns):
         np.pad(spectra.labels, ((0, 0), (0, library.n_label - len(errors))),
                constant_values=np.nan), [library.n_label], axis=1)
     need(not (spectra.errors <= 0).any(), INPUT, f"{options.spectra}: an error in --error-columns "
-         "is not above 0; give NaN for labels of stars that are no benchmark stars")
+         "is not above 0; give NaN as the errors of stars that are no benchmark stars")
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = inside_hulls(library, spectra.labels)
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")

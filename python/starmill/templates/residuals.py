@@ -54,7 +54,7 @@ def divide_by_continuum(x, known, functions, scale):
     try:
         share = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
     except np.linalg.LinAlgError:
-        raise Failure(INPUT, "a spectrum has too few pixels: leave it out") from None
+        raise Failure(INPUT, f"a spectrum has {known.sum(1).min()} pixels: leave it out") from None
     return (1 + x) / (share @ functions) - 1
 
 

@@ -78,7 +78,7 @@ def check_interpolator(net):
          ValueError, f"mapper_args or outside_kwargs/pts do not fit the {n} labels of parnames; "
          "train the network again")
     need(all(0 <= i < n for i in net.log_ids), ValueError,
-         f"mapper_args takes the logarithm of labels {net.log_ids}, parnames has 0 to {n - 1}")
+         f"mapper_args names labels {net.log_ids} for the logarithm, but parnames 0 to {n - 1}")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 
@@ -138,7 +138,7 @@ def find_layers(net, state):
         i += 1
     layers.append((take("pc_layer.weight"), take("pc_layer.bias"), None))
     need(not left, ValueError,
-         f"{net.weights}: this program does not know {', '.join(sorted(left)[:3])}")
+         f"{net.weights}: layers unknown to this program: {', '.join(sorted(left)[:3])}")
     for weight, bias, norm in layers:
         need(weight.shape[1:] == (n_in,) and all(
             x.shape == weight.shape[:1] for x in [bias, *(norm or [])]), ValueError,

@@ -114,7 +114,7 @@ class Grid:
             step = span / (len(wave) - 1)
         n_pix = np.floor(span / step * (1 + 1e-12)) + 1
         need(n_pix <= MOST_PIX, INPUT,
-             f"{n_pix:.3g} pixels at the finest wavelength step, over {MOST_PIX}: give a --range")
+             f"the least wavelength step gives {n_pix:.3g} pixels (limit {MOST_PIX}): give --range")
         s, first = self.settings, np.log(wave[0])
         return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
                    template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,
@@ -406,7 +406,7 @@ def resolution(options, path, low, high, fwhm):
                       "--at-instrument-resolution")
     most = 0.25 * (high - low)
     need(not 0 < most < sigma, USAGE, f"{path}: the resolution is sigma {sigma:g} A ({origin}), "
-         f"expected at most {most:.3g} A for spectra of {high - low:.6g} A")
+         f"expected at most {most:.3g} A for spectra that span {high - low:.6g} A")
     return sigma, origin
 
 

@@ -59,7 +59,7 @@ def read_table(path, hdus, i, request):
         need(columns[-1].ndim == 1 and 2 <= len(columns[-1]) <= MAX_PIX
              and len(columns[-1]) == len(columns[0]), INPUT,
              f"{where(path, hdus, i)}: column {name} has the shape {list(values.shape)}, expected "
-             f"a spectrum of 2 to {MAX_PIX} pixels, one in each row or all in one row")
+             f"2 to {MAX_PIX} pixels: one pixel in each row, or all pixels in one row")
     names = [c.upper() for c in hdus[i].columns.names]
     unit = request.unit or hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
     at, origin = where(path, hdus, i), Origin(f"column {request.columns[0]}", unit)

@@ -171,7 +171,7 @@ def read_pattern(pattern, names):
             parts.append(re.escape(text))
         elif not match or match[1] not in names or not 0 < number(match[2] or "1") < 1e9:
             raise Failure(USAGE, f"--name-pattern {pattern}: '{text}' is not {{NAME}} or "
-                                 "{NAME/NUMBER} with a label of --labels")
+                                 "{NAME/NUMBER}, where NAME is in --labels")
         elif match[1] in divisor:
             raise Failure(USAGE, f"--name-pattern {pattern}: {{{match[1]}}} appears twice")
         else:

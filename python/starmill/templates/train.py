@@ -451,7 +451,7 @@ def measure(options, library, grid, models, how, to):
     if options.model_error:
         for arm, error in zip(to.arm, errors):
             need(error is not None, INPUT,
-                 f"arm {arm.name}: too few of {n} models in the hulls to measure its model error")
+                 f"arm {arm.name}: too few of {n} models are in hulls for a model error; add some")
             arm.error = error
     to.report = text
 
