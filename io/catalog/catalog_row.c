@@ -78,6 +78,21 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
+int mill_name_cut(const char *name, size_t n, char *out, size_t size)
+{
+  mill_sha256 sha;
+  char hex[65];
+  if (n < size) {
+    snprintf(out, size, "%.*s", (int)n, name);
+    return 0;
+  }
+  mill_sha256_init(&sha);
+  mill_sha256_update(&sha, name, n);
+  mill_sha256_final(&sha, hex);
+  snprintf(out, size, "%.*s~%.8s", (int)size - 10, name, hex);
+  return 1;
+}
+
 /* Set IDENTIFIER to "NAME:FITS_ROW"; NAME is the survey's IDENTIFIER, else the file's name.  A file
  * of one row keeps the survey's IDENTIFIER. */
 static void identify_rows(const char *path, mill_file_index *index)
@@ -88,16 +103,8 @@ static void identify_rows(const char *path, mill_file_index *index)
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
   /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
   enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
-  char file[MOST + 1], hex[65];
-  if (n <= MOST) {
-    snprintf(file, sizeof file, "%.*s", (int)n, name);
-  } else { /* a hash keeps cut names apart */
-    mill_sha256 sha;
-    mill_sha256_init(&sha);
-    mill_sha256_update(&sha, name, n);
-    mill_sha256_final(&sha, hex);
-    snprintf(file, sizeof file, "%.*s~%.8s", MOST - 9, name, hex);
-  }
+  char file[MOST + 1];
+  mill_name_cut(name, n, file, sizeof file);
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];
     if (row->identifier[0] && index->n_row == 1)

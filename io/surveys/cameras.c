@@ -348,6 +348,7 @@ int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mil
   memcpy(channel.name, camera->name, sizeof channel.name);
   channel.wave_aa = s->wave_aa;
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
+  channel.sigma_is_whole = camera->sigma_is_whole;
   const int ascends = mill_single_disorder(camera->n_pix, s->wave_aa) == camera->n_pix;
   if (ascends)
     MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));

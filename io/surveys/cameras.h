@@ -34,6 +34,7 @@ typedef struct mill_camera {
   int first;           /**< first pixel, if several cameras share a vector */
   int noise;           /**< enum mill_noise */
   int is_log;          /**< MILL_WAVE holds log10 of wavelengths */
+  int sigma_is_whole;  /**< as in mill_channel */
   int descends;        /**< pixels are stored from red to blue; set when wave_aa is read */
   int32_t exposure_id; /**< EXPID, -1: none */
   int64_t exposure;    /**< identifies the exposure, if exposures are not rows */

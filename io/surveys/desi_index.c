@@ -18,17 +18,17 @@ enum {
   MAX_NSIDE = 8192 /* above it, UNIQPIX needs more than 32 bits */
 };
 
-/* Columns of FIBERMAP; the first four also of EXP_FIBERMAP. */
-enum { ID, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE, MJD, SURVEY, PROGRAM, RA, DEC };
+/* Columns of FIBERMAP; up to STATUS also of EXP_FIBERMAP. */
+enum { ID, EXP, TILE, NIGHT, MJD, STATUS, COADD_STATUS, OBJTYPE, SURVEY, PROGRAM, RA, DEC };
 static const mill_fits_wish wish[] = {
     [ID] = MILL_ROW_WISH("TARGETID", INT64, target_id, -1, 1),
     [EXP] = MILL_WISH("EXPID", INT32, -1, 0),
     [TILE] = MILL_WISH("TILEID", INT32, -1, 0),
     [NIGHT] = MILL_WISH("NIGHT", INT32, -1, 0),
+    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
     [STATUS] = MILL_WISH("FIBERSTATUS", INT64, -1, 0), /* -1, for unknown, sets all bits */
     [COADD_STATUS] = MILL_WISH("COADD_FIBERSTATUS", INT64, -1, 0),
     [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 1),
-    [MJD] = MILL_WISH("MJD", DOUBLE, NAN, 0),
     [SURVEY] = MILL_ROW_WISH("SURVEY", TEXT, survey, 0, 0),
     [PROGRAM] = MILL_ROW_WISH("PROGRAM", TEXT, program, 0, 0),
     [RA] = MILL_ROW_WISH("TARGET_RA", DOUBLE, target_ra, NAN, 0),
@@ -45,7 +45,7 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("HEALPIX", INT32, healpix, -1, 0),
     MILL_ROW_WISH("UNIQPIX", INT32, uniqpix, -1, 0),
 };
-enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
+enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = STATUS + 1 };
 
 /* Set uniqpix, HEALPix's unique number of the pixel, and healpix, the pixel of nside 64 around it;
  * -1: none. */
@@ -159,9 +159,24 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: TILEID and NIGHT if all exposures
- * of the target agree, EXPID if the target has only one exposure. */
-static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
+/* Mean MJD of n exposures, without those whose FIBERSTATUS has a bit that is not allowed. */
+static double mean_mjd(const mill_fits_values *exposures, const mill_keyed *key, int64_t n,
+                       uint64_t allowed)
+{
+  double sum = 0.0, n_good = 0.0;
+  for (int64_t k = 0; k < n; k++) {
+    const int64_t at = key[k].place;
+    if (exposures[STATUS].there && ((uint64_t)exposures[STATUS].i64[at] & ~allowed) != 0)
+      continue;
+    sum += exposures[MJD].f64[at];
+    n_good += 1.0;
+  }
+  return n_good > 0.0 ? sum / n_good : (double)NAN;
+}
+
+/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: the mean MJD; TILEID and NIGHT if
+ * all exposures of the target agree; EXPID if the target has only one exposure. */
+static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits_values *map)
 {
   MILL_FITS_VALUES(exposures, N_EXP_WISH);
   MILL_OWNED mill_keyed *key = NULL;
@@ -169,7 +184,7 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
   const int i_hdu = file->i_exp_fibermap;
   size_t n_target = 0;
   mill_fits_wish exp_wish[N_EXP_WISH];
-  if ((map[EXP].there && map[TILE].there && map[NIGHT].there) || i_hdu < 0 ||
+  if ((map[EXP].there && map[TILE].there && map[NIGHT].there && map[MJD].there) || i_hdu < 0 ||
       fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     return MILL_OK;
   const int64_t n = fits->guard->hdu[i_hdu].axis[1];
@@ -191,6 +206,7 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
       exposures[EXP].i32[at] = -1;
     for (int k = TILE; k <= NIGHT; k++)
       exposures[k].i32[at] = shared(exposures[k].i32, key + first, end - first);
+    exposures[MJD].f64[at] = mean_mjd(exposures, key + first, end - first, allowed);
     key[n_target++] = key[first];
   }
   for (int64_t i = 0; i < file->n_spec; i++) {
@@ -200,6 +216,8 @@ static int fill_from_exposures(mill_desi_file *file, mill_fits_values *map)
     for (int k = EXP; target && k <= NIGHT; k++)
       if (!map[k].there)
         map[k].i32[i] = exposures[k].i32[target->place];
+    if (target && !map[MJD].there)
+      map[MJD].f64[i] = exposures[MJD].f64[target->place];
   }
   return MILL_OK;
 }
@@ -304,7 +322,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   MILL_CHECK(read_fibermap(file, select, map, &index->warning));
   MILL_CHECK(mill_desi_classes(file, select, &in_class));
   MILL_CHECK(mill_desi_scores(file, select, map[ID].i64, &sn));
-  MILL_CHECK(fill_from_exposures(file, map));
+  MILL_CHECK(fill_from_exposures(file, select->fiberstatus_allowed, map));
   MILL_CHECK(read_division(file, &all));
   MILL_CHECK(read_redrock(file, select, &redrock, index));
   MILL_CHECK(MILL_ALLOC(file->n_spec, &kept));

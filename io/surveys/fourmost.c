@@ -206,7 +206,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   if (!is_single && !values[SN].there && mill_selection_has_scores(select))
     return MILL_ERROR_HDU(file, i_hdu,
                           " has no column SNR, which minsn_from reads; leave minsn_from out");
-  return mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index);
+  return mill_fibres_index(&fibres, file, values, f->cameras.n_row, select, index);
 }
 
 const mill_format mill_format_fourmost = {.name = "4most",

@@ -258,6 +258,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
     for (int k = 0; k < MILL_N_PLANE; k++)
       camera->plane[k].row = i;
     camera->plane[MILL_WIDTH].name = "wresl"; /* take_mwm sets a width even without a column */
+    camera->sigma_is_whole = 1;               /* measured on arc lines, as pixels show them */
     MILL_CHECK(read_mwm_wave(c, camera, i, vel_km_s));
   }
   return MILL_OK;

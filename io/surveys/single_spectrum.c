@@ -159,7 +159,11 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
       int found = 0;
       if (key)
         MILL_CHECK(mill_single_key_text(file, i_key, key, text, sizeof text, &found));
-      values[k].there = found && !(mill_text_to_real(text, &number) && number == none);
+      /* Astra writes a missing number as the text NaN */
+      const int is_none = mill_text_to_real(text, &number)
+                              ? number == none
+                              : wish[k].as == MILL_AS_DOUBLE && strcasecmp(text, "nan") == 0;
+      values[k].there = found && !is_none;
       if (values[k].there)
         MILL_CHECK(take_key(file, i_key, key, text, &wish[k], &values[k]));
     }
@@ -388,9 +392,8 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
-                      const mill_fits_values *v, int64_t n_row, const mill_selection *select,
-                      mill_file_index *index)
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mill_fits_values *v,
+                      int64_t n_row, const mill_selection *select, mill_file_index *index)
 {
   double mjd = NAN;
   MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
@@ -408,11 +411,8 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu
     mill_fits_fill(file->guard->path, fibres->wish, fibres->n_wish, v, i, row);
     if (!mill_selection_keeps(select, &candidate))
       continue;
-    if (strlen(name) >= sizeof row->object)
-      return MILL_ERROR_HDU(
-          file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
-          fibres->wish[0].name, name, (long long)i, sizeof row->object - 1);
-    snprintf(row->object, sizeof row->object, "%s", name);
+    if (mill_name_cut(name, strlen(name), row->object, sizeof row->object))
+      index->warning = "names of more than 31 bytes are cut to 22 bytes, ~ and a hash of the name";
     index->n_row++;
     mill_file_index_expose(index, i, -1, mjd);
   }

@@ -135,7 +135,7 @@ typedef struct mill_fibres {
 } mill_fibres;
 
 /** Fill a zeroed index with the selected rows of a table of fibres, each with one exposure.
- *  values [n_wish]: the columns fibres->wish.  MILL_ERR_INPUT: a name is too long. */
-int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
+ *  values [n_wish]: the columns fibres->wish.  Long names are cut (mill_name_cut). */
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

@@ -102,11 +102,10 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   return MILL_OK;
 }
 
-/* Set *out to the file's sigma of the piece's pixels, times lsf_factor. */
-static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, size_t n_pix,
-                      const float **out)
+/* Set *out to the file's sigma of the piece's pixels, times `factor`. */
+static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *from, double factor,
+                      size_t n_pix, const float **out)
 {
-  const double factor = spectra->settings.config->lsf_factor;
   float *scaled = NULL;
   if (factor == 1.0)
     return keep(spectra, p, from, 1, n_pix, (const void **)out);
@@ -148,7 +147,8 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
     MILL_CHECK(keep(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
                     (const void **)&s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
-    MILL_CHECK(keep_sigma(spectra, p, channel->sigma_aa, n_pix, &s->sigma_aa));
+    const double factor = channel->sigma_is_whole ? 1.0 : spectra->settings.config->lsf_factor;
+    MILL_CHECK(keep_sigma(spectra, p, channel->sigma_aa, factor, n_pix, &s->sigma_aa));
     s->has_own_lsf = 1;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
     MILL_CHECK(add_sigma(spectra, known, p));

@@ -41,6 +41,7 @@ typedef struct mill_channel {
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
+  int sigma_is_whole; /**< 1: sigma_aa includes the pixel width, so lsf_factor does not apply */
 } mill_channel;
 
 /** Result of mill_spectra_read, which reuses its memory.  Zero all but arena.backend before use. */

@@ -166,8 +166,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_FITS_VALUES(values, N_WISH);
   const int by_class = select->n_target_class > 0;
   MILL_CHECK(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
-  return mill_fibres_index(&fibres, w->cameras.file, w->i_table, values, w->cameras.n_row, select,
-                           index);
+  return mill_fibres_index(&fibres, w->cameras.file, values, w->cameras.n_row, select, index);
 }
 
 const mill_format mill_format_weave = {
