@@ -208,6 +208,14 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
   return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }
 
+/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma, and
+ *  -mean(2 ln sigma) in ln det for each continuum function.  F less this part is a chi-square, but
+ *  for terms of the order of ln(pixels) for each function. */
+MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
+{
+  return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_good);
+}
+
 /** Should the template of the slot's request be kept? */
 MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
 {

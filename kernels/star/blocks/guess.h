@@ -327,7 +327,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     /* chi-square of the continuum alone above the noise */
     MILL_SERIAL(b)
     {
-      slot->lead.signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
+      slot->lead.signal[s->arm] += has_fit ? f - mill_unit_part(m, s) - (double)s->n_good : 0.0;
     }
     mill_block_guess_bins(b, m, has_fit ? s->ws->n_cont : 0, MILL_BINS_ALL, s, work);
   }

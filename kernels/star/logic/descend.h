@@ -117,7 +117,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[slot->starts.i][j] = p->at.theta[j];
   /* in a poor fit the updates of the curvature stay valid with the new model error */
-  if (!mill_is_poor(slot, p->at.f))
+  if (!mill_is_poor(m, slot, p->at.f))
     mill_polish_forget(m, p);
   mill_polish_restart(m, slot, slot->theta);
   p->pred = promise;
@@ -223,7 +223,7 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
                                                  int converged)
 {
   const mill_polish *p = &slot->polish;
-  const double gap = MILL_TWO_MINIMA_GAP * (slot->best.have ? mill_fit_reduced(slot) : 1.0);
+  const double gap = MILL_TWO_MINIMA_GAP * (slot->best.have ? mill_fit_reduced(m, slot) : 1.0);
   if (p->have && slot->best.have && converged && slot->best.converged &&
       fabs(p->at.f - slot->best.at.f) < gap &&
       mill_point_distance2(m, slot, slot->best.at.theta, p->end) >

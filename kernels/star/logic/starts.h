@@ -95,27 +95,27 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** Return (F - sum ln(data's variance)) / number of pixels, a reduced chi-square; at least 1. */
-MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
+/** Return (F - mill_unit_part) / number of pixels, a reduced chi-square; at least 1. */
+MILL_HD static inline double mill_reduced(const mill_model *m, const mill_slot *slot, double f)
 {
-  double ln_var = 0.0;
+  double chisq = f;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
-      ln_var += slot->segment[i].sum_ln_var;
-  const double x = (f - ln_var) / (double)slot->result.n_pix_tot;
+      chisq -= mill_unit_part(m, &slot->segment[i]);
+  const double x = chisq / (double)slot->result.n_pix_tot;
   return x > 1.0 ? x : 1.0;
 }
 
 /** mill_reduced of the best point. */
-MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
+MILL_HD static inline double mill_fit_reduced(const mill_model *m, const mill_slot *slot)
 {
-  return mill_reduced(slot, slot->best.at.f);
+  return mill_reduced(m, slot, slot->best.at.f);
 }
 
 /** Is the fit with this F poor, as with wrong templates? */
-MILL_HD static inline int mill_is_poor(const mill_slot *slot, double f)
+MILL_HD static inline int mill_is_poor(const mill_model *m, const mill_slot *slot, double f)
 {
-  return mill_reduced(slot, f) >
+  return mill_reduced(m, slot, f) >
          MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot);
 }
 
@@ -132,7 +132,7 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
     return MILL_DOUBT_LOST;
   mill_map_labels(m, slot->best.end, mapped);
   return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +
-         (!wants_simplex && n_jac > MILL_DOUBT_MORE_JAC) + mill_is_poor(slot, slot->best.at.f) +
+         (!wants_simplex && n_jac > MILL_DOUBT_MORE_JAC) + mill_is_poor(m, slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
          mill_at_hull(m, mapped);
 }
@@ -154,7 +154,7 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
     return 0;
   if (!slot->best.have || s->try_all || (s->low_sn && s->i == 1))
     return 1;
-  const double gap = (s->chisq[s->i] - s->chisq[0]) / mill_fit_reduced(slot);
+  const double gap = (s->chisq[s->i] - s->chisq[0]) / mill_fit_reduced(m, slot);
   const double most = s->n_doubt > 0 ? MILL_DOUBT_ONE_GAP : MILL_DOUBT_GAP;
   const int n_agree = mill_start_agree(slot);
   return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
