@@ -108,8 +108,8 @@ static const line fits_line[] = {
     {ARM, "VRAD_%s", F64, 1, R(vrad_arm_km_s), NAN, "km/s",
      "radial velocity of arm %s alone, other parameters held at the solution"},
     {ARM, "VRAD_%s_ERR", F64, 1, R(vrad_arm_err_km_s), NAN, "km/s",
-     "error of the velocity of arm %s; with rescale_errors times the square root of the arm's "
-     "RCHISQ if above 1"},
+     "error of the velocity of arm %s; with rescale_errors multiplied by the square root of the "
+     "arm's RCHISQ, if this is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",

@@ -73,8 +73,8 @@ int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_res
   MILL_LOCKED(&file->mutex);
   mill_result_queue *q = file->filling;
   if (!file->epochs || first < 0 || first > file->n_exposure - n)
-    return MILL_BUG("%s: the table /epochs has no rows for %lld epochs from index %lld on",
-                    file->path, (long long)n, (long long)first);
+    return MILL_BUG("%s: /epochs is too short for %lld epochs from index %lld on", file->path,
+                    (long long)n, (long long)first);
   for (int64_t i = 0; i < n; i++) {
     MILL_CHECK(mill_waiting_add(&q->epochs, &file->epochs->columns, first + i, &row));
     mill_columns_pack_epoch(&file->epochs->columns, &epoch[i], row);

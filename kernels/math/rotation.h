@@ -8,7 +8,7 @@
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention, is exact for a spectrum linear between grid points:
  *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
- *  For R < 1 its broadening is proportional to R, which is too strong.
+ *  For R < 1 the variance that it adds grows as R; that of slow rotation grows as R^2.
  *
  *  MILL_ROT_SPLINE is for a smooth spectrum:
  *   - R >= 2.5: the same integral, where L interpolates by a quintic spline of reach 3.  The

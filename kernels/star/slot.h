@@ -140,8 +140,8 @@ enum mill_answer_place {
   MILL_ANSWER_F = 0, /**< F at each velocity */
   /** Tangents: gradient [n], then the curvature's lower triangle, element (j, l) at n + j (j + 1) /
    *  2 + l.  The n parameters are velocity, u of v sin i (rotation.h) and labels; of two stars also
-   *  the companion's, then ln(second star's flux / first star's).  Two stars add two sums over good
-   *  pixels behind the curvature: of the star's and of the companion's template. */
+   *  the companion's, then ln(second star's flux / first star's).  After the curvature
+   *  two stars have two more numbers: each star's template summed over good pixels. */
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,

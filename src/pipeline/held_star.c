@@ -131,7 +131,8 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Evaluate n views, view i at the next n_shared[i] rows of theta, and fetch their answers. */
+/** Evaluate n views (top of file) and fetch their answers.  View i takes the next n_shared[i] points
+ *  of theta, which differ in their velocities only. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;

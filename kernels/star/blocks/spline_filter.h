@@ -9,8 +9,9 @@
  *  The filters are the response of the coefficients to a unit second difference (equations:
  *  mill_block_spline).  The response is `centre` at its peak.  Each step to the right multiplies it
  *  by `right`, each step to the left by `left`.  So it is a convolution of two one-sided
- *  exponentials, times centre * (1 - left * right).  An exponential cut after 16 points (with
- *  spline_last: 32) is a convolution of short filters (p: left or right; z^-k: shift by k points):
+ *  exponentials, times centre * (1 - left * right).  An exponential p^k (p: left or right) is cut
+ *  after 16 points, with spline_last after 32.  It is then a convolution of short filters, where
+ *  z^-k means a shift by k points:
  *    sum_{k < 16} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < 4} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)
 {

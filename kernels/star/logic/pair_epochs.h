@@ -30,8 +30,8 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_SEEN     4.0
 /** Closer lines, in line widths, are blended: their velocities also fit template errors. */
 #define MILL_PAIR_BLENDED 1.2
-/** An epoch whose velocities the mass-ratio relation ties (mill_pair_line) tells the stars apart if
- *  the velocities differ by more than this many times the sum of their errors. */
+/** With the mass-ratio relation (mill_pair_line) an epoch's velocities say which star is which if
+ *  they differ by more than this many times the sum of their errors. */
 #define MILL_PAIR_SIDED 2.0
 /** An epoch's velocity is unknown if its error is above this (km/s), as in a one-star search. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)

@@ -103,8 +103,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A refit that ends this much above the row's F saw another spectrum; 0.05 is usual. */
 #define MILL_SAMPLE_RISE 5.0
 
-/** Was the fit to be sampled made from another spectrum?  Another chi-square of the continuum means
- *  other pixels, another F means other wavelengths or line-spread functions. */
+/** Does the row of --fit belong to another spectrum than this one?  Another chi-square of the
+ *  continuum means other pixels, another F means other wavelengths or line-spread functions. */
 MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
 {
   const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;

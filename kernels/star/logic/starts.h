@@ -11,7 +11,8 @@
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
- *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one; a curvature update adds one. */
+ *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one Jacobian, a Jacobian
+ *  that updated the curvature as two. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */

@@ -398,7 +398,8 @@ def resolution(options, path, low, high, fwhm):
         origin = (f"--resolving-power {power:g} in the middle, at {mid:.0f} A; {first:.3f} A at "
                   f"{low:.0f} A, {last:.3f} A at {high:.0f} A")
     elif np.isfinite(fwhm):
-        need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}; give --fwhm A")
+        need(fwhm > 0, INPUT, f"{path}: its card FWHM is {fwhm:g}, not above 0: set the width in "
+             "Angstrom by --fwhm")
         sigma, origin = fwhm / FWHM_PER_SIGMA, f"card FWHM, {fwhm:g} A"
     else:
         raise Failure(USAGE, f"{path} does not give its resolution (no card FWHM), which a fit "

@@ -291,8 +291,9 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return the mask [n] of up to n_wanted random models to leave out.  Keep the lowest and
-        highest of three or more label values and, on a grid, neighbours of models left out."""
+        """Return the mask [n] of up to n_wanted random models to leave out.  A model stays in if a
+        label has its lowest or highest value there (of three or more values).  On a grid the
+        neighbours of a model left out stay in, too."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
@@ -373,7 +374,8 @@ def finish_networks(options):
 def good_models(grid, unfinished):
     models = grid.good(unfinished)
     n, n_arm = len(grid.status), len(grid.arm)
-    need(len(models), INPUT, f"{grid.path}: none of its {n} models is good")
+    need(len(models), INPUT, f"{grid.path}: all {n} models are marked bad or missing: "
+         "make the grid file again")
     skipped = f"; {n - len(models)} bad or missing ones are skipped" if len(models) < n else ""
     print(f"{grid.path}: {len(models)} models, {n_arm} arm{'s' if n_arm > 1 else ''}{skipped}",
           flush=True)
