@@ -136,6 +136,7 @@ def large():
         for name, low, high in (("SN_R", 0, 40), ("FEH", -3, 0.5), ("TEFF", 4000, 7000)):
             fits[name] = rng.uniform(low, high, n)
         fits["FEH"][::7] = np.nan
+        fits["SN_B"][::3] = -1e9  # the arm has no good pixel
         fits["RCHISQ_TOT"] = rng.permutation(n).astype(float)
         fits["RVS_WARN"] = (rng.integers(0, 512, n) * (np.arange(n) % 3 == 0)).astype(
             fits["RVS_WARN"].dtype)
@@ -160,6 +161,7 @@ class Select(Look):
                 ("(sn_r > 10) & (feh < -2)", bright & poor),
                 ("SN_R > 10 && !(FEH >= -2)", bright & ~(f["FEH"] >= -2)),  # true of a NaN
                 ("isnan(FEH)", np.isnan(f["FEH"])),
+                ("SN_B < 1e4", f["SN_B"] >= 0),
                 ("SUCCESS", success),
                 ("not SUCCESS or SN_R > 10", ~success | bright),
                 ("~SUCCESS & (SN_R > 10)", ~success & bright),

@@ -51,6 +51,7 @@ class Notebook(unittest.TestCase):
                 (TypeError, "indexed by", result.__getitem__, result["TEFF"]),
                 (IndexError, "", result.__getitem__, [True]),
                 (KeyError, "no row has", result.star, "nobody"),
+                (KeyError, "no row here", result[:7].star, name),
                 (ValueError, "cannot be understood", result.select, "TEFF >"),
                 (ValueError, "9 rows", result.plot, None),
                 (OSError, "not a result", Result, LIBRARY)):
@@ -66,6 +67,7 @@ class Notebook(unittest.TestCase):
             result = Result(path)
         self.assertEqual(result.rows.tolist(), [0, 1, 2, 3, 5, 6, 7, 8])
         self.assertEqual(np.flatnonzero(np.isnan(result["SN_B"])).tolist(), [2])
+        self.assertEqual(result.select("isnan(SN_B)").rows.tolist(), [2])
         self.assertEqual(len(Result(path, check=False)), 9)
 
     def test_tables_of_astropy_and_pandas(self):

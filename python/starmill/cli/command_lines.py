@@ -398,7 +398,7 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-)", "TEXT")
     job.flag("subdirs", "keep the last two folders of each input's path, as rvspecfit does")
     job.flag("no-fibermap", "leave out the inputs' tables; the inputs may then be gone")
-    job.flag("calibrated", "scale errors by the calibration of starmill merge --calibrate")
+    job.flag("calibrated", "scale errors as starmill merge --calibrate found; not for epochs")
     job.number("workers", 1, 1024, "processes that share the inputs (default: one per core)")
     job.flag("overwrite", "replace exports that exist")
     job.flag("quiet", "print no summary")
