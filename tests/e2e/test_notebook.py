@@ -138,9 +138,13 @@ class Notebook(unittest.TestCase):
             np.testing.assert_allclose(made.wave, [5000, 5010])
             np.testing.assert_allclose(made.flux, [1, 2])
             np.testing.assert_allclose(made.ivar, [4, 1], rtol=1e-6)
-        backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True)
+        backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True,
+                                            resolution=[[1, 2], [3, 4], [5, 6]])
         self.assertEqual([*backwards.flux, *backwards.ivar, *backwards.mask, *backwards.sigma,
                           backwards.air], [2, 1, 1, 4, 1, 0, 2, 1, True])
+        self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
+        sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
+        self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
         of = Spectrum
         for error, says, call, given in (
                 (TypeError, "not list", of.from_specutils, [1, 2]),
