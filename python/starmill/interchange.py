@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import astropy.table
     import pandas
 
+# bits of SDSS's and_mask that make a pixel bad, as in io/surveys/sdss.c
+BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
 # {argument of Spectrum, or "variance": known names of its column, in any case}
@@ -166,9 +168,10 @@ class FromOthers:
             more["ivar"] = uncertainty.represent_as(InverseVariance).quantity
         if spectrum.mask is not None:
             more.setdefault("mask", np.asarray(spectrum.mask))
-        order = slice(None, None, -1 if wave.size > 1 and wave[0] > wave[-1] else 1)
-        more = {k: np.asanyarray(v)[..., order] if np.ndim(v) else v for k, v in more.items()}
-        return cls(wave[order], flux[order], **more)
+        turn = np.flip if wave.size > 1 and wave[0] > wave[-1] else np.asanyarray
+        # all axes: a resolution matrix has both turned
+        more = {k: turn(np.asanyarray(v)) if np.ndim(v) else v for k, v in more.items()}
+        return cls(turn(wave), turn(flux), **more)
 
     @classmethod
     def from_table(cls, table: Any, **more: Any) -> Any:
@@ -198,6 +201,8 @@ class FromOthers:
                 values = table[name]
                 if np.ndim(values) == 2 and len(values) == 1:
                     values = values.reshape(-1)  # keeps the unit
+                if str(name).strip().lower() == "and_mask":
+                    values = np.asanyarray(values) & BAD_SDSS
                 found[argument] = values
         if "loglam" in found:
             found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))

@@ -115,7 +115,9 @@ class Result(Columns):
             found = self._file.find([str(name)])
         except Failure as failure:
             raise KeyError(str(failure)) from None
-        return self[np.isin(self.rows, found)]
+        here = np.isin(self.rows, found)
+        need(here.any(), KeyError, f"no row here has the star {name}")
+        return self[here]
 
     def select(self, expression: str) -> "Result":
         """Return the rows for which an expression of ``starmill select`` is true, for example

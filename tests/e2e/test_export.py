@@ -409,6 +409,7 @@ class Export(ProgramTest):
                 (["--to", "excel", "--output", tmp("x"), OUT], "--to"),
                 (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
                 (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),
+                (["--to", "epochs", "--calibrated", "--output", tmp("x"), OUT], "not apply to --to epochs"),
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
                 (["--to", "rvmod", "--models", OUT, "--output", tmp("x"), OUT], "no models"),
                 (["--prefix", "a/b", "--output", tmp("x"), OUT], "--prefix")):

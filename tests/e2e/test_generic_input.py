@@ -204,6 +204,18 @@ class Generic(ProgramTest):
                 np.testing.assert_allclose(row["FLUX"] * row["FLUX_SCALE"], flux, rtol=1e-6)
                 np.testing.assert_allclose(row["IVAR"], (row["FLUX_SCALE"] / error) ** 2, rtol=1e-6)
 
+    def test_the_width_has_its_own_unit_or_that_of_the_wavelengths(self):
+        wave, one, path = np.arange(400, 420, 0.5), np.ones(40), tmp("own.fits")
+        for unit, sigma in ("_aa", 1), ("_nm", 10), ("", 10):
+            names = "wave_nm", "flux", "error", "lsf_sigma" + unit
+            np.savetxt(tmp("own.txt"), np.transpose([wave, one, one, one]), header=" ".join(names), comments="")
+            table = bintable(dict(zip(names[:3], (wave, one, one)), LSF_SIGMA=one))
+            table.columns[0].unit, table.columns[3].unit = "nm", {"_aa": "Angstrom"}.get(unit, unit[1:])
+            table.writeto(path, overwrite=True)
+            for name in path, tmp("own.txt"):
+                run("convert", "--medium", "vacuum", "--overwrite", "--output", tmp("width.fits"), name)
+                np.testing.assert_allclose(pyfits.getdata(tmp("width.fits"))["LSF_SIGMA"][0], sigma)
+
     def test_files_that_cannot_be_converted(self):
         lines = "".join(f"{500 + i} {1 + i % 3}\n" for i in range(20))
         for text, says in (

@@ -136,6 +136,7 @@ def large():
         for name, low, high in (("SN_R", 0, 40), ("FEH", -3, 0.5), ("TEFF", 4000, 7000)):
             fits[name] = rng.uniform(low, high, n)
         fits["FEH"][::7] = np.nan
+        fits["SN_B"][::3] = -1e9  # the arm has no good pixel
         fits["RCHISQ_TOT"] = rng.permutation(n).astype(float)
         fits["RVS_WARN"] = (rng.integers(0, 512, n) * (np.arange(n) % 3 == 0)).astype(
             fits["RVS_WARN"].dtype)
@@ -160,6 +161,7 @@ class Select(Look):
                 ("(sn_r > 10) & (feh < -2)", bright & poor),
                 ("SN_R > 10 && !(FEH >= -2)", bright & ~(f["FEH"] >= -2)),  # true of a NaN
                 ("isnan(FEH)", np.isnan(f["FEH"])),
+                ("SN_B < 1e4", f["SN_B"] >= 0),
                 ("SUCCESS", success),
                 ("not SUCCESS or SN_R > 10", ~success | bright),
                 ("~SUCCESS & (SN_R > 10)", ~success & bright),
@@ -250,6 +252,30 @@ class DamagedRows(Look):
         self.assertEqual(survey.Survey(Result(path)).n_fitted, (FITS["STATUS"] == FITTED).sum() - 2)
         self.refused("plot", path, FITS["TARGETID"][3], said=["all rows of these stars are damaged"],
                      status=4)
+
+
+class Compare(Look):
+    def test_files_stay_and_rows_that_are_not_whole_are_left_out(self):
+        n, warned = len(FITS["STATUS"]), copied("warned.h5", edit=lambda fits, _: fits["RVS_WARN"].fill(1 << 18))
+        part = copied("part.h5", edit=lambda fits, _: fits["STATUS"].put(1, 0), damaged=[2])  # one not done
+        with h5py.File(part, "r+") as f:
+            f["provenance/FINISHED"][...] = 0
+        done = run("compare", FIT, part, "--list", "stars.csv", "--figure", "stars.pdf", cwd=TMP)
+        self.assertIn(f"{n - 2} stars; rows {n} and {n - 2}", done.stdout)
+        self.assertIn("1 row (2) is damaged", done.stderr)
+        self.assertEqual(len(content(tmp("stars.csv")).splitlines()), n - 1)
+        os.symlink(FIT, tmp("link.png"))
+        for name, how, said, status in (
+                ("stars.csv", ["--list"], "exists", 4), ("stars.pdf", ["--figure"], "exists", 4),
+                (part, ["--overwrite", "--list"], "are one file", 2),
+                ("link.png", ["--overwrite", "--figure"], "are one file", 2),
+                ("x.xyz", ["--figure"], "ends in .png or .pdf", 2)):
+            self.refused("compare", FIT, part, *how, name, said=[name, said], status=status)
+        self.job("export", "--to", "fits", "--output", "warned.fits", warned)
+        for path in warned, "warned.fits":
+            done = run("compare", path, path, "--figure", "none.png", cwd=TMP)
+            self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
+            self.assertIn("none.png is not written: no star", done.stderr)
 
 
 class Density(unittest.TestCase):

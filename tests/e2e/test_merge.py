@@ -2,6 +2,7 @@
 """`starmill merge`: results of a survey's parts become the result of a single run, bit for bit."""
 
 from base import *  # noqa: F403
+from starmill import Result
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(4)]
@@ -121,6 +122,8 @@ class Merge(ProgramTest):
         table, catalog = read(tmp("survey.h5")), read(tmp("survey.h5"), "catalog")
         self.assertEqual(catalog["PRIMARY"].tolist(), [1, 0, 1, 1] + [1] * 4 + [0, 1, 0, 0])
         self.assertEqual(table["STATUS"].tolist(), [FITTED] * 11 + [NO_ARM])
+        self.assertEqual(run("select", tmp("survey.h5"), "~PRIMARY", "--print", "row").stdout.split(),
+                         ["1", "8", "10", "11"])
         # whatever the S/N, the best row of each star, by another way
         sn = np.sqrt(sum(np.maximum(table[k], 0) ** 2 for k in table if k.startswith("SN_")))
         best = {}
@@ -297,9 +300,12 @@ class Calibration(ProgramTest):
             k = names.index(name[:-4]) if name[:-4] in names else None
             if k is not None and name.endswith("_ERR") and np.isfinite(said["CAL_FLOOR"][k]):
                 at = np.interp(np.log(sn), np.log(said["CAL_SN"]), said["CAL_FACTOR"][k])
-                wanted = np.where(wanted > 0, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
+                free = (fits["FIT_INFO"] & 1 == 0) | (name != "VSINI_ERR")  # else an upper limit
+                wanted = np.where((wanted > 0) & free, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
                 self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
             np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
+        found = Result(made, calibrated=True).select("VRAD_ERR < 2")
+        self.assertEqual(found.rows.tolist(), np.flatnonzero(table["VRAD_ERR"] < 2).tolist())
         self.assertOneLine(starmill("export", "--to", "fits", "--calibrated", "--output",
                                     tmp("no.fits"), path), "no calibration", "merge --calibrate",
                            status=2)

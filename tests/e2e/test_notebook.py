@@ -51,6 +51,7 @@ class Notebook(unittest.TestCase):
                 (TypeError, "indexed by", result.__getitem__, result["TEFF"]),
                 (IndexError, "", result.__getitem__, [True]),
                 (KeyError, "no row has", result.star, "nobody"),
+                (KeyError, "no row here", result[:7].star, name),
                 (ValueError, "cannot be understood", result.select, "TEFF >"),
                 (ValueError, "9 rows", result.plot, None),
                 (OSError, "not a result", Result, LIBRARY)):
@@ -66,6 +67,7 @@ class Notebook(unittest.TestCase):
             result = Result(path)
         self.assertEqual(result.rows.tolist(), [0, 1, 2, 3, 5, 6, 7, 8])
         self.assertEqual(np.flatnonzero(np.isnan(result["SN_B"])).tolist(), [2])
+        self.assertEqual(result.select("isnan(SN_B)").rows.tolist(), [2])
         self.assertEqual(len(Result(path, check=False)), 9)
 
     def test_tables_of_astropy_and_pandas(self):
@@ -136,9 +138,13 @@ class Notebook(unittest.TestCase):
             np.testing.assert_allclose(made.wave, [5000, 5010])
             np.testing.assert_allclose(made.flux, [1, 2])
             np.testing.assert_allclose(made.ivar, [4, 1], rtol=1e-6)
-        backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True)
+        backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True,
+                                            resolution=[[1, 2], [3, 4], [5, 6]])
         self.assertEqual([*backwards.flux, *backwards.ivar, *backwards.mask, *backwards.sigma,
                           backwards.air], [2, 1, 1, 4, 1, 0, 2, 1, True])
+        self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
+        sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
+        self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
         of = Spectrum
         for error, says, call, given in (
                 (TypeError, "not list", of.from_specutils, [1, 2]),

@@ -119,7 +119,7 @@ def printable(words):
         else c.encode("unicode_escape").decode() for c in words)
 
 
-def refuse_input(path, reads, ends=("", ".lock")):
+def refuse_input(path, reads, ends=("", ".lock"), option="--output"):
     """Refuse an output if its path, followed by any of `ends`, is an input of the job.
     reads: [(description of an input, its path or None)]."""
     written = [path + end for end in ends]
@@ -129,13 +129,13 @@ def refuse_input(path, reads, ends=("", ".lock")):
         about = os.stat(read) if read and os.path.exists(read) else None
         is_same = read and os.path.realpath(read) in names or about and any(
             os.path.samestat(about, one) for one in there)
-        need(not is_same, USAGE, f"--output {path} and {what} {read} are one file: "
+        need(not is_same, USAGE, f"{option} {path} and {what} {read} are one file: "
              "give another name for the output")
 
 
-def check_output(path, overwrite, reads):
+def check_output(path, overwrite, reads, option="--output"):
     """Check an output before any work is done.  reads: as for refuse_input."""
-    refuse_input(path, reads)
+    refuse_input(path, reads, option=option)
     if os.path.lexists(path) and not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -150,12 +150,19 @@ def beginning(path):
         return file.read(4096)
 
 
-def check_text(path, overwrite, reads):
+def check_text(path, overwrite, reads, option="--output"):
     """Check the output of a text or a picture: it must not replace a FITS, gzip or HDF5 file."""
-    check_output(path, overwrite, reads)
+    check_output(path, overwrite, reads, option)
     need(not beginning(path).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")), USAGE,
-         f"--output {path} is FITS, gzip or HDF5, which --overwrite does not replace: give another "
+         f"{option} {path} is FITS, gzip or HDF5, which --overwrite does not replace: give another "
          "name, or remove it yourself")
+
+
+def picture_kind(path, option="--output"):
+    """Return "png" or "pdf" by the path's ending; refuse others."""
+    kind = os.path.splitext(path)[1].lower()[1:]
+    need(kind in ("png", "pdf"), USAGE, f"{option} {path}: give a name that ends in .png or .pdf")
+    return kind
 
 
 def refuse_foreign(path, made, option="--output"):

@@ -398,7 +398,7 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-)", "TEXT")
     job.flag("subdirs", "keep the last two folders of each input's path, as rvspecfit does")
     job.flag("no-fibermap", "leave out the inputs' tables; the inputs may then be gone")
-    job.flag("calibrated", "scale errors by the calibration of starmill merge --calibrate")
+    job.flag("calibrated", "scale errors as starmill merge --calibrate found; not for epochs")
     job.number("workers", 1, 1024, "processes that share the inputs (default: one per core)")
     job.flag("overwrite", "replace exports that exist")
     job.flag("quiet", "print no summary")
@@ -433,8 +433,10 @@ a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""",
               (2, 2, "two results"))
-    job.add("figure", "draw the differences into this file (needs matplotlib)", "FILE.png")
+    job.add("figure", "draw the differences into this file, PNG or PDF (needs matplotlib)",
+            "FILE.png")
     job.add("list", "write all matched stars there", "FILE.csv")
+    job.flag("overwrite", "replace existing files")
     job.flag("all", "compare also rows with warnings; by default those without one in both")
     job.number("worst", 0, 10**9, "show the N stars that differ most", 12)
     return job

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill compare`: compare two results of the same stars, star by star."""
 
+import io
+import re
+
 import numpy as np
 from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, as_failure, check_packages, need, writing
-from starmill.products.result import Result, text
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packages, check_text,
+                                 need, picture_kind, warn, write_whole)
+from starmill.products.result import NOT_DONE, Result, text
 from starmill.products.survey import half_width
 
 # column, unit, digits
@@ -14,10 +18,9 @@ QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", ""
               ("ALPHAFE", "", 3), ("VSINI", "km/s", 1), ("VRAD_ERR", "km/s", 3),
               ("TEFF_ERR", "K", 1), ("LOGG_ERR", "", 3), ("FEH_ERR", "", 3),
               ("ALPHAFE_ERR", "", 3), ("VSINI_ERR", "km/s", 1), ("CHISQ_TOT", "", 2), ("SN", "", 2))
-# bits of RVS_WARN: up to 64 rvspecfit's, above starmill's own
+# bits of rvspecfit's RVS_WARN; starmill's files name all of theirs
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
-            32: "BAD_SPECTRUM", 64: "BAD_HESSIAN", 256: "HULL", 512: "NEGATIVE", 1024: "OUTLIER",
-            2048: "POOR_FIT", 4096: "NOT_CONVERGED", 8192: "NONFINITE"}
+            32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted
 IDS = "TARGETID", "EXPID", "OBJECT"
 PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
@@ -32,24 +35,30 @@ def native(values):
 
 
 def read_one(path):
-    """Return the columns of a result, or of a FITS table RVTAB or STARMILL."""
+    """Return the columns of a result, or of a FITS table RVTAB or STARMILL, as a Table; its meta
+    has the names of warnings by their bits."""
     with as_failure(OUTPUT, f"{path} cannot be read", OSError):
         with open(path, "rb") as file:
             is_hdf5 = file.read(4) == b"\x89HDF"
         if is_hdf5:
             result = Result(path)
-            return {name: native(result.column(name)[...]) for name in result.names()}
+            rows = result.whole(0, result.n_row) & (result.column("STATUS")[...] != NOT_DONE)
+            result.warn_damaged()
+            return Table({name: native(result.column(name)[...][rows]) for name in result.names()},
+                         meta={bit: name for bit, (name, _) in result.warnings.items()})
         with pyfits.open(path, memmap=False) as hdus:
             for name in ("RVTAB", "STARMILL"):
                 if name in hdus:
-                    table = hdus[name].data
-                    return {n: native(table[n]) for n in table.dtype.names or ()}
+                    table, cards = hdus[name].data, hdus[name].header
+                    return Table({n: native(table[n]) for n in table.dtype.names or ()},
+                                 meta={1 << int(key[4:]): cards[key] for key in cards
+                                       if re.fullmatch(r"WARN\d\d", key)})
     raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 
 def read(paths):
     """Return the rows of all files (paths: joined by commas) with their common columns."""
-    parts = [Table(part) for part in map(read_one, paths.split(",")) if part]
+    parts = [part for part in map(read_one, paths.split(",")) if len(part)]
     need(parts, OUTPUT, f"{paths}: has no row")
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
@@ -115,9 +124,9 @@ def print_quantities(a, b, keep):
                       f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
 
 
-def print_warnings(a, b):
+def print_warnings(a, b, names):
     print("\n| RVS_WARN | in A | in B | in both |\n|---|---|---|---|")
-    for bit, name in WARNINGS.items():
+    for bit, name in sorted({**WARNINGS, **names}.items()):
         in_a, in_b = a["RVS_WARN"] & bit > 0, b["RVS_WARN"] & bit > 0
         if (in_a | in_b).any():
             print(f"| {bit} {name} | {in_a.sum()} | {in_b.sum()} | {(in_a & in_b).sum()} |")
@@ -153,9 +162,9 @@ def print_worst(a, b, keep, n_worst):
               f"{b[of[i]][i]:.3f} | {a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
 
 
-def draw(a, b, keep, names, path):
-    """Draw differences B - A against A, coloured by S/N, and their histograms in errors."""
-    check_packages("matplotlib")
+def picture(a, b, keep, names, kind):
+    """Draw differences B - A against A, coloured by S/N, and their histograms in errors; return
+    the bytes of a file of this kind."""
     import matplotlib.pyplot as plt
     panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
               and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
@@ -181,15 +190,23 @@ def draw(a, b, keep, names, path):
         right.set_yticks([])
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)
-    with writing(path):
-        figure.savefig(path, dpi=130)
+    memory = io.BytesIO()
+    figure.savefig(memory, format=kind, dpi=130)
+    return memory.getvalue()
 
 
 def main(options):
-    names = options.arguments
+    names, figure, overwrite = options.arguments, options.figure, options.overwrite
+    reads = [("the result", path) for paths in names for path in paths.split(",")]
+    if options.list:
+        check_text(options.list, overwrite, reads, "--list")
+    if figure:
+        kind = picture_kind(figure, "--figure")
+        check_text(figure, overwrite, [*reads, ("--list", options.list)], "--figure")
+        check_packages("matplotlib")
     a, b, both = match(*map(read, names))
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
-    print_warnings(a, b)
+    print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
     print(f"\ncompared: {keep.sum()} stars"
@@ -198,8 +215,11 @@ def main(options):
         print_quantities(a, b, keep)
         print_chisq(a, b, keep)
         print_worst(a, b, keep, options.worst)
-        if options.figure:
-            draw(a, b, keep, names, options.figure)
+        if figure:
+            write_whole(figure, [picture(a, b, keep, names, kind)], overwrite)
+    elif figure:
+        warn(f"--figure {figure} is not written: no star is compared")
     if options.list:
-        with writing(options.list):
-            both.write(options.list, format="ascii.csv", overwrite=True)
+        lines = io.StringIO()
+        both.write(lines, format="ascii.csv")
+        write_whole(options.list, [lines.getvalue().encode("utf-8", "surrogateescape")], overwrite)

@@ -36,7 +36,8 @@ def check(options):
     kind = options.to
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
-                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", *TABLES])):
+                     ("workers", ["rvtab", "rvmod"]),
+                     ("calibrated", ["rvtab", "fits", *table.WRITE, "hats"])):
         need(not getattr(options, name) or kind in of, USAGE, f"--{name.replace('_', '-')} does "
              f"not apply to --to {kind}; see starmill export --help")
     check_packages(*table.NEEDS.get(kind, ()))

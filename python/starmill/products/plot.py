@@ -8,7 +8,8 @@ import numpy as np
 from astropy import units
 from matplotlib.backends.backend_pdf import PdfPages
 
-from starmill.cli.basics import OUTPUT, USAGE, check_text, need, printable, write_whole
+from starmill.cli.basics import (OUTPUT, USAGE, check_text, need, picture_kind, printable,
+                                 write_whole)
 from starmill.interchange import errors, symmetric
 from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, STYLE, draw_panel,
                                        literal, plt, png)
@@ -302,10 +303,8 @@ def main(options):
     need(not options.corner or not options.range, USAGE,
          "--range does not apply to --corner, which draws no spectrum")
     output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
-    kind = os.path.splitext(output)[1].lower()
-    need(kind in (".png", ".pdf"), USAGE,
-         f"--output {output}: give a name that ends in .png or .pdf")
-    need(kind != ".png" or len(rows) <= 1, USAGE,
+    kind = picture_kind(output)
+    need(kind != "png" or len(rows) <= 1, USAGE,
          f"these stars have {len(rows)} rows: give --output FILE.pdf, which has a page for each")
     check_text(output, options.overwrite, result.reads(options))
     if not options.corner:
@@ -318,7 +317,7 @@ def main(options):
 
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
-        if kind == ".png":
+        if kind == "png":
             write_whole(output, [png(draw(rows[0]), options.dpi)], options.overwrite)
         else:
             with PdfPages(memory) as pages:

@@ -20,6 +20,7 @@ VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upp
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
+TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # columns of 1 and 0
 NO_SN = -1e9  # S/N of an arm without a good pixel
 N_NAMED = 10  # most damaged rows that a warning names
 
@@ -217,7 +218,10 @@ class Block:
             return values
         sn, factor, floor = self._result.calibration[column.name]
         factor = np.interp(np.log(np.maximum(self._result.sn(self), 1e-3)), np.log(sn), factor)
-        return np.where(values > 0, np.hypot(factor * values, floor), values)
+        scaled = values > 0
+        if column.name == "/fits/VSINI_ERR":
+            scaled &= self["FIT_INFO"] & VSINI_UNRESOLVED == 0
+        return np.where(scaled, np.hypot(factor * values, floor), values)
 
 
 class Result:

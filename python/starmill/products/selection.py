@@ -13,9 +13,8 @@ import sys
 import numpy as np
 
 from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, printable, write_whole
-from starmill.products.result import Result, star_names, text
+from starmill.products.result import NO_SN, TRUTHS, Block, Result, star_names, text
 
-TRUTHS = ("SUCCESS", "VRAD_GOOD")  # columns of 0 and 1
 FUNCTIONS = {name: getattr(np, name) for name in (
     "abs sqrt exp log log10 sin cos tan arcsin arccos arctan arctan2 floor ceil where isnan "
     "isfinite").split()}
@@ -152,9 +151,12 @@ class Expression:
         if stored.ndim > 1:
             raise self._failure(f"needs one value of a row: {name} has {stored.shape[1]}, "
                                 f"{name}[0] is the first")
-        values = stored[self._span]
+        start, stop = self._span.start, self._span.stop  # a Block calibrates where the result does
+        values = Block(self.result, start, np.ones(stop - start, bool)).of(stored)
         if name in TRUTHS:
             return values != 0
+        if values.dtype.kind == "f":
+            return np.where(values == NO_SN, np.nan, values)
         return values.astype(np.int64) if values.dtype.kind in "iu" else values
 
     def _Subscript(self, node):

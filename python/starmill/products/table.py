@@ -21,7 +21,7 @@ from starmill.cli.basics import (INTERNAL, OUTPUT, USAGE, Failure, as_failure, n
                                  temporary_name, warn, writing)
 from starmill.cli.running import OutputLock
 from starmill.interchange import known_unit
-from starmill.products.result import NO_SN, text
+from starmill.products.result import NO_SN, TRUTHS, text
 from starmill.products.sky import has_place, healpix
 
 BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
@@ -31,7 +31,6 @@ Column = collections.namedtuple("Column", "name form n unit words ucd source")
 FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of signed values
 TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "I": ">i2", "E": ">f4", "B": "u1", "L": "u1"}
 FIRST = ("TARGETID", "IDENTIFIER", "OBJECT", "TARGET_RA", "TARGET_DEC")
-TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # 1 or 0
 # [(pattern of column names, UCD1+)], the first that matches counts
 UCDS = [(re.compile(line.split()[0]), line.split()[1]) for line in importlib.resources.files(
     __package__).joinpath("ucds.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]

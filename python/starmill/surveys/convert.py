@@ -112,7 +112,7 @@ def read_columns(path, names, values, request):
     named = [names[i] if names else "" for i in at]
     unit = request.unit or split_unit(named[0])[1]
     wave, flux, *extra = values[at]
-    origin = Origin(f"column {wanted[0]}", unit)
+    origin = Origin(f"column {wanted[0]}", unit, "".join(split_unit(n)[1] for n in named[3:]))
     wave = to_vacuum(path, {}, request, wave * unit_aa(path, "the unit", unit), origin)
     return Spectrum(wave, flux, extra, origin), named[2] if extra else ""
 
@@ -190,7 +190,8 @@ def row_of(path, request, power):
     if power:
         row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
     elif len(one.extra) > 1:
-        row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit", one.origin.unit)
+        row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit of SIGMA",
+                                                  one.origin.sigma_unit or one.origin.unit)
     return row
 
 

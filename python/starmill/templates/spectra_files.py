@@ -61,8 +61,10 @@ def read_table(path, hdus, i, request):
              f"{where(path, hdus, i)}: column {name} has the shape {list(values.shape)}, expected "
              f"2 to {MAX_PIX} pixels: one pixel in each row, or all pixels in one row")
     names = [c.upper() for c in hdus[i].columns.names]
-    unit = request.unit or hdus[i].columns[names.index(request.columns[0].upper())].unit or ""
-    at, origin = where(path, hdus, i), Origin(f"column {request.columns[0]}", unit)
+    own = [hdus[i].columns[names.index(c.upper())].unit or "" for c in request.columns]
+    unit = request.unit or own[0]
+    at = where(path, hdus, i)
+    origin = Origin(f"column {request.columns[0]}", unit, "".join(own[3:]))
     columns[0] = to_vacuum(at, hdus[i].header, request, columns[0] * unit_aa(
         at, f"the unit of {request.columns[0]}", unit), origin)
     return Spectrum(*columns[:2], columns[2:], origin)

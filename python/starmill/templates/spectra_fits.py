@@ -151,6 +151,7 @@ class Origin:
 
     wavelengths: str = ""  # a text
     unit: str = ""  # of the file, where it says one
+    sigma_unit: str = ""  # of the column SIGMA, likewise
     is_air: bool = False
     medium_key: str = "--medium"
     fwhm_aa: float = np.nan  # card FWHM; NaN: no card
