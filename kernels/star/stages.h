@@ -52,6 +52,7 @@ typedef struct mill_starts {
   double f[MILL_MAX_GUESS_START];                   /**< F where each start ended */
   int label[MILL_MAX_GUESS_START]; /**< index of the start's template in guess_label */
   int n, i;                        /**< number of starts, and index of the current one */
+  int n_jac;                       /**< Jacobians before the first start, by a brief search */
   int n_doubt;                     /**< reasons to doubt the first start's solution */
   int low_sn;                      /**< S/N below second_start_sn */
   int brief;                       /**< the spectrum is hardly a star's: one short start */

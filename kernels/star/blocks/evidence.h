@@ -27,6 +27,23 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
+/** Return the integral of exp(-prior penalty / 2) of parameter j within its limits; without a prior,
+ *  the width of its range. */
+MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, const mill_slot *slot,
+                                                        int j)
+{
+  const double sigma = mill_prior_sigma(m, slot, j), mean = mill_prior_mean(m, slot, j);
+  double lo, hi;
+  mill_sample_range(m, j, &lo, &hi);
+  if (!(sigma > 0.0))
+    return hi - lo;
+  lo = (mill_par_min(m, j) - mean) / (sqrt(2.0) * sigma);
+  hi = (mill_par_max(m, j) - mean) / (sqrt(2.0) * sigma);
+  /* the side on which a tail keeps its digits */
+  const double twice = lo > 0.0 ? erfc(lo) - erfc(hi) : erfc(-hi) - erfc(-lo);
+  return sqrt(2.0 * MILL_PI) * sigma * (0.5 * twice);
+}
+
 /** Draw the free parameters from their priors or ranges (draw i); return exp(-hull penalty / 2). */
 MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
                                                     int i)
@@ -56,10 +73,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   *var = 0.0;
   for (int k = 0; k < slot->n_free; k++) {
     const int j = slot->free_par[k];
-    const double sigma = mill_prior_sigma(m, slot, j);
-    double lo, hi;
-    mill_sample_range(m, j, &lo, &hi);
-    ln_all += log(sigma > 0.0 ? sqrt(2.0 * MILL_PI) * sigma : hi - lo);
+    ln_all += log(mill_prior_integral(m, slot, j));
     if (!mill_prior_bounded(m, slot, j))
       return (double)NAN;
   }

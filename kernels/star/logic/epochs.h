@@ -251,7 +251,9 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
                                               const mill_epochs_mean *mean)
 {
   const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
-  return mill_has_error(m) && is_measured ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise : 0.0;
+  return mill_has_model_error(m, slot) && is_measured
+             ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise
+             : 0.0;
 }
 
 /** Fill in the epochs' velocities, and the star's summary of them (VRAD_CHI2 ...). */

@@ -384,12 +384,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  p->star = 1; /* the penalty is of this star */
-  double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
-  p->star = 0;
-  f += mill_penalty(m, slot, p->theta[0]);
-  for (int j = m->n_deriv; j < m->n_par; j++) /* count the prior of the shared offsets once */
-    f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
+  const double f = mill_pair_f(m, slot);
   /* decrease of F by chance, from the epochs' free velocities */
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&

@@ -13,9 +13,10 @@ MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot
   slot->best.at = *at;
   for (int j = 0; j < m->n_par; j++)
     slot->best.end[j] = end[j];
-  if (!mill_fit_covariance(m, slot))
+  const int ok = mill_fit_covariance(m, slot);
+  if (!ok)
     slot->result.warn |= MILL_WARN_BAD_HESSIAN;
-  slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
+  slot->result.vrad_err_km_s = ok ? sqrt(slot->result.covar[0]) : (double)NAN;
 }
 
 /** Copy the second star's velocity, v sin i and labels to the row's columns of pairs. */
@@ -51,13 +52,27 @@ MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slo
   return sqrt(var);
 }
 
+/** Return slot->eval.f with the priors and hull penalties of both stars. */
+MILL_HD_CALLED static inline double mill_pair_f(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  p->star = 1; /* the penalty is of this star */
+  double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
+  p->star = 0;
+  f += mill_penalty(m, slot, p->theta[0]);
+  for (int j = m->n_deriv; j < m->n_par; j++) /* count the prior of the shared offsets once */
+    f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
+  return f;
+}
+
 /** Fill in the row of two stars, which ends their fit. */
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  slot->n_free += m->n_deriv + m->n_arm; /* the companion's */
+  for (int k = 0; k < m->n_deriv + m->n_arm; k++) /* the companion's, at limits too */
+    slot->n_free += k < m->n_deriv ? !m->set.fixed[k] : r->n_pix[k - m->n_deriv] > 0;
   r->vrad_skew = r->vrad_kurt = (double)NAN;
-  mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
+  mill_fit_finish(m, slot, mill_pair_f(m, slot));
   r->pair_vrad_err_km_s = mill_fit_vrad_err(m, r, r->pair_vrad_err_km_s);
   r->pair_vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)

@@ -74,14 +74,15 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
 }
 
 /** Return the error of v sin i, km/s, from the variance of u (mill_vsini_inner): half the range of
- *  v sin i from u - sigma to u + sigma, cut off at the lower limit of v sin i. */
+ *  v sin i from u - sigma to u + sigma, cut off at the limits of v sin i. */
 MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
 {
   const int kind = m->set.rotation;
   const double sigma = sqrt(var), u = mill_vsini_inner(kind, vsini);
   const double least = mill_vsini_inner(kind, m->set.min_vsini_km_s);
   const double low = u - sigma > least ? u - sigma : least;
-  return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
+  const double high = mill_vsini_outer(kind, u + sigma), most = m->set.max_vsini_km_s;
+  return 0.5 * ((high > most ? most : high) - mill_vsini_outer(kind, low));
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
@@ -109,7 +110,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
- *  their curvature, without the hull term, is not positive definite. */
+ *  their curvature, without the hull term, is not positive definite: errors are then NaN. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -121,6 +122,9 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   double *a = slot->space.matrix[0], *inv = slot->space.matrix[1];
   for (int i = 0; i < MILL_MAX_COVAR; i++)
     r->covar[i] = 0.0;
+  r->vsini_err_km_s = (double)NAN; /* an earlier point may have left errors */
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err[l] = (double)NAN;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
       a[i * n + k] = slot->best.at.hess[idx[i] * np + idx[k]];

@@ -127,8 +127,8 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
   /* nelder-mead always has a simplex and a few Jacobians for its axes: no doubt */
   const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
-  const int n_jac =
-      slot->result.n_jac - slot->lead.n_jac + (slot->lead.n_jac > 0) + slot->polish.n_learned;
+  const int n_jac = slot->result.n_jac - slot->starts.n_jac - slot->lead.n_jac +
+                    (slot->lead.n_jac > 0) + slot->polish.n_learned;
   if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
   mill_map_labels(m, slot->best.end, mapped);

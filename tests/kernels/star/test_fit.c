@@ -259,10 +259,10 @@ static void explains_much(void)
 /* What is hardly a star has one short start, unless its template explains more than the guess's. */
 MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 {
-  const double other[NP] = {-30, 30, 0, 0, 0};
+  const double near[NP] = {20, 80, 0.6, 0, 0.3}, other[NP] = {-30, 30, 0, 0, 0};
   for (int star = 0; star < 2; star++) {
     make(MILL_OPT_LM);
-    memcpy(slot.starts.theta[0], start, sizeof start);
+    memcpy(slot.starts.theta[0], near, sizeof near);
     memcpy(slot.starts.theta[1], other, sizeof other);
     slot.starts.n = 2;
     slot.starts.chisq[0] = 0;
@@ -272,6 +272,8 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
     assert_int_equal((slot.result.info & MILL_INFO_SECOND_START) != 0, star);
     assert_int_equal(n_request[MILL_REQ_TANGENTS] > MILL_BRIEF_JAC, star);
     assert_int_equal(n_request[MILL_REQ_MODELS], 1 + star);
+    if (star) /* only v sin i is a doubt, not the brief start's Jacobians */
+      assert_int_equal(slot.starts.n_doubt, 1);
   }
 }
 
@@ -354,6 +356,45 @@ MILL_TEST(error_of_vsini)
   assert_close(vsini_err(8, 2, MILL_ROT_SPLINE), 0.5 * mill_vsini_outer(MILL_ROT_SPLINE, u + 2),
                1e-12);
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
+  assert_close(vsini_err(499, 3, MILL_ROT_LINEAR), 0.5 * (1 + 3), 1e-12); /* to 500 km/s */
+}
+
+/* Without a positive curvature no error of an earlier point remains, nor has VRAD the error 0. */
+MILL_TEST(errors_need_a_curvature)
+{
+  static const mill_point flat;
+  make(MILL_OPT_LM);
+  slot.result.vsini_err_km_s = slot.result.label_err[2] = 1;
+  mill_pair_errors(&model, &slot, &flat, centre);
+  assert_true(isnan(slot.result.vsini_err_km_s) && isnan(slot.result.label_err[2]) &&
+              isnan(slot.result.vrad_err_km_s));
+}
+
+/* M2LL has the priors of both stars.  v sin i is fixed, and one of two arms has no data. */
+MILL_TEST(a_row_of_two_stars_counts_both)
+{
+  make(MILL_OPT_LM);
+  memset(answers, 0, sizeof answers);
+  model.n_arm = 2;
+  model.set.fixed[MILL_PAR_VSINI] = 1;
+  model.set.prior_sigma[MILL_PAR_LABEL0] = 0.5;
+  slot.result.n_pix[0] = 1000;
+  slot.pair.is_fitted = 1;
+  memcpy(slot.pair.theta[0], centre, sizeof centre); /* the second star's are 0, but one */
+  slot.pair.theta[1][MILL_PAR_LABEL0] = 1;
+  mill_pair_finish(&model, &slot);
+  assert_close(slot.result.m2ll, 0.64 + 4, 1e-12);
+  assert_close(slot.result.excess, 0.64 + 4 - 1000, 1e-12);
+  assert_int_equal(slot.n_free, NP - 1 + 1);
+}
+
+/* The epochs' mean is VRAD with any model error, as that of the line-spread function's width. */
+MILL_TEST(epochs_keep_vrad_as_their_mean)
+{
+  const mill_epochs_mean mean = {.by_noise = -2};
+  make(MILL_OPT_LM);
+  segment[0].own_d = (float[1]){0};
+  assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);
 }
 
 /* at a limit: F rises by 1 at the distance given, the others at their best */

@@ -394,6 +394,25 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
   assert_close(sqrt(sum2), 1, 4 / sqrt(2.0 * N));
 }
 
+/** Flat priors of v sin i change nothing; the last prior is of VRAD, 10 sigma beyond its limit. */
+MILL_TEST(the_evidence_has_priors_within_limits)
+{
+  const double sigma[4] = {0, 1e5, 1e7, 400}, x = (5000 - 12) / 400.0, root = sqrt(2.0);
+  double ln_z[4];
+  for (int i = 0; i < 4; i++) {
+    make_few();
+    for (int l = 0; l < N_LABEL; l++)
+      model.set.prior_sigma[MILL_PAR_LABEL0 + l] = 2;
+    model.set.prior_sigma[i < 3 ? MILL_PAR_VSINI : MILL_PAR_VRAD] = sigma[i];
+    model.set.prior_mean[MILL_PAR_VRAD] = 5000;
+    sample(gaussian);
+    ln_z[i] = out.posterior.ln_evidence;
+  }
+  assert_true(fabs(ln_z[1] - ln_z[0]) < 1e-4 && fabs(ln_z[2] - ln_z[0]) < 1e-4);
+  const double ln_all = log(400 * sqrt(acos(-1) / 2) * (erfc(10 / root) - erfc(15 / root)));
+  assert_close(ln_z[3], ln_z[0] + log(2000.0) - 0.5 * x * x - ln_all, 0.02);
+}
+
 /** A label without hull and prior has no evidence; a hull's evidence is its part of the range. */
 MILL_TEST(the_evidence_knows_hulls)
 {
