@@ -29,6 +29,7 @@ void mill_width_note(mill_width_use *use, const mill_config *config, const mill_
                      const mill_raw_segment *segment)
 {
   const mill_arm_choice choice = mill_config_arm(config, lib->arm[segment->arm].name);
+  use->n_coarse += segment->resolution && lib->arm[segment->arm].sampling > 1;
   if (!mill_arm_has_width(&choice))
     return;
   const int is_used = segment->sigma_aa && !segment->has_own_lsf;
@@ -38,9 +39,9 @@ void mill_width_note(mill_width_use *use, const mill_config *config, const mill_
 
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine)
 {
-  const int64_t n_mine[2] = {mine->n_used, mine->n_unused};
-  int64_t n[2] = {0};
-  MILL_CHECK_MPI(MPI_Reduce(n_mine, n, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  const int64_t n_mine[3] = {mine->n_used, mine->n_unused, mine->n_coarse};
+  int64_t n[3] = {0};
+  MILL_CHECK_MPI(MPI_Reduce(n_mine, n, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
   if (mpi->rank == 0 && n[0] == 0 && n[1] > 0)
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF
@@ -48,6 +49,10 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
                          : "the spectra have line-spread functions of their own (set lsf "
                            "to resolving_power to override them), or the templates are at the "
                            "instrument's resolution");
+  if (mpi->rank == 0 && n[2] > 0)
+    mill_log_warning("sampling: VRAD and v sin i may be wrong, because the resolution matrices of "
+                     "%lld spectra need every point of the library's grid; leave sampling out",
+                     (long long)n[2]);
   return MILL_OK;
 }
 

@@ -27,12 +27,13 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /** Segments whose arm has a configured resolving power or FWHM: n_used of them use it. */
 typedef struct mill_width_use {
   int64_t n_used, n_unused;
+  int64_t n_coarse; /**< segments with a resolution matrix in an arm of a thinned grid */
 } mill_width_use;
 
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment);
 
-/** Collective: warn on rank 0 if no segment used the configured width. */
+/** Collective: warn on rank 0 if no segment used the configured width, or if n_coarse is not 0. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine);
 
 enum { MILL_HINT_BINS = 402 };

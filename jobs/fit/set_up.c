@@ -132,6 +132,9 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   if (format)
     mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera,
                              format->cameras_are_channels, config);
+  /* the option replaces the cameras' widths, too */
+  for (int i = 0; i < config->n_arm && call->options->resolving_power; i++)
+    config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
   MILL_CHECK_MPI(

@@ -95,11 +95,14 @@ int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
     const double max = i_par == MILL_PAR_VRAD    ? fit->max_vel_km_s
                        : i_par == MILL_PAR_VSINI ? fit->max_vsini_km_s
                                                  : lib->label[i_par - MILL_PAR_LABEL0].max;
+    const int is_label = i_par >= MILL_PAR_LABEL0;
     if (!(item->value >= min && item->value <= max))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "fix_param: %s = %s is outside its range; give a value from %s to %s",
-                        item->name, mill_text_of_real(item->value, a), mill_text_of_real(min, b),
-                        mill_text_of_real(max, c));
+                        "fix_param: %s = %s is outside its range%s%s; give a value from %s to %s%s",
+                        item->name, mill_text_of_real(item->value, a), is_label ? " in " : "",
+                        is_label ? lib->path : "", mill_text_of_real(min, b),
+                        mill_text_of_real(max, c),
+                        is_label ? ", or --library FILE with a library that has the value" : "");
     n_fixed++;
     fixed[i_par] = 1;
     fixed_value[i_par] = item->value;

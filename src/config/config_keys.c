@@ -141,8 +141,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "factor on the line-spread function's sigma in the input files, if this sigma leaves "
-             "out the pixel width or is too small"},
+     .help = "factor on the line-spread function's sigma in files (not Astra's), if this sigma "
+             "leaves out the pixel width or is too small"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "relative uncertainty of the line-spread function's width, independent in each arm, "

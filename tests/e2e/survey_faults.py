@@ -101,8 +101,6 @@ WRONG = {
         ("BLUE_DATA/4,5,1", "HDU 2 (BLUE_DATA)", "not a cube"),
         ("FIBTABLE/4", "HDU 2 (BLUE_DATA)", "4 rows, as many as FIBTABLE"),
         ("FIBTABLE-CNAME", "FIBTABLE", "CNAME"),
-        ("FIBTABLE CNAME~40A;FIBTABLE CNAME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
-         "CNAME 'WWWW", "row 0"),
         ("FIBTABLE-Status", "FIBTABLE", "STATUS"),
         ("FIBTABLE-TARGUSE", "FIBTABLE", "TARGUSE"),
         ("BLUE_DATA!CRVAL1", "HDU 2 (BLUE_DATA)", "CRVAL1"),
@@ -134,7 +132,6 @@ WRONG = {
         ("FIBMETATAB-OBJ_NME", "FIBMETATAB", "OBJ_NME"),
         ("FIBMETATAB-FIB_ST", "FIBMETATAB", "FIB_ST"),
         ("FIBMETATAB-FIB_USE", "FIBMETATAB", "FIB_USE"),
-        ("FIBMETATAB OBJ_NME~40A;FIBMETATAB OBJ_NME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "'WWWW", "row 0"),
     ),
     "4most single": (
         ("-PHASE3SPECTRUM", "neither tables SPECTAB", "not a catalogue"),

@@ -111,11 +111,19 @@ class Configuration(EndToEnd):
     def test_bad_keys_and_values(self):
         star = cut("usage.fits", [0])
         for text, parts in (("min_vel: -500\nnpoly: many\n", ["run.yaml:2", "npoly"]),  # more: test_config.py
-                            ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"])):
+                            ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"]),
+                            ("fix_param: [{param: teff, value: 9}]\n",
+                             ["teff = 9 is outside", f" in {library()};", "or --library FILE"])):
             done = starmill("fit", "--config", put("run.yaml", text), "--library", library(),
                             "--output", tmp("refused.h5"), star)
             self.assertOneLine(done, "starmill fit: ", *parts, status=2)
             self.assertFalse(os.path.exists(tmp("refused.h5")))
+
+    def test_sampling_that_resolution_matrices_do_not_allow(self):
+        for sampling in 1, 2:
+            done = self.fit("coarse.h5", "--overwrite", "--config",
+                            put("run.yaml", f"arms: [{{name: b, sampling: {sampling}}}]\n"), cut("usage.fits", [60]))
+            self.assertEqual("matrices of 1 spectra need every point" in done.stderr, sampling > 1, done.stderr)
 
     def test_print_config_gives_back_itself(self):
         config = put("run.yaml", "npoly: 12\nmin_vel: -300.1\nobjtypes: [TGT]\n")

@@ -162,6 +162,9 @@ class Join(EndToEnd):
         done = self.fit("damaged.h5", "--join-by-name", first, second, status=3)
         self.assertOneLine(done, "damaged.fits", "R_MASK", "UNREADABLE", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED, UNREADABLE, FITTED, FITTED])
+        done = self.fit("without.h5", "--join-by-name", first, put("none.fits", b"SIMPLE"), status=3)
+        self.assertOneLine(done, "none.fits: its stars are fitted from the other files alone", status=3)
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)
 
     def objects(self, *files, config=""):
         """The exposures of each row, as (file, row)."""

@@ -256,12 +256,15 @@ class Desi(Formats):
     def test_exposures_of_a_coadd(self):
         s = Sample("desi")
         s.hdus.append(table("EXP_FIBERMAP", ("TARGETID", "K", [10, 30, 10, 20]),
-                            ("EXPID", "J", [201, 202, 203, 204]), ("NIGHT", "J", [5, 5, 6, 5])))
+                            ("EXPID", "J", [201, 202, 203, 204]), ("NIGHT", "J", [5, 5, 6, 5]),
+                            ("FIBERSTATUS", "J", [0, 0, 1 << 20, 0]), ("MJD", "D", [5.5, 6, 9.5, 8])))
         answer, row, ids = self.exposures(s, "exposures: joint\n")  # means nothing here
         expected = [202, -1, -1, 204, -1]  # 10 has two, -5 and 40 none
         self.assertEqual((row, ids), ([0, 1, 2, 3, 4], expected))
         self.assertEqual([r["exp_id"] for r in answer["rows"]], expected)
         self.assertEqual([r["night"] for r in answer["rows"]], [5, -1, -1, 5, -1])
+        for config, mjd in ("", [6, 7.5, np.nan, 8, np.nan]), ("fiberstatus_allowed_bits: [3]\n", [6, 5.5, 8]):
+            np.testing.assert_array_equal(self.read(s, config)["exposure_mjd"], mjd)
 
     def test_missing_columns_have_missing_values(self):
         edits = ";".join("FIBERMAP-" + name for name in ("FIBER", "TARGET_RA", "REF_CAT",
@@ -397,6 +400,19 @@ class Others(Formats):
         answer = self.read(s, "exposures: joint\n")
         self.assertEqual([r["n_exposure"] for r in answer["rows"]], [3])
         np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
+
+    def test_astra_widths_contain_the_pixel(self):
+        for kind in "mwm star", "mwm visit":  # without a parallax
+            s = Sample(kind, edits="+PLX     = 'NaN'")
+            self.assertSegments(self.read(s, "lsf_factor: 1.12\n")["segments"], s.spectra)
+
+    def test_long_names_are_cut(self):
+        for kind, column in ("weave", "CNAME"), ("4most", "OBJ_NME"):
+            s = Sample(kind)
+            names = next(c for hdu in s.hdus for c in hdu.columns if c.name == column)
+            names.set("39A", ["x" * 39, *names.values[1:]])
+            cut = "x" * 22 + "~" + hashlib.sha256(b"x" * 39).hexdigest()[:8]
+            self.assertEqual([row["object"] for row in self.read(s)["rows"]], [cut, *s.of_rows("object")[1:]])
 
     def test_pfs_observations(self):
         """The red arm has the width of its resolution; times are means of the visits."""

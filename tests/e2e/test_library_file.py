@@ -118,7 +118,7 @@ WRONG = {
         ("arms/arm1/layer2/weight[5]", np.nan, "layer 2 of arm r"),
         ("arms/arm1/layer0/bias[5]", np.inf, "layer 0 of arm r"),
         ("guess/vsini", np.zeros(9), "has the shape [9], expected [1 to 8]"),
-        ("guess/vsini[1]", -1, "v sin i 1"),
+        ("guess/vsini[1]", -1, "v sin i number 1"),
         ("guess/labels[4]", 20000, "template 1"), ("guess/labels[4]", np.nan, "template 1"),
         ("arms/arm1/model_error/fraction", np.zeros(2, "f4"), "fraction"),
         ("arms/arm1/model_error/components", np.zeros((2, 5), "f4"), "expected [1 to 16]"),

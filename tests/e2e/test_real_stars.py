@@ -143,6 +143,13 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD"][0] - both["VRAD_" + arm][i]), 0.1 * error)
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
+    def test_resolving_power_replaces_the_widths_of_the_cameras(self):
+        self.fit("power.h5", "--config", self.lamost, "--resolving-power", 3000, self.stars[0], lib=self.lib)
+        with h5py.File(self.path) as f:
+            text = f["provenance/CONFIG"][()].decode()
+        self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", text), ["resolving_power: 3000"])
+        self.assertGreater(read(self.path)["VSINI"][0], self.cameras["VSINI"][0] + 20)
+
     def test_a_coarser_grid_gives_the_same_rows(self):
         """For a broad line-spread function a fit uses every second grid point of the shipped
         library.  -2 ln L, parameters and errors agree with a fit on all grid points."""

@@ -280,6 +280,14 @@ MILL_TEST(a_spectrum_of_no_arm_is_cut_by_wavelength)
   for (int p = 0; p < n - 40; p++) /* at its end the piece may go on */
     assert_close(cut[p], out[first + p], 1e-5 * fabs((double)cut[p]));
   starmill_star_free(star);
+  /* a template is no star that minsn could refuse */
+  starmill_library *strict = NULL;
+  char text[sizeof config + 20];
+  snprintf(text, sizeof text, "%sminsn: 50\n", config);
+  check(library_open, fx.path, text, &strict);
+  check(template, strict, &spectrum, fx.truth[0], out);
+  assert_memory_equal(out, cut, (size_t)n * sizeof *out);
+  starmill_library_close(strict);
 }
 
 MILL_TEST(a_guess_is_where_a_fit_starts)

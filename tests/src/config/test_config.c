@@ -424,10 +424,10 @@ MILL_TEST(what_is_no_part_is_refused)
 {
   refuse("arms: [blue]", 1, "no arm blue; the library has only b");
   refuse("arms: [{name: blue, channel: z}]", 1, "write {name: b, channel: z}, or {name: blue, min");
-  refuse("arms: [{name: blue, max: 4065}, b]", 1, "a range by min or max");
-  refuse("arms: [{name: blue, max: 4065}, red]", 1, "a range by min or max");
+  refuse("arms: [{name: blue, max: 4065}, b]", 1, "entry min or max, and a new name");
+  refuse("arms: [{name: blue, max: 4065}, red]", 1, "entry min or max, and a new name");
   refuse("arms: [blue]", 2, "no arm blue; the library has b, r: give one of these, or min and max");
-  refuse("arms: [{name: blue, max: 4065}, r]", 2, "a range by min or max");
+  refuse("arms: [{name: blue, max: 4065}, r]", 2, "entry min or max, and a new name");
   refuse("arms: [{name: red, min: 8000, max: 9000}]", 1, "red, from 8000 to 9000 A, is not within");
 }
 
