@@ -209,13 +209,13 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
 /* Read the table of starting points, if there is one, and note its digest. */
 static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  (void)call;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
     return MILL_OK;
-  MILL_CHECK(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits,
-                                   setup->start_library, &setup->start));
+  MILL_CHECK(mill_start_table_read(config->start, setup->library, setup->n_library, &config->fit,
+                                   &limits, call->options->fit != NULL, setup->start_library,
+                                   &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
            mill_start_table_hash(setup->start));
   return MILL_OK;
