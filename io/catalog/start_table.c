@@ -23,7 +23,7 @@ struct mill_start_table {
   double *theta;        /* [n_row][n_par] */
   mill_start_fit *fit;  /* [n_row], NULL: the table is no result */
   mill_star_rows star;  /* is_last: rows with a value that is not finite */
-  mill_star_rows exact; /* rows by IDENTIFIER, with texts of star; empty: not needed */
+  mill_star_rows exact; /* rows by IDENTIFIER; star owns the texts; empty: not needed */
   char hash[65];
 };
 
@@ -276,7 +276,6 @@ static int sort_rows(raw_table *raw)
     memcpy(column, raw->column, sizeof column);
     t->exact = (mill_star_rows){.key = "start", .path = raw->path, .order = exact_order};
     MILL_CHECK(mill_star_rows_make(column, raw->n_row, not_finite, &t->exact));
-    t->exact.text[0] = t->exact.text[1] = NULL; /* star will own them */
   }
   return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
@@ -324,8 +323,7 @@ void mill_start_table_free(mill_start_table *table)
   if (!table)
     return;
   mill_star_rows_clear(&table->star);
-  mill_star_rows_clear(&table->exact);
-  MILL_FREE(table->theta, table->fit, table);
+  MILL_FREE(table->theta, table->fit, table->exact.row, table);
 }
 
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,

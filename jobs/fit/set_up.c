@@ -154,7 +154,9 @@ static int unite_libraries(mill_fit_setup *setup)
   for (int k = 0, n = 1; setup->start_library > 0 && setup->fitted[k][0]; k++) {
     mill_library *lib = &setup->library[k + 1 == setup->start_library ? 0 : n++];
     if (lib != setup->library) {
-      MILL_CHECK(mill_library_read(setup->fitted[k], lib));
+      if (mill_library_read(setup->fitted[k], lib) != MILL_OK)
+        return MILL_ERROR(MILL_ERR_CONFIG, "%s was also fitted with %s, which cannot be read",
+                          setup->config.start, setup->fitted[k]);
       MILL_CHECK(mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}));
       MILL_CHECK(mill_config_cut_arms(&setup->config, lib));
     }

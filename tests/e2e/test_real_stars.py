@@ -546,6 +546,10 @@ class Several(EndToEnd):
         for k, path in enumerate(self.library):
             run("sample", "--fit", fit, "--library", path, "--ess", 100, "--overwrite", "--output", post, tmp("stars.fits"))
             self.assertIn(FITTED, read(post)["STATUS"], path)
+        moved = shutil.move(self.library[1], tmp("moved.h5"))
+        done = starmill("sample", "--fit", fit, "--overwrite", "--output", post, tmp("stars.fits"))
+        shutil.move(moved, self.library[1])
+        self.assertOneLine(done, self.library[1], "also fitted with", status=2)
 
     def test_what_must_know_of_it(self):
         with h5py.File(tmp("both.h5")) as f:
