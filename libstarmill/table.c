@@ -70,7 +70,9 @@ static int make_columns(const starmill_library *h, int64_t n_row, mill_columns *
                         starmill_table *t)
 {
   MILL_CHECK(mill_columns_fits(&h->lib, h->lib.path,
-                               h->set.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
+                               (h->set.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+                                   (h->set.binaries ? MILL_WITH_BINARIES : 0),
+                               columns));
   t->n_row = n_row;
   t->n_fits = columns->n_column;
   for (int i = 0; i < t->n_fits; i++) {

@@ -209,21 +209,6 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
   return MILL_OK;
 }
 
-/* Get the fit's range of parameter j of lib[0]; for a label, all libraries' ranges together. */
-static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
-                      double range[2])
-{
-  range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
-  range[1] = j == MILL_PAR_VRAD ? set->max_vel_km_s : set->max_vsini_km_s;
-  for (int k = 0; k < n_lib && j >= MILL_PAR_LABEL0; k++) {
-    const int l = mill_library_find_label(&lib[k], lib->label[j - MILL_PAR_LABEL0].name);
-    if (l < 0)
-      continue;
-    range[0] = k == 0 ? lib->label[l].min : fmin(range[0], lib[k].label[l].min);
-    range[1] = k == 0 ? lib->label[l].max : fmax(range[1], lib[k].label[l].max);
-  }
-}
-
 static int is_far(const double range[2], double mean, double sigma)
 {
   return mean < range[0] - FAR * sigma || mean > range[1] + FAR * sigma;
@@ -236,7 +221,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
     const char *name[2];
     double range[2];
     mill_star_table_names(lib, j, name);
-    get_range(lib, n_lib, set, j, range);
+    mill_star_table_range(lib, n_lib, set, j, range);
     if (sigma > 0.0 && is_far(range, mean, sigma))
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "priors: %s %g +- %g is more than five sigma outside its range; give it in "
@@ -342,7 +327,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   MILL_CHECK(MILL_ALLOC(s->n_row, &error));
   MILL_CHECK(read_stars(s, t));
   for (int k = 0; k < t->n_pair; k++) {
-    get_range(lib, n_lib, set, t->pair[k], range);
+    mill_star_table_range(lib, n_lib, set, t->pair[k], range);
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
   digest(lib, t);

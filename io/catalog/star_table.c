@@ -9,7 +9,6 @@
 
 #include "io/catalog/places.h"
 #include "io/hdf5/output_file.h"
-#include "kernels/data/settings.h"
 #include "src/system/regular_file.h"
 
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2])
@@ -22,6 +21,20 @@ void mill_star_table_names(const mill_library *lib, int i_par, const char *name[
   name[0] = label->column;
   if (strcasecmp(label->name, label->column) != 0)
     name[1] = label->name;
+}
+
+void mill_star_table_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                           double range[2])
+{
+  range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
+  range[1] = j == MILL_PAR_VRAD ? set->max_vel_km_s : set->max_vsini_km_s;
+  for (int k = 0; k < n_lib && j >= MILL_PAR_LABEL0; k++) {
+    const int l = mill_library_find_label(&lib[k], lib->label[j - MILL_PAR_LABEL0].name);
+    if (l < 0)
+      continue;
+    range[0] = k == 0 ? lib->label[l].min : fmin(range[0], lib[k].label[l].min);
+    range[1] = k == 0 ? lib->label[l].max : fmax(range[1], lib[k].label[l].max);
+  }
 }
 
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5)

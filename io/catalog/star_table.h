@@ -7,9 +7,14 @@
 #include "io/fits/fits_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/data/library.h"
+#include "kernels/data/settings.h"
 
 /** The names that a table may use for a parameter; name[1] is NULL if there is only one. */
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2]);
+
+/** Get the fit's range of parameter j of lib[0]; for a label, all libraries' ranges together. */
+void mill_star_table_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                           double range[2]);
 
 /** Is the file HDF5?  what: the expected file ("a FITS table"), for messages.  MILL_ERR_CONFIG. */
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);

@@ -14,13 +14,16 @@
 /* Keys of a star, TARGETID first: a start holds for any of the star's spectra. */
 static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_TARGETID, MILL_BY_OBJECT,
                                                           MILL_BY_IDENTIFIER, MILL_BY_PLACE};
+static const enum mill_star_key exact_order[MILL_N_STAR_KEY] = {
+    MILL_BY_IDENTIFIER, MILL_BY_TARGETID, MILL_BY_OBJECT, MILL_BY_PLACE};
 
 struct mill_start_table {
   int n_par;
   int64_t n_row;
-  double *theta;       /* [n_row][n_par] */
-  mill_start_fit *fit; /* [n_row], NULL: the table is no result */
-  mill_star_rows star; /* is_last: rows with a value that is not finite */
+  double *theta;        /* [n_row][n_par] */
+  mill_start_fit *fit;  /* [n_row], NULL: the table is no result */
+  mill_star_rows star;  /* is_last: rows with a value that is not finite */
+  mill_star_rows exact; /* rows by IDENTIFIER; star owns the texts; empty: not needed */
   char hash[65];
 };
 
@@ -28,8 +31,10 @@ struct mill_start_table {
 typedef struct raw_table {
   const char *path;
   const mill_library *lib;
+  int n_lib;
   const mill_fit_settings *set;
   int library; /* use only rows with this code in LIBRARY; 0: all rows */
+  int exact;   /* 1: find rows by IDENTIFIER first */
   int64_t n_row;
   mill_fits_values *column; /* [MILL_N_STAR_COLUMN] */
   double *value;            /* [n_row] the column just read */
@@ -51,13 +56,18 @@ static int start_rows(raw_table *raw, int64_t n_row)
   return MILL_ALLOC(n_row, &raw->value);
 }
 
-/* Set column i_par of theta to raw->value, or to the settings' value if the parameter is fixed. */
+/* Set column i_par of theta to raw->value, or to the parameter's fixed value.  An impossible value
+ * becomes NaN: a fit from there finds a wrong minimum.  (Fits extrapolate labels a little.) */
 static void put_values(raw_table *raw, int i_par)
 {
-  const int is_fixed = raw->set->fixed[i_par];
+  double range[2];
+  mill_star_table_range(raw->lib, raw->n_lib, raw->set, i_par, range);
+  const double far = i_par < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
   for (int64_t i = 0; i < raw->n_row; i++)
     raw->out->theta[i * raw->out->n_par + i_par] =
-        is_fixed ? raw->set->fixed_value[i_par] : raw->value[i];
+        raw->set->fixed[i_par] ? raw->set->fixed_value[i_par]
+        : raw->value[i] >= range[0] - far && raw->value[i] <= range[1] + far ? raw->value[i]
+                                                                             : (double)NAN;
 }
 
 /* ---- FITS ---- */
@@ -192,6 +202,8 @@ static int take_row(void *context, int64_t i, const char *row)
   }
   memcpy(&raw->column[MILL_BY_TARGETID].i64[i], row + at->id->at, sizeof(int64_t));
   mill_start_fit *fit = &raw->out->fit[i];
+  fit->identity = mill_star_identity(raw->column[MILL_BY_TARGETID].i64[i],
+                                     mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i));
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
   if (at->chisq)
     memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
@@ -259,6 +271,12 @@ static int sort_rows(raw_table *raw)
   MILL_CHECK(MILL_ALLOC(raw->n_row, &not_finite));
   for (int64_t i = 0; i < raw->n_row; i++)
     not_finite[i] = !is_finite(t, i);
+  if (raw->exact) {
+    mill_fits_values column[MILL_N_STAR_COLUMN];
+    memcpy(column, raw->column, sizeof column);
+    t->exact = (mill_star_rows){.key = "start", .path = raw->path, .order = exact_order};
+    MILL_CHECK(mill_star_rows_make(column, raw->n_row, not_finite, &t->exact));
+  }
   return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
@@ -266,9 +284,10 @@ static int sort_rows(raw_table *raw)
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
+  const mill_star_rows *rows = t->exact.row ? &t->exact : &t->star;
   mill_sha256_init(&sha);
-  for (int64_t i = 0; i < t->star.n_row; i++) {
-    const mill_star_row *row = &t->star.row[i];
+  for (int64_t i = 0; i < rows->n_row; i++) {
+    const mill_star_row *row = &rows->row[i];
     mill_star_row_hash(row, &sha);
     mill_sha256_update(&sha, row->is_last ? "n" : "f", 1); /* not finite, finite */
     if (!row->is_last)
@@ -277,13 +296,14 @@ static void digest(mill_start_table *t)
   mill_sha256_final(&sha, t->hash);
 }
 
-int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, int library, mill_start_table **out)
+int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
+                          const mill_fit_settings *set, const mill_open_limits *limits, int exact,
+                          int library, mill_start_table **out)
 {
   int err = MILL_OK;
   int is_hdf5 = 0;
   MILL_FITS_VALUES(column, MILL_N_STAR_COLUMN);
-  raw_table raw = {.path = path, .lib = lib, .set = set, .library = library, .column = column};
+  raw_table raw = {path, lib, n_lib, set, library, exact, .column = column};
   *out = NULL;
   MILL_TRY(mill_star_table_is_hdf5(path, "a FITS table or a result to start from", &is_hdf5));
   MILL_TRY(MILL_ALLOC(1, &raw.out));
@@ -303,16 +323,20 @@ void mill_start_table_free(mill_start_table *table)
   if (!table)
     return;
   mill_star_rows_clear(&table->star);
-  MILL_FREE(table->theta, table->fit, table);
+  MILL_FREE(table->theta, table->fit, table->exact.row, table);
 }
 
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found)
 {
-  int64_t row;
+  int64_t row = -1;
   *theta = NULL;
   *found = MILL_START_ABSENT;
-  MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
+  if (table->exact.row)
+    MILL_CHECK(mill_star_rows_find(&table->exact, star, &row));
+  /* files of one name in two folders have the same IDENTIFIERs */
+  if (row < 0 || table->fit[row].identity != mill_star_identity(star->target_id, star->object))
+    MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
   if (row >= 0)
     *found = is_finite(table, row) ? MILL_START_GIVEN : MILL_START_NOT_FINITE;
   if (*found == MILL_START_GIVEN)

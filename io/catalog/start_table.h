@@ -16,23 +16,25 @@ typedef struct mill_start_table mill_start_table;
 enum mill_start_found {
   MILL_START_GIVEN,     /**< the star's row has all parameters */
   MILL_START_ABSENT,    /**< the table has no row of this star */
-  MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value */
+  MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value within the limits */
 };
 
 /** Read a result, or the first table of a FITS file that has all needed columns.
  *
- *  - Needed columns: keys of the stars, VRAD, VSINI, and each label of lib, named as in the library
- *    or in the result, in upper or lower case.
+ *  - Needed columns: keys of the stars, VRAD, VSINI, and each label of lib [0], named as in the
+ *    library or in the result, in upper or lower case.
  *  - A fixed parameter (set->fixed) needs no column; all rows take the fixed value.
- *  - Of several rows of a star the first finite row is used.
+ *  - A star's first finite row is used; a FITS table's values beyond the limits are not finite.
  *
  *  limits   may be NULL (io/fits/fits_guard.h)
+ *  exact    1: look for a spectrum's own row, by IDENTIFIER, before any row of its star
  *  library  use only rows with this code in column LIBRARY; 0: all
  *
  *  MILL_ERR_CONFIG: something is missing; MILL_ERR_OUTPUT: no room for an unpacked .gz.  Not
  *  collective. */
-int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, int library, mill_start_table **out);
+int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
+                          const mill_fit_settings *set, const mill_open_limits *limits, int exact,
+                          int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star.  MILL_ERR_CONFIG: two rows of the table match the star's position.
@@ -46,7 +48,8 @@ int mill_start_table_by(const mill_start_table *table, enum mill_star_key key);
 
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
 typedef struct mill_start_fit {
-  int32_t info; /**< FIT_INFO */
+  uint64_t identity; /**< of the star (mill_star_identity) */
+  int32_t info;      /**< FIT_INFO */
   double chisq_c_data, m2ll;
 } mill_start_fit;
 

@@ -77,6 +77,17 @@ static int digest_settings(const char *identity, const char *library, char out[M
   return MILL_OK;
 }
 
+/* Digest of a run's settings; is_masked 0: as if wave_mask were []. */
+static int digest_config(const mill_config *config, int is_masked, const mill_library *lib,
+                         char out[MILL_SETTINGS_SIZE])
+{
+  MILL_OWNED char *identity = NULL;
+  mill_config copy = *config; /* borrows the list of selected stars */
+  copy.fit.n_wave_mask = is_masked ? config->fit.n_wave_mask : 0;
+  MILL_CHECK(mill_config_identity(&copy, &identity));
+  return digest_settings(identity, lib->hash, out);
+}
+
 /* Are the file's size and time unchanged? */
 static int is_as_it_was(const char *path, int64_t size, double mtime)
 {
@@ -131,7 +142,7 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
 /* Read again the result of the inputs listed in done [n]: another run may have replaced it.  Set
  * is_done of an input to 1 if all its rows are done.  is_output: the result is this run's output;
  * if no row of it is fitted, it will be overwritten, so no input is done. */
-static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
+static int look_for(const done_input *done, size_t n, const mill_input_names *names, int is_output,
                     char *is_done)
 {
   char of_result[MILL_SETTINGS_SIZE];
@@ -147,7 +158,7 @@ static int look_for(const done_input *done, size_t n, const char *settings, int 
   MILL_CHECK(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
   MILL_CHECK(mill_result_origin_read(file.id, path, &origin));
   MILL_CHECK(digest_settings(origin.identity, origin.hash, of_result));
-  if (strcmp(of_result, settings) != 0)
+  if (strcmp(of_result, names->settings) != 0 && strcmp(of_result, names->unmasked) != 0)
     return MILL_OK;
   MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   MILL_CHECK(MILL_ALLOC(n_row, &status));
@@ -164,8 +175,8 @@ static int look_for(const done_input *done, size_t n, const char *settings, int 
 
 /* Set is_done [list->n]: does the table say that the input is done, and its result confirm that? */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
-                     const char *settings, const mill_selection *select, const mill_path_list *list,
-                     char *is_done)
+                     const mill_input_names *names, const mill_selection *select,
+                     const mill_path_list *list, char *is_done)
 {
   char output[PATH_MAX];
   MILL_OWNED done_input *done = NULL;
@@ -173,7 +184,7 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   MILL_CHECK(mill_input_absolute(request->output, output));
   MILL_CHECK(MILL_ALLOC(list->n, &done));
   for (size_t i = 0; i < list->n; i++) {
-    const mill_input_entry *entry = find_done(table, settings, select, list->path[i]);
+    const mill_input_entry *entry = find_done(table, names->settings, select, list->path[i]);
     if (entry)
       done[n++] = (done_input){entry->result, entry, i};
   }
@@ -185,7 +196,7 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
       end++;
     MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking at it", result);
     const int code =
-        look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
+        look_for(done + first, end - first, names, strcmp(result, output) == 0, is_done);
     if (code == MILL_ERR_OUTPUT)
       mill_log_warning("%s; the inputs of this result are fitted again", mill_error_message());
     else
@@ -277,7 +288,7 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
   MILL_CHECK(mill_input_table_read(request->input_table, &table));
   MILL_CHECK(MILL_ALLOC(list->n, &is_done));
-  MILL_CHECK(mark_done(request, table, names->settings, &config->select, list, is_done));
+  MILL_CHECK(mark_done(request, table, names, &config->select, list, is_done));
   for (size_t i = 0; i < list->n; i++)
     if (is_done[i])
       mill_free(list->path[i]);
@@ -296,13 +307,12 @@ static int collect_names(const mill_input_request *request, const mill_config *c
 {
   MILL_AT_END(mill_path_list_clear) mill_path_list list = {0};
   char path[PATH_MAX];
-  MILL_OWNED char *identity = NULL;
   MILL_WATCHED(MILL_WATCH_START, 0, "%s: listing the inputs",
                request->catalog ? request->catalog : "command line");
   MILL_CHECK(list_inputs(request, &list));
   if (request->input_table) {
-    MILL_CHECK(mill_config_identity(config, &identity));
-    MILL_CHECK(digest_settings(identity, lib->hash, names->settings));
+    MILL_CHECK(digest_config(config, 1, lib, names->settings));
+    MILL_CHECK(digest_config(config, !config->wave_mask_auto, lib, names->unmasked));
     for (size_t i = 0; i < list.n; i++) {
       MILL_CHECK(mill_input_absolute(list.path[i], path));
       if (!mill_input_table_takes(path))

@@ -29,6 +29,7 @@ typedef struct mill_input_names {
   const char **name;                 /**< [n] into text, owned */
   int64_t n_skipped;                 /**< inputs left out because they are done */
   char settings[MILL_SETTINGS_SIZE]; /**< digest of the settings; on rank 0, with --input-table */
+  char unmasked[MILL_SETTINGS_SIZE]; /**< as settings, if wave_mask: auto masks nothing */
 } mill_input_names;
 
 /** List the inputs on rank 0 and send them to all ranks; n = 0 if all are done.  Collective.

@@ -30,7 +30,8 @@ typedef struct mill_fit_setup {
   mill_prior_table *priors; /**< NULL: none was given */
   int64_t n_prior;          /**< number of rows with an entry in priors */
   int arm_wanted[MILL_MAX_ARM];
-  int library_came;  /**< number of shipped libraries in use; 0: libraries were given */
+  int library_came; /**< number of shipped libraries in use; 0: libraries were given */
+  char fitted[MILL_MAX_LIBRARY + 1][1024]; /**< libraries of the fit to sample; "": no more */
   int start_library; /**< use only start-table rows with this LIBRARY code; 0: all rows */
   mill_running running;
   char status_path[MILL_STATUS_PATH];

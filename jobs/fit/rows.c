@@ -122,12 +122,12 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
                       (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     return MILL_OK;
-  if (mill_start_table_n_repeated(setup->start) > 0)
+  if (!call->options->fit && mill_start_table_n_repeated(setup->start) > 0)
     mill_log_warning("start: %lld rows of %s repeat a star; its first finite row counts",
                      (long long)mill_start_table_n_repeated(setup->start), path);
   if (n_guessed > 0)
     mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld not found, "
-                     "%lld without finite values",
+                     "%lld without finite values within the limits",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
                      path, call->options->fit ? "not sampled" : "guessed",
                      (long long)n[MILL_START_ABSENT], (long long)n[MILL_START_NOT_FINITE]);

@@ -61,6 +61,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
     MILL_CHECK(mill_config_read(&setup->config, options->config));
   if (options->fit)
     MILL_CHECK(mill_sampled_read_config(options->fit, &setup->config));
+  memcpy(setup->fitted, setup->config.template_lib, sizeof setup->config.template_lib);
   MILL_CHECK(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
     MILL_CHECK(choose_sampled(options, &setup->config));
@@ -152,6 +153,20 @@ static int unite_libraries(mill_fit_setup *setup)
     MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
     MILL_CHECK(mill_arms_in_common(&setup->library[k], &setup->lib));
   }
+  /* a sample of a fit with several libraries has the wavelengths of that fit, to a pixel */
+  for (int k = 0, n = 1; setup->start_library > 0 && setup->fitted[k][0]; k++) {
+    mill_library *lib = &setup->library[k + 1 == setup->start_library ? 0 : n++];
+    if (lib != setup->library) {
+      if (mill_library_read(setup->fitted[k], lib) != MILL_OK)
+        return MILL_ERROR(MILL_ERR_CONFIG, "%s was also fitted with %s, which cannot be read",
+                          setup->config.start, setup->fitted[k]);
+      MILL_CHECK(mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}));
+      MILL_CHECK(mill_config_cut_arms(&setup->config, lib));
+    }
+    if (k == 0)
+      memcpy(setup->lib.arm, lib->arm, sizeof lib->arm);
+    MILL_CHECK(mill_arms_in_common(lib, &setup->lib));
+  }
   if (setup->n_library == 1)
     return MILL_OK;
   mill_sha256_init(&sha);
@@ -212,13 +227,13 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
 /* Read the table of starting points, if there is one, and note its digest. */
 static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  (void)call;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
     return MILL_OK;
-  MILL_CHECK(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits,
-                                   setup->start_library, &setup->start));
+  MILL_CHECK(mill_start_table_read(config->start, setup->library, setup->n_library, &config->fit,
+                                   &limits, call->options->fit != NULL, setup->start_library,
+                                   &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
            mill_start_table_hash(setup->start));
   return MILL_OK;
@@ -319,7 +334,7 @@ void mill_fit_setup_clear(mill_fit_setup *setup)
 {
   mill_start_table_free(setup->start);
   mill_prior_table_free(setup->priors);
-  for (int i = 0; i < setup->n_library; i++)
+  for (int i = 0; i < MILL_MAX_LIBRARY; i++)
     mill_library_clear(&setup->library[i]);
   mill_config_clear(&setup->config);
 }

@@ -3,6 +3,7 @@
 leave out inputs already fitted.  Needs no test data."""
 
 from base import *  # noqa: F403
+from starmill.surveys import generic
 
 HEAD = ["STATUS", "ROWS", "FITTED", "SIZE", "MTIME", "REDROCK_SIZE", "REDROCK_MTIME", "TIME",
         "SETTINGS", "RESULT", "INPUT", "REASON"]
@@ -189,6 +190,19 @@ class Daily(ProgramTest):
         for out in ("b.h5", "d.h5"):
             self.assertEqual(self.inputs(out), ["coadd-x.fits"])
         self.assertIn("nothing to fit", self.run_fit("e.h5", *daily).stdout)
+
+    def test_inputs_of_another_survey_are_skipped_too(self):
+        """wave_mask: auto masks nothing in them."""
+        with pyfits.open(STAR) as hdus:
+            generic.write(self.at("x.fits"), [{
+                "NAME": "star", "ARM": arm, "WAVELENGTH": hdus[f"{arm}_WAVELENGTH"].data.astype(float),
+                "FLUX": hdus[f"{arm}_FLUX"].data[0], "IVAR": hdus[f"{arm}_IVAR"].data[0]} for arm in "BRZ"], "vacuum")
+        put(self.at("off.yaml"), "lsf: off\n")
+        daily = ("--config", self.at("off.yaml"), "--input-table", self.table, "--skip-done", self.at("x.fits"))
+        self.run_fit("a.h5", *daily)
+        self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
+        self.run_fit("c.h5", *daily, "--npoly", 9)
+        self.assertEqual(len(self.lines()), 2)
 
     def test_an_empty_result_waits_for_nobody(self):
         daily = ("--input-table", self.table, "--skip-done")

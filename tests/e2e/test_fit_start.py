@@ -113,15 +113,18 @@ class FitStart(ProgramTest):
         self.assertIn("finished already", done.stdout)
 
     def test_stars_without_values_are_guessed(self):
-        missing, bad = [3, 9], [5, 10]
+        missing, bad = [3, 9], [5, 10, 6, 7, 11]
 
         def spoil(columns):
             columns["TEFF"][bad[0]] = np.nan
             columns["VRAD"][bad[1]] = np.inf
+            columns["TEFF"][bad[2]], columns["VSINI"][bad[3]] = 1e6, 1e5
+            for name in PARAMETERS:
+                columns[name][bad[4]] = -9999
             columns["TARGETID"][missing] = [1, 2]
         given = self.run_fit("part.h5", "--start", table("part.fits", spoil), ranks=3)
-        self.assertOneLine(self.done, f"{N_STAR - 4} of {N_STAR} rows start from",
-                           "2 not found, 2 without finite values", status=0)
+        self.assertOneLine(self.done, f"{N_STAR - 7} of {N_STAR} rows start from",
+                           "2 not found, 5 without finite values within the limits", status=0)
         plain = np.zeros(N_STAR, bool)
         plain[missing + bad] = True
         np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
@@ -140,21 +143,11 @@ class FitStart(ProgramTest):
         self.assertOneLine(self.done, f"{N_STAR + 1} rows of", "repeat a star", status=0)
         self.assertEqual(differing(self.straight, twice), [])
 
-    def test_values_beyond_the_limits_are_brought_within(self):
-        def extreme(columns):
-            columns["VSINI"][:] = [-5.0, 1e5] * (N_STAR // 2)
-            columns["TEFF"][:2] = [1.0, 1e9]
-            columns["VRAD"][:] = np.clip(columns["VRAD"], -50, 50)
-        def within(columns):
-            extreme(columns)
-            columns["VSINI"] = np.clip(columns["VSINI"], 0, 500)
-            with h5py.File(LIBRARY) as f:
-                teff = f["labels/label0"].attrs
-                columns["TEFF"] = np.clip(columns["TEFF"], teff["min"], teff["max"])
-        outside = self.run_fit("outside.h5", "--start", table("outside.fits", extreme))
-        inside = self.run_fit("inside.h5", "--start", table("inside.fits", within))
-        self.assertEqual(differing(outside, inside), [])
-        self.assertTrue((outside["STATUS"] == FITTED).all())
+    def test_values_of_a_result_are_brought_within_the_limits(self):
+        put("slow.yaml", "max_vsini: 1\n")
+        given = self.run_fit("slow.h5", "--config", tmp("slow.yaml"), "--start", tmp("guessed.h5"))
+        self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all() and (given["VSINI"] <= 1).all())
+        self.assertGreater(self.guessed["VSINI"].max(), 1)
 
     def test_fixed_parameters_need_no_column(self):
         put("fixed.yaml", "fix_param: [{param: vsini, value: 3}, {param: alpha, value: 0.1}]\n")

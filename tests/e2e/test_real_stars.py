@@ -545,6 +545,19 @@ class Several(EndToEnd):
         run(*words)
         self.assertEqual(differing(read(tmp("killed.h5")), self.both), [])
 
+    def test_a_sample_has_the_wavelengths_of_both(self):
+        wide = put("wide.yaml", CONFIG.replace("4750", "4690"))
+        stars = [w for k in (COOL, HOT) for w in ("--object", int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]))]
+        fit, post = tmp("wide.h5"), tmp("wide-post.h5")
+        run(*(wide if w == tmp("run.yaml") else w for w in self.command("wide.h5", *stars)))
+        for k, path in enumerate(self.library):
+            run("sample", "--fit", fit, "--library", path, "--ess", 100, "--overwrite", "--output", post, tmp("stars.fits"))
+            self.assertIn(FITTED, read(post)["STATUS"], path)
+        moved = shutil.move(self.library[1], tmp("moved.h5"))
+        done = starmill("sample", "--fit", fit, "--overwrite", "--output", post, tmp("stars.fits"))
+        shutil.move(moved, self.library[1])
+        self.assertOneLine(done, self.library[1], "also fitted with", status=2)
+
     def test_what_must_know_of_it(self):
         with h5py.File(tmp("both.h5")) as f:
             attrs, hashes = f["fits/LIBRARY"].attrs, []

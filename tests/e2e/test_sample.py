@@ -174,6 +174,38 @@ class Sample(ProgramTest):
             "--fraction", sum(places) / 2, "--quiet", "--pattern", tmp("star?.fits"))
         np.testing.assert_array_equal(read(tmp("low.h5"))["TARGETID"], self.ids[low:low + 1])
 
+    def test_each_row_of_a_star_has_its_own_fit(self):
+        other = tmp("other.fits")
+        with pyfits.open(self.input) as hdus:
+            for arm in "BRZ":  # other noise
+                ivar = hdus[f"{arm}_IVAR"].data
+                hdus[f"{arm}_FLUX"].data += np.random.default_rng(2).normal(size=ivar.shape) * np.where(
+                    ivar > 0, ivar, np.inf) ** -0.5
+            hdus.writeto(other)
+        both = tmp("both-rows.h5")
+        run("fit", "--library", self.library, "--output", both, "--quiet", self.input, other)
+        done = self.sample("rows.h5", other, "--quiet", fit=both)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("repeat a star", done.stderr)
+        rows = read(tmp("rows.h5"))
+        self.assertEqual([list(rows["STATUS"]).count(s) for s in (FITTED, NO_FIT)], [4, 2])
+        with h5py.File(both, "r+") as f:
+            row = list(f["catalog/IDENTIFIER"][:]).index(b"other.fits:0")
+            f["fits/FIT_INFO"][:] &= ~PAIR
+            f["fits/FIT_INFO"][row] |= PAIR
+            for i in range(2 * N_STAR):
+                seal(f, i)
+        self.assertEqual(self.sample("flagged.h5", other, "--flag", "PAIR", "--quiet", fit=both).returncode, 0)
+        self.assertEqual(list(read(tmp("flagged.h5"), "catalog")["IDENTIFIER"]), [b"other.fits:0"])
+        # files of one name: stars are told by TARGETID
+        os.makedirs(tmp("night"))
+        same = tmp("night/stars.fits")
+        with pyfits.open(other) as hdus:
+            hdus["FIBERMAP"].data["TARGETID"] += 1000
+            hdus.writeto(same)
+        run("fit", "--library", self.library, "--output", tmp("same.h5"), "--quiet", self.input, same)
+        self.assertEqual(self.sample("named.h5", same, "--quiet", fit=tmp("same.h5")).returncode, 0)
+
     def test_parts_merge(self):
         parts = []
         for rows in ([0, FAILED], [1]):

@@ -78,6 +78,21 @@ MILL_TEST(velocity_offsets_are_parameters)
   starmill_library_close(library);
 }
 
+MILL_TEST(two_stars_have_columns)
+{
+  char text[200];
+  starmill_library *library = NULL;
+  snprintf(text, sizeof text, "%sbinaries: true\n", config);
+  check(library_open, fx.path, text, &library);
+  starmill_star *star = make_star(library, &fx.made[0]);
+  starmill_table *table = fit_of(library, &star, 1);
+  assert_int_equal(*(const int32_t *)column_of(table, "SB2"), 0);
+  assert_true(isfinite(number_of(table, "VRAD")));
+  starmill_table_free(table);
+  starmill_star_free(star);
+  starmill_library_close(library);
+}
+
 MILL_TEST(the_best_of_several_starts_is_kept)
 {
   enum { N_START = 3 };
