@@ -30,8 +30,7 @@ enum mill_start_found {
  *  exact    1: look for a spectrum's own row, by IDENTIFIER, before any row of its star
  *  library  use only rows with this code in column LIBRARY; 0: all
  *
- *  MILL_ERR_CONFIG: something is missing; MILL_ERR_OUTPUT: no room for an unpacked .gz.  Not
- *  collective. */
+ *  Not collective.  MILL_ERR_CONFIG: something is missing; MILL_ERR_OUTPUT: no room for a .gz. */
 int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_fit_settings *set, const mill_open_limits *limits, int exact,
                           int library, mill_start_table **out);

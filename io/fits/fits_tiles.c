@@ -207,8 +207,7 @@ static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_
   return n_pix;
 }
 
-/* Read a stream's length (bytes) and start in the heap from its descriptor; 0: the stream exceeds
- * the heap. */
+/* Read a stream's length (bytes) and start in the heap from its descriptor; 0: beyond the heap. */
 static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
                            int64_t *n_byte, int64_t *start)
 {

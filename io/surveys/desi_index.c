@@ -47,8 +47,7 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = STATUS + 1 };
 
-/* Set uniqpix, HEALPix's unique number of the pixel, and healpix, the pixel of nside 64 around it;
- * -1: none. */
+/* Set uniqpix, HEALPix's number of pixel and nside, and healpix, of nside 64 around; -1: none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;

@@ -143,8 +143,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 }
 
 /* Set sigma_aa (A) from wdisp, in pixels of 1e-4 in log10 wavelength.  A pixel with invalid wdisp
- * becomes bad.  Its sigma is interpolated, since line-spread functions of good pixels extend over
- * the pixel. */
+ * becomes bad.  Its sigma is interpolated: line-spread functions of good pixels extend over it. */
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;

@@ -82,8 +82,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
-/* Print a line of the report, after a heading if its topic is new.  A key begins with its topic and
- * a dot. */
+/* Print a line of the report, after a heading if the topic, a key's part before a dot, is new. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;

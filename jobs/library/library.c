@@ -134,8 +134,7 @@ static int split_models(job *j)
   return MILL_OK;
 }
 
-/* Name the library's labels and arms, and set j->mapped: the good models' labels as emulators take
- * them. */
+/* Name the library's labels and arms; set j->mapped, the good models' labels for emulators. */
 static int make_frame(job *j)
 {
   mill_library *lib = j->lib;

@@ -32,8 +32,7 @@ typedef struct mill_option_help {
  *
  *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
  *
- *  MILL_ERR_USAGE names an option that is unknown, or whose value is missing, superfluous or
- *  wrong. */
+ *  MILL_ERR_USAGE names an option that is unknown, or whose value is missing or wrong. */
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
 

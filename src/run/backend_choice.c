@@ -39,8 +39,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   return MILL_OK;
 }
 
-/* Check that all GPUs are of one kind, or results would differ in their last bits.  rank: in the
- * whole job. */
+/* Check that all GPUs are of one kind, so that results do not differ.  rank: in the whole job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int code = MILL_OK, first_rank = rank;

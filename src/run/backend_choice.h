@@ -19,8 +19,7 @@ extern const char *const mill_backend_words[]; /**< ends with NULL */
  *  may_be_mixed  1: the error message also proposes cuda+cpu
  *
  *  Collective; returns the same code on every rank, with the message of a rank that gets no GPU:
- *  MILL_ERR_CONFIG, MILL_ERR_BACKEND (also if GPUs are of different kinds), MILL_ERR_MEMORY,
- *  MILL_ERR_MPI. */
+ *  MILL_ERR_CONFIG, MILL_ERR_BACKEND (also for GPUs of several kinds), MILL_ERR_MEMORY or _MPI. */
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
 
 /** Give each GPU to the first rank of its node that sees the GPU; the other ranks get none.  It is

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** State of NVIDIA GPUs, from the driver's management library (NVML).
  *
- *  NVML is loaded when first needed, so that machines without a driver need no library.
- *  Thread-safe. */
+ *  NVML is loaded when first needed: machines without a driver need none.  Thread-safe. */
 #pragma once
 
 #include <stdint.h>

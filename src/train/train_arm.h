@@ -66,8 +66,7 @@ double mill_train_arm_error(const mill_train_arm_settings *settings, double loss
  *  state     in/out  zeroed to begin, else a state to continue; cleared by the caller
  *  emulator  out     zeroed by the caller; filled on every rank
  *
- *  Collective, with equal arguments.  MILL_ERR_INPUT, MILL_ERR_MEMORY, the codes of
- *  watch->after. */
+ *  Collective, with equal arguments.  MILL_ERR_INPUT, MILL_ERR_MEMORY, codes of watch->after. */
 int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_arm_settings *settings, const mill_train_arm_task *task,
                    const mill_train_watch *watch, mill_train_state *state, mill_emulator *emulator,

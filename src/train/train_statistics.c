@@ -156,8 +156,7 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
-/* Send this rank's statistics to rank 0, which first says whether it has room.  pixel [2][n_pix]:
- * work space. */
+/* Send this rank's statistics to rank 0, once that has room.  pixel [2][n_pix]: work space. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;

@@ -54,8 +54,7 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* per weight 2 operations each for output, gradient of weights and gradient of inputs (not in the
-   * first layer) */
+  /* 2 operations a weight for output, gradient of weights and, but in layer 0, of inputs */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;

@@ -271,8 +271,7 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
                                           starmill_piece *piece, starmill_error *error);
 
 /** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
- *  The spectrum's flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside
- *  the arms. */
+ *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
@@ -293,8 +292,7 @@ STARMILL_API int starmill_guess(starmill_library *library, const starmill_star *
  *                                   start from the initial guess
  *
  *  The table has one row per star, in the same order, with the columns of /fits in a result file
- *  (docs/use/formats.md); STATUS gives the reason if a star was not fitted.  The caller frees
- *  the table. */
+ *  (docs/use/formats.md); STATUS says why a star was not fitted.  The caller frees the table. */
 STARMILL_API int starmill_fit(starmill_library *library, const starmill_star *const *star, int n,
                               const double *start, int n_start, starmill_table **table,
                               starmill_error *error);
