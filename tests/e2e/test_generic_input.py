@@ -130,7 +130,7 @@ class Generic(ProgramTest):
         for away, told in ((1.02 / 60, True), (0.98 / 60, False)):
             rows = [dict(row, DEC=row["DEC"] + away) for row in self.rows[: len(ARMS)]]
             done = self.fit("far.h5", *args, "--overwrite", written("second.fits", rows), lib=self.lib)
-            self.assertEqual("1 rows are more than 1 arcmin" in done.stderr, told, done.stderr)
+            self.assertEqual("a row more than 1 arcmin away" in done.stderr, told, done.stderr)
             both = [dict(row, EXPOSURE=k) for k, part in enumerate((self.rows[: len(ARMS)], rows)) for row in part]
             done = self.fit("far.h5", "--config", self.config, "--exposures", "joint", "--overwrite",
                             written("both.fits", both), lib=self.lib)

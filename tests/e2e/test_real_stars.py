@@ -458,9 +458,6 @@ class RealStars(EndToEnd):
                                 f"{by_fit} {by_shift} {both}")
 
 
-CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\nbinaries: true\n"
-
-
 class SpectraToDraw(EndToEnd):
     """Spectra that are put next to models are those of the files."""
 

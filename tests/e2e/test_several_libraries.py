@@ -7,6 +7,7 @@ from starmill.surveys import generic
 
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 COOL, HOT = 1, 2  # LIBRARY
+CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\nbinaries: true\n"
 if not os.path.exists(MILES):
     skip(f"no test data at {MILES}")
 
