@@ -38,7 +38,7 @@ def labelled(path, n=40):
 
 SPECTRA, GRID = labelled(tmp("spectra.fits")), tmp("grid.h5")
 MADE_OF = ("--medium", "vacuum", "--labels", "teff=TEFF,logg=LOGG,feh=FEH")
-BUILD = ("--setup", SETUP, *MADE_OF, "--native-sigma", 0.6, "--normalise", "none", SPECTRA)
+BUILD = ("--setup", SETUP, *MADE_OF, "--native-sigma", 0.58, "--normalise", "none", SPECTRA)
 run("library", "build", "--output", GRID, *BUILD)
 OF_SPECTRA = (*MADE_OF, "--sigma", 0.6, SPECTRA)
 ONE_ARM = tmp("one-arm.h5")

@@ -50,7 +50,7 @@ def dense(flux, wave, native, sigma, pixel, ln_step):
     """Flux of a pixel by brute force in float64, without the program's weights: sums over a fine
     grid of wavelengths, averaged over the pixel by Gauss-Legendre quadrature."""
     spline = CubicSpline(wave, flux)
-    kernel = np.sqrt(sigma**2 - native**2)
+    kernel = np.sqrt(sigma**2 - native**2 - (ln_step * pixel) ** 2 / 12)
     x, w = np.polynomial.legendre.leggauss(8)
     lo, hi = pixel * np.exp(-0.5 * ln_step), pixel * np.exp(0.5 * ln_step)
     total = 0
@@ -72,11 +72,11 @@ def image(flux, **card):
     return hdu
 
 
-def write_phoenix(folder, labels, wave=WAVE):
+def write_phoenix(folder, labels, wave=WAVE, of=spectrum):
     """PHOENIX HiRes: an image of one axis, cards, a table of abundances, wavelengths apart."""
     os.makedirs(tmp(folder), exist_ok=True)
     for i, (teff, logg, feh) in enumerate(labels):
-        hdu = image(spectrum((teff, logg, feh), wave).astype("f4"), PHXTEFF=teff, PHXLOGG=logg,
+        hdu = image(of((teff, logg, feh), wave).astype("f4"), PHXTEFF=teff, PHXLOGG=logg,
                     PHXM_H=feh, PHXALPHA=0.0)
         abundances = bintable({"Z": np.arange(1, 100)}, "ABUNDANCES")
         pyfits.HDUList([hdu, abundances]).writeto(tmp(f"{folder}/m{i:03d}.fits"), overwrite=True)
@@ -86,8 +86,8 @@ def write_phoenix(folder, labels, wave=WAVE):
 PHX = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--medium", "vacuum")
 
 
-def phoenix(folder, out, *more, call=starmill, **how):
-    return call("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
+def phoenix(folder, out, *more, call=starmill, setup=SETUP, **how):
+    return call("library", "build", "--output", tmp(out), "--setup", write_setup(setup), *PHX,
                 "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
                 "--workers", 1, *more, tmp(folder), **how)
 
@@ -153,6 +153,19 @@ class LibraryBuild(unittest.TestCase):
                     expected = dense(flux, WAVE, native[p], of(wave[p]), wave[p], arm["step"])
                     worst = max(worst, abs(arm["flux"][i, p] / expected - 1))
         self.assertLess(worst, 4e-6)
+
+    def test_a_line_is_as_wide_as_declared(self):
+        """The second moment of a line, in pixels of nearly sigma / 1.2."""
+        native = 5030 / np.sqrt(8 * np.log(2)) / 50000
+        write_phoenix("line", labels_of(2), of=lambda _, wave: 1 + np.exp(
+            -0.5 * ((wave - 5030) / native) ** 2))
+        for step, sigma in (8e-5, ", sigma: 0.5"), (4e-5, ", sigma: 0.25"), (6.5e-6, ""):
+            arm = f"arms: [{{name: b, min: 5010, max: 5050, ln_step: {step}{sigma}}}]"
+            self.good(phoenix("line", "line.h5", "--overwrite", setup=arm))
+            b = read("line.h5")["b"]
+            line = (b["flux"][0] - 1) * b["wave"]
+            second = np.sqrt((line * (b["wave"] - 5030) ** 2).sum() / line.sum())
+            self.assertLess(abs(second / b["template_sigma"] - 1), 2e-4, (sigma, second))
 
     def test_layouts_hold_the_same(self):
         """The same models give the same grid in every layout, such as PHOENIX files, tables in air
@@ -333,6 +346,8 @@ class LibraryBuild(unittest.TestCase):
         sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
         self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
                      "arm b asks for sigma", "but the input has 0.042")
+        self.refused(phoenix("few", "x.h5", setup=SETUP.replace("step: 4e-5", "step: 9e-5")), 2,
+                     "arm r has pixels of 0.45", "wider than sigma / 1.2")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX, *wave, tmp("few")), 2,
                      "--native-sigma")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
@@ -423,6 +438,7 @@ class LibraryBuild(unittest.TestCase):
     def test_input_that_has_changed(self):
         """A file with another time or another spectrum counts as changed, despite equal labels."""
         write_phoenix("changed", labels_of(5))
+        os.rename(tmp("changed/m000.fits"), tmp(f"changed/{40 * 'ж'}.fits"))  # cut to 63 bytes
         self.good(phoenix("changed", "changed.h5"))
         before = content(tmp("changed.h5"))
         path = tmp("changed/m003.fits")

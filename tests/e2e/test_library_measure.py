@@ -217,6 +217,10 @@ class LibraryCorrect(ProgramTest):
             self.assertLess(f["arms/arm0/model_error/fraction"][at], 0.01)
         self.assertOneLine(starmill(*correct, "--overwrite", "--spectra", tmp("other.fits"),
                                     "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
+        for words, change in (("no labels are inside", lambda flux, labels: labels.fill(9000)),
+                              ("no pixel is known in", lambda flux, labels: flux[:99].fill(0))):
+            self.assertOneLine(starmill(*correct, "--overwrite", "--spectra",
+                                        made.write("no.fits", edit=change)), words, status=3)
 
     def test_rough_labels(self):
         def rough(flux, labels):

@@ -97,7 +97,7 @@ def folders():
               PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"), overwrite=True)
         cards(bintable({"lam": wave, "f": ("E", spectrum(label, wave))}), TUNIT1="Angstrom", TEFF=label[0],
               LOGG=label[1], FEH=label[2]).writeto(tmp(f"tables/{name}"), overwrite=True)
-    pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"), overwrite=True)
+    cards(pyfits.PrimaryHDU(wave / 10), BUNIT="nm").writeto(tmp("wave.fits"), overwrite=True)
     order = np.random.default_rng(SEED).permutation(n)
     bintable({"STAR": ("16A", [f"star{i:03d}" for i in order]), **dict(zip("TGM", labels[order].T))}).writeto(
         tmp("stars.fits"), overwrite=True)
@@ -281,6 +281,18 @@ class LibrarySpectra(ProgramTest):
             with self.subTest(options=options):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
 
+    def test_widths_that_differ(self):
+        """Without a width from the options, spectra whose card FWHM is not the first's are out."""
+        folders()
+        shutil.copytree(tmp("tables"), tmp("weitä"))
+        for i in range(60):
+            pyfits.setval(tmp(f"weitä/star{i:03d}.fits"), "FWHM", value=1 + (i >= 40), ext=1)
+        options = (*GIVEN[:2], "--columns", "LAM,F", "--keep-outliers", "--left-out", 0, tmp("weitä"))
+        self.assertIn("60 of 60 used", built("widths.h5", "--fwhm", 1, *options).stdout)
+        done = built("widths.h5", *options)
+        self.assertRegex(done.stderr + done.stdout, "star040.fits: its card FWHM is 2 A(.|\n)*40 of 60")
+        self.assertEqual(library_file.read(tmp("widths.h5")).arm[0].source, "weit?")
+
     def test_long_names(self):
         """Two names agree in 31 characters: only the star that the table names gets labels."""
         labels, long = folders(), "a-very-long-name-of-a-spectrum-of-"
@@ -389,6 +401,8 @@ class LibrarySpectra(ProgramTest):
         # pixels 901 to 1500
         self.assertIn("no spectrum has a bad pixel from 5025.00 to 5174.75 A", done.stdout)
         self.assertRegex(done.stdout, r"unlike the spectra with similar labels: rows? (\d+, )*21\b")
+        empty = write("empty.fits", edit=lambda flux, labels: flux[:N_STAR * 5 // 8].fill(0))
+        self.assertIn(f"{N_STAR * 5 // 8} more than a fifth", built("bad.h5", empty, *GIVEN).stdout)
         built("bad.h5", path, *GIVEN, "--keep", "teff=4800:6200,feh=-1.5:0")
         with h5py.File(tmp("bad.h5"), "r") as f:
             a = f["labels/label0"].attrs

@@ -14,7 +14,7 @@ from unittest import mock
 from base import *  # noqa: F403
 
 sys.dont_write_bytecode = True
-from starmill.grids import atmospheres as a, lines, plan, synthesis  # noqa: E402
+from starmill.grids import atmospheres as a, lines, plan, real_grid, synthesis  # noqa: E402
 from starmill.templates.library_data import hull_distance  # noqa: E402
 
 # Stands in for both programs of Turbospectrum: a falling continuum and, every 10 A, a Gaussian
@@ -281,6 +281,11 @@ class Run(ProgramTest):
         done = self.ends(code, "grid", *args, env={"STARMILL_PYTHON": sys.executable})
         return done.stdout + done.stderr
 
+    def test_interrupt(self):
+        with mock.patch("concurrent.futures.Future.result", side_effect=KeyboardInterrupt), \
+                self.assertRaisesRegex(Exception, "the same command continues"):
+            real_grid.compute(self.work, plan.FGK, 1, 1, False)
+
     def test_models_are_made_once_and_bad_ones_are_named(self):
         out = self.tool("compute", self.work, "--models", "2", "--workers", "2")
         self.assertIn("ended: 1 good, 1 bad", out)
@@ -326,7 +331,7 @@ SIGMA, SIGMA_STAR = 0.5, 2.5 / 2.3548  # A
 LINE = 6100.0  # that the models lack
 # labels: lowest, highest
 LABELS = {"TEFF": (4500, 6500), "LOGG": (2, 5), "FEH": (-1.5, 0.3), "ALPHAFE": (-0.1, 0.5)}
-SETUP = "arms: [{name: opt, min: 3960, max: 7430, ln_step: 8e-5}]\n"
+SETUP = "arms: [{name: opt, min: 3960, max: 7430, ln_step: 5.5e-5}]\n"
 rng = np.random.default_rng(SEED)
 N_LINE = 80
 LINES = dict(at=np.sort(rng.uniform(3970, 7420, N_LINE)), depth=rng.uniform(-2, -0.3, N_LINE),

@@ -371,6 +371,7 @@ class Refusals(Simulate):
         os.mkdir(os.path.join(tmp("busy"), "coadd-mock-00001.fits"))
         done = simulate("busy", *FAST)
         self.assertOneLine(done, "coadd-mock-00001.fits", status=4)
+        self.assertOneLine(simulate("lost", *FAST, env=faults("EIO:sync:/coadd:1:1")), status=4)
         os.mkdir(tmp("work"))
         own = os.path.join(tmp("work"), "catalog.txt")
         put(own, "/data/coadd-1.fits\n")

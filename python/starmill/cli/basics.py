@@ -119,6 +119,11 @@ def printable(words):
         else c.encode("unicode_escape").decode() for c in words)
 
 
+def ascii_of(text):
+    """Return a text as library and grid files hold it: ASCII, with ? for other characters."""
+    return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text)
+
+
 def refuse_input(path, reads, ends=("", ".lock"), option="--output"):
     """Refuse an output if its path, followed by any of `ends`, is an input of the job.
     reads: [(description of an input, its path or None)]."""

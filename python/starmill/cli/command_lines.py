@@ -96,7 +96,7 @@ def add_table(job):
 def add_waves(job):
     job.choice("medium", ("air", "vacuum"), None,
                "medium of the wavelengths; needed unless a header gives it")
-    job.add("wave-file", "image with the wavelengths of all spectra, Angstrom")
+    job.add("wave-file", "image with the wavelengths of all spectra, in its BUNIT or Angstrom")
     job.pair("wave", "FIRST,STEP", "wavelengths in Angstrom (default: from the header)")
     job.pair("log-wave", "FIRST,STEP", "the same, log10 of Angstrom")
     job.exclusive.append(("wave", "log-wave", "wave-file", "columns"))

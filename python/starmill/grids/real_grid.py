@@ -14,7 +14,7 @@ import tarfile
 import threading
 import time
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, need
+from starmill.cli.basics import OUTPUT, STOPPED, USAGE, Failure, need
 from starmill.grids import plan
 
 # Data and sources come from these packages, which are unpacked and not installed.
@@ -201,15 +201,17 @@ def compute(work, grid, n_model, n_worker, retry_bad):
             raise
 
     with concurrent.futures.ThreadPoolExecutor(n_worker) as pool:
-        tasks = [pool.submit(one, m) for m in models]
+        tasks, stopped = [pool.submit(one, m) for m in models], False
         try:
             for task in tasks:
                 task.result()
         except KeyboardInterrupt:
             say("stops when the models under way are made")
+            stopped = True
         finally:
             stop.set()
     say("ended: %d good, %d bad of this run" % (count["done"], count["bad"]))
+    need(not stopped, STOPPED, "stopped; the same command continues")
 
 
 def status(work, grid, n_model):

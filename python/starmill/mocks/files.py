@@ -71,6 +71,8 @@ class FitsOutput:
 
     def commit(self):
         with writing(self.path):
+            with open(self.temporary, "rb") as file:
+                os.fsync(file.fileno())
             os.replace(self.temporary, self.path)
 
     def drop(self):

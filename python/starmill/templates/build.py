@@ -8,8 +8,8 @@ from contextlib import closing
 
 import numpy as np
 
-from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, need, printable, refuse_foreign,
-                                 version)
+from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, ascii_of, need, printable,
+                                 refuse_foreign, version)
 from starmill.cli.running import (OutputLock, Progress, Stop, check_roles, each, n_workers,
                                   tell)
 from starmill.templates.arm_setup import read_setup
@@ -134,12 +134,17 @@ class Job:
         native = np.full(len(wave), of_card if o.native_sigma is None else o.native_sigma)
         if o.native_resolving_power:
             native = wave / (FWHM_PER_SIGMA * o.native_resolving_power)
-        asked = want.sigma_aa(wave)
-        sigma = native if asked is None else asked
-        i = np.argmax(sigma < native * (1 - 1e-9))
-        need(sigma[i] >= native[i] * (1 - 1e-9), USAGE, f"{o.setup}: arm {want.name} asks for "
+        asked, pixel = want.sigma_aa(wave), want.ln_step * wave
+        least = np.sqrt(native**2 + pixel**2 / 12)  # the mean over a pixel broadens lines too
+        sigma = least if asked is None else asked
+        i = np.argmin(sigma - least)
+        need(sigma[i] > least[i] or asked is None, USAGE, f"{o.setup}: arm {want.name} asks for "
              f"sigma {sigma[i]:.4g} A at {wave[i]:.6g} A, but the input has {native[i]:.4g} A "
-             "there: give a larger sigma, or sharper spectra")
+             f"there, with the pixel {least[i]:.4g} A: give a larger sigma, or sharper spectra")
+        i = np.argmax(pixel / sigma)
+        need(1.2 * pixel[i] <= sigma[i] * (1 + 1e-9), USAGE, f"{o.setup}: arm {want.name} has "
+             f"pixels of {pixel[i]:.4g} A at {wave[i]:.6g} A, wider than sigma / 1.2 "
+             f"({sigma[i] / 1.2:.4g} A): give a smaller ln_step")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
         need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE,
              f"{o.setup}: arm {want.name} is too narrow for sigma {middle:.4g} A")
@@ -149,7 +154,7 @@ class Job:
             middle, kind = -1, "at_instrument: convolved to the instrument's resolution"
         elif varies:
             kind += "; that of the middle of the arm, it varies"
-        kernel = np.sqrt(np.maximum(0, sigma**2 - native**2))
+        kernel = np.sqrt(np.maximum(0, sigma**2 - least**2))
         return (Arm(want.name, want.name, np.log(want.min), want.ln_step, wave,
                     template_sigma_aa=middle, sigma_origin=kind), sigma if varies else None,
                 ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
@@ -228,8 +233,8 @@ class Job:
             points = ", ".join(f"{v:.17g}" + (f" at {w:.17g}" if w else "")
                                for w, v in want.sigma or want.resolving_power or ())
             kind += ", the instrument's" if want.at_instrument else ""
-            lines.append(f"arm {arm.name}: resolution {kind} {points}".rstrip())
-        return "\n".join(lines) + "\n"
+            lines.append(f"arm {arm.name}: resolution, pixels included, {kind} {points}".rstrip())
+        return ascii_of("\n".join(lines) + "\n")
 
     def run(self, target, stop, start):
         """Make or continue the file, under the name TARGET.new with --overwrite."""

@@ -112,6 +112,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     step = arm.ln_step * arm.wave_aa[arm.n_pix // 2]
     stride = max(1, int(sigma_aa / PIXELS_PER_SIGMA / step)) if np.isfinite(sigma_aa) else 1
     inside = np.flatnonzero(np.isfinite(x).mean(axis=0) > 0.5)
+    need(len(inside) > 1, INPUT, f"arm {arm.name}: no pixel is known in more than half of the "
+         f"{len(x)} spectra")
     at = np.arange(inside[0], inside[-1] + 1, stride)
     wave, x = arm.wave_aa[at], x[:, at]
     use = np.isfinite(x).mean(axis=1) > 0.5

@@ -9,8 +9,8 @@ import os
 import h5py
 import numpy as np
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_output, need,
-                                 refuse_foreign, version, write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, ascii_of, check_output,
+                                 need, refuse_foreign, version, write_whole)
 from starmill.templates.library_data import (MAX_COEF, MAX_PIX, Arm, Emulator, Hull, Label, Library,
                                              ModelError, Radial, SplineGrid)
 
@@ -232,7 +232,7 @@ def _write_arm(group, arm):
 def _attributes(group, **values):
     for name, value in values.items():
         if isinstance(value, str):  # fixed length keeps it near the file's start
-            group.attrs.create(name, value.encode(), dtype=f"S{max(1, len(value.encode()))}")
+            group.attrs.create(name, ascii_of(value).encode(), dtype=f"S{max(1, len(value))}")
         else:
             group.attrs[name] = np.int32(value) if isinstance(value, int) else np.float64(value)
 

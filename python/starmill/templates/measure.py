@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, as_failure, need
+from starmill.cli.basics import INPUT, USAGE, as_failure, ascii_of, need
 from starmill.templates import emulate, library_file, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
@@ -171,6 +171,4 @@ def report(library, models, n_component, how):
     if rest:
         lines += ['residuals without their continuum (docs/science/numerics.md, "Model error")',
                   *rest]
-    text = "\n".join([*lines, ""])
-    # names of models may have any bytes; the report is ASCII
-    return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text), errors
+    return ascii_of("\n".join([*lines, ""])), errors  # names of models may have any bytes

@@ -88,6 +88,7 @@ def read_inside(options, library, error_columns):
          "is not above 0; give NaN as the errors of stars that are no benchmark stars")
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = inside_hulls(library, spectra.labels)
+    need(inside.any(), INPUT, f"{options.spectra}: no labels are inside the library's hulls")
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
     for name in ("flux", "labels", "errors"):
         setattr(spectra, name, getattr(spectra, name)[inside])

@@ -80,14 +80,16 @@ class Grid:
     def _check_pixels(self, inside):
         """Refuse spectra if more than half of them have a bad pixel at the same wavelength."""
         rows = np.flatnonzero((self.fate == USED) | (self.fate == BAD_FLUX))
-        bad = np.zeros(len(inside), int)
+        bad, n = np.zeros(len(inside), int), 0
         for row in rows:
-            bad += ~is_good(self.spectra.flux[row])
-        self.good_aa = self._longest(bad == 0)
-        self._most_aa = self._longest(2 * bad <= len(rows))
-        at = np.flatnonzero(inside & (2 * bad > len(rows)))
+            good = is_good(self.spectra.flux[row])
+            if good.any():  # empty grid points have no model
+                bad, n = bad + ~good, n + 1
+        self.good_aa = self._longest((bad == 0) & (n > 0))
+        self._most_aa = self._longest((2 * bad <= n) & (n > 0))
+        at = np.flatnonzero(inside & (2 * bad > n))
         if len(at):
-            raise Failure(INPUT, f"at {self.spectra.wave[at[0]]:.2f} A {bad[at[0]]} of {len(rows)} "
+            raise Failure(INPUT, f"at {self.spectra.wave[at[0]]:.2f} A {bad[at[0]]} of {n} "
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
     def _longest(self, good):
@@ -516,7 +518,9 @@ def main(options):
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
     writable(options.output, options.overwrite, [*reads, *(("the spectra", p) for p in paths)])
-    spectra = read_all(paths, is_many, request)
+    by_card = not (options.at_instrument_resolution or options.sigma or options.fwhm
+                   or options.resolving_power)
+    spectra = read_all(paths, is_many, request, by_card)
     options.sigma_aa, options.sigma_origin = resolution(
         options, path, max(options.range[0], spectra.wave[0]),
         min(options.range[1], spectra.wave[-1]), spectra.origin.fwhm_aa)

@@ -256,7 +256,9 @@ class Source:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
         else:
             path, why, labels = self.paths[i], "", None
-            name, stamp = stem(path)[1 - NAME:], stamp_of(path)  # long names differ at their end
+            name, stamp = stem(path), stamp_of(path)
+            while len(os.fsencode(name)) >= NAME:
+                name = name[1:]  # long names differ at their end
             try:
                 pattern = self.request.name_pattern
                 if self.request.table:
@@ -327,9 +329,10 @@ def on_grid(wave, flux, to):
     return flux if is_same else interpolated(wave, flux, to)
 
 
-def read_all(paths, is_many, request):
+def read_all(paths, is_many, request, by_card=False):
     """Return LabelledSpectra at the wavelengths of the first readable spectrum.  Unreadable spectra
-    and labels become NaN, with a warning; if no spectrum is readable, raise the first Failure."""
+    and labels become NaN, with a warning; if no spectrum is readable, raise the first Failure.
+    by_card: likewise spectra whose card FWHM is not that of the first."""
     with contextlib.closing(Source(paths, is_many, request)) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
         names, failures, first, out = [], [], None, None
@@ -349,6 +352,11 @@ def read_all(paths, is_many, request):
                      f"{n} spectra of {n_pix} pixels: give at most {MAX_SPECTRUM} spectra, "
                      f"{MAX_NUMBER} pixels in all")
                 out = np.full((n, n_pix), np.nan, "f4")
+            fwhm, of_first = one.origin.fwhm_aa, first.origin.fwhm_aa
+            if by_card and of_first > 0 and not abs(fwhm - of_first) <= 1e-6 * of_first:
+                failures.append(f"{source.path(i)}: its card FWHM is {fwhm:g} A, that of the first "
+                                f"spectrum {of_first:g} A; or give --fwhm or --sigma")
+                continue
             out[i] = on_grid(one.wave, one.flux, first.wave)
     if out is None:
         raise failures[0]

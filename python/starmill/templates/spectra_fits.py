@@ -254,9 +254,12 @@ def wavelengths_of_file(request, n_pix, origin):
         i = next((i for i, h in enumerate(hdus) if h.is_image and h.shape == (n_pix,)), None)
         need(i is not None, INPUT,
              f"{path}: has no image of one axis with the {n_pix} pixels of the spectra")
-        wave = image_part(hdus[i], slice(None))
-        origin.wavelengths = f"from {wave[0]:.10g} to {wave[-1]:.10g}, of --wave-file"
-        return to_vacuum(where(path, hdus, i), hdus[i].header, request, wave, origin)
+        wave, at, header = image_part(hdus[i], slice(None)), where(path, hdus, i), hdus[i].header
+        origin.unit = request.unit or text_card(header, "BUNIT") or text_card(header, "CUNIT1")
+        wave = wave * unit_aa(at, "its unit", origin.unit)
+        origin.wavelengths = (f"from {wave[0]:.10g} to {wave[-1]:.10g} A, of --wave-file (its unit"
+                              f": {origin.unit or 'not given, taken as Angstrom'})")
+        return to_vacuum(at, header, request, wave, origin)
 
 
 def wavelengths(path, hdus, i, request, n_pix, origin):
