@@ -2,6 +2,7 @@
 #include "jobs/jobs.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,8 +40,6 @@ typedef struct particle_job {
   mill_particle_file *file; /* result file, on rank 0 */
   unsigned char *status;    /* [n_problem], the same on every rank */
   int64_t *todo, n_todo;
-  int64_t n_bad, first_bad;
-  int bad_step;
   /* doubles in a problem's results; n_result: sum of the other four, plus 1 for bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
   int n_round;    /* most problems of a rank in a round */
@@ -163,9 +162,15 @@ static int make_identity(const particle_job *job, char **text)
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;)
     fwrite(buffer, 1, n, out);
   fputc('\n', out);
-  if (s->field.coef)
+  if (s->field.coef) {
     MILL_TRY(append_digest(out, "potential", s->field.coef,
                            mill_particle_n_coef(&s->field) * sizeof *s->field.coef));
+    /* the members before `time` have no padding between them */
+    MILL_TRY(append_digest(out, "grid", &s->field, offsetof(mill_particle_field, time)));
+    if (s->field.time)
+      MILL_TRY(append_digest(out, "times", s->field.time,
+                             (size_t)s->field.n_time * sizeof *s->field.time));
+  }
   if (s->sample)
     MILL_TRY(append_digest(out, "samples", s->sample,
                            (size_t)s->n_particle * (size_t)s->n_dim * sizeof *s->sample));
@@ -317,10 +322,7 @@ static int keep(particle_job *job, int64_t first)
     double *at = job->result + (size_t)i * job->n_result;
     mill_particle_result r = result_at(job, at);
     r.bad_step = (int)at[job->n_result - 1];
-    if (r.bad_step >= 0 && job->n_bad++ == 0) {
-      job->first_bad = i_problem;
-      job->bad_step = r.bad_step;
-    }
+    job->status[i_problem] = r.bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
     MILL_CHECK(mill_particle_file_write(job->file, i_problem, &r));
   }
   return mill_particle_file_flush(job->file);
@@ -364,20 +366,24 @@ static void print_summary(const particle_job *job, double wall_s)
 /* Warn of problems that lost particles because the time step is too long; fail if all did. */
 static int tell_bad(const particle_job *job)
 {
-  if (job->mpi.rank != 0 || job->n_bad == 0)
+  const mill_particle_config *c = &job->config;
+  int64_t n_bad = 0, first = 0;
+  if (job->mpi.rank != 0)
     return MILL_OK;
-  const mill_particle_setup *s = &job->config.setup;
-  const unsigned long long id = job->config.problem[job->first_bad].id;
-  if (job->n_bad == job->n_todo)
+  for (int64_t i = 0; i < c->n_problem; i++)
+    if (job->status[i] == MILL_PARTICLES_BAD_STEP && n_bad++ == 0)
+      first = i;
+  const unsigned long long id = c->problem[first].id;
+  if (n_bad == c->n_problem)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a step of %g is too large for the drift or the diffusion: all problems lost "
-                      "particles, for example problem %llu after step %d; give a shorter step",
-                      s->step, id, job->bad_step);
-  fprintf(stderr,
-          "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
-          "STATUS %d: problem %llu lost particles after step %d\n",
-          s->step, (long long)job->n_bad, (long long)job->n_todo, MILL_PARTICLES_BAD_STEP, id,
-          job->bad_step);
+                      "particles, for example problem %llu; give a shorter step",
+                      c->setup.step, id);
+  if (n_bad > 0)
+    fprintf(stderr,
+            "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
+            "STATUS %d: problem %llu, for example\n",
+            c->setup.step, (long long)n_bad, (long long)c->n_problem, MILL_PARTICLES_BAD_STEP, id);
   return MILL_OK;
 }
 
