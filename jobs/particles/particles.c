@@ -22,7 +22,10 @@
 
 enum {
   ROUND_BYTES = 128 << 20, /* about the memory of rank 0 for the results of a round */
-  MOST_IN_ROUND = 4096     /* problems of a rank in a round */
+  MOST_IN_ROUND = 4096,    /* problems of a rank in a round */
+  ROUND_S = 10,            /* time of a round, about: signals are seen between rounds */
+  THREAD_PARTICLES = 4096, /* particles that keep a thread busy */
+  GPU_THREADS = 64         /* a GPU needs particles as for so many threads */
 };
 
 typedef struct particle_options {
@@ -38,12 +41,12 @@ typedef struct particle_job {
   const mill_particle_ops *ops;
   int is_gpu;
   mill_particle_file *file; /* result file, on rank 0 */
-  unsigned char *status;    /* [n_problem], the same on every rank */
+  unsigned char *status;    /* [n_problem]; only rank 0 keeps it up to date */
   int64_t *todo, n_todo;
   /* doubles in a problem's results; n_result: sum of the other four, plus 1 for bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
-  int n_round;    /* most problems of a rank in a round */
-  double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
+  int n_most, n_round; /* problems of a rank: most in a round, and in this round */
+  double *result;      /* [n_most][n_result]; on rank 0 [ranks][n_most][n_result] */
 } particle_job;
 
 #define AT(member) MILL_AT(particle_options, member)
@@ -192,7 +195,7 @@ static int open_output(particle_job *job)
                                  &job->config, job->status, &job->file);
 }
 
-/* List the problems to do, choose the size of a round, and allocate memory for its results. */
+/* List the problems to do, and allocate memory for the results of the largest round. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -218,8 +221,8 @@ static int plan(particle_job *job)
   int64_t n = (int64_t)(ROUND_BYTES / (n_rank * job->n_result * sizeof(double)));
   n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
   n = n < share ? n : share;
-  job->n_round = n > 1 ? (int)n : 1;
-  return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_round * job->n_result,
+  job->n_most = n > 1 ? (int)n : 1;
+  return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_most * job->n_result,
                     &job->result);
 }
 
@@ -307,13 +310,6 @@ static int compute(particle_job *job, int64_t first, int n)
   return MILL_OK;
 }
 
-/* Return the number of problems of a rank in a round, its first problem being todo[first]. */
-static int share_of(const particle_job *job, int64_t first)
-{
-  const int64_t left = job->n_todo - first;
-  return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
-}
-
 /* Rank 0: write the results of all ranks in the round that begins at todo[first]. */
 static int keep(particle_job *job, int64_t first)
 {
@@ -328,21 +324,31 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
-/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results. */
+/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results.
+ * A round has as many problems as take ROUND_S by the time of the round before, but no fewer than
+ * keep all threads busy. */
 static int rounds(particle_job *job)
 {
-  const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;
-  const int64_t n_all = (int64_t)job->mpi.size * job->n_round;
-  for (int64_t first = 0; first < job->n_todo; first += n_all) {
+  const int rank = job->mpi.rank, n_thread = job->is_gpu ? GPU_THREADS : job->config.setup.n_thread;
+  const double least = 1 + THREAD_PARTICLES * n_thread / job->config.setup.n_particle;
+  double wanted = 0;
+  for (int64_t first = 0; first < job->n_todo;) {
+    const double start_s = mill_wall_s();
+    const double share = ceil((double)(job->n_todo - first) / job->mpi.size);
+    job->n_round = (int)fmin(fmin(fmax(wanted, least), share), job->n_most);
+    MILL_CHECK_MPI(MPI_Bcast(&job->n_round, 1, MPI_INT, 0, job->mpi.comm));
     const int64_t mine = first + (int64_t)rank * job->n_round;
-    const int n = share_of(job, mine);
+    const int n = (int)fmax(0, fmin(job->n_round, (double)(job->n_todo - mine)));
+    const int n_number = job->n_round * (int)job->n_result;
     MILL_CHECK(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
     MILL_CHECK_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE,
                               job->result, n_number, MPI_DOUBLE, 0, job->mpi.comm));
     int code = rank == 0 ? keep(job, first) : MILL_OK;
-    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_all < job->n_todo)
+    first += (int64_t)job->mpi.size * job->n_round;
+    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first < job->n_todo)
       code = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_CHECK(mill_mpi_agree(&job->mpi, code));
+    wanted = job->n_round * ROUND_S / fmax(mill_wall_s() - start_s, 1e-3);
   }
   return MILL_OK;
 }
@@ -368,9 +374,7 @@ static int tell_bad(const particle_job *job)
 {
   const mill_particle_config *c = &job->config;
   int64_t n_bad = 0, first = 0;
-  if (job->mpi.rank != 0)
-    return MILL_OK;
-  for (int64_t i = 0; i < c->n_problem; i++)
+  for (int64_t i = 0; job->mpi.rank == 0 && i < c->n_problem; i++)
     if (job->status[i] == MILL_PARTICLES_BAD_STEP && n_bad++ == 0)
       first = i;
   const unsigned long long id = c->problem[first].id;
