@@ -58,7 +58,7 @@ job_refuse() {
 
 # --- what is to be run ------------------------------------------------------
 job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the script was given them
-  local backend=$1 has_backend=0 previous='' argument
+  local backend=$1 has_backend=0 emulator=network previous='' argument
   shift
   case "${1-} ${2-}" in
     'fit '* | 'sample '*) job_command=("$1"); shift ;;
@@ -71,13 +71,21 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand" ;;
       --output=*) job_output=${argument#*=} ;;
+      --stop-file=*) job_stop_files+=("${argument#*=}") ;;
+      --emulator=*) emulator=${argument#*=} ;;
       --backend | --backend=*) has_backend=1 ;;
     esac
-    [[ $previous != --output ]] || job_output=$argument
+    case $previous in
+      --output) job_output=$argument ;;
+      --stop-file) job_stop_files+=("$argument") ;;
+      --emulator) emulator=$argument ;;
+    esac
     previous=$argument
   done
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
-  ((has_backend)) || job_arguments=(--backend "$backend" "${job_arguments[@]}")
+  # library train takes --backend for networks only
+  [[ $has_backend == 1 || $emulator != network ]] ||
+    job_arguments=(--backend "$backend" "${job_arguments[@]}")
   job_stop_files+=("$job_output.stop")
   if ((job_is_part)); then # also the common stop file of all parts
     case $job_output in

@@ -2,6 +2,7 @@
 #include "jobs/jobs.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,10 @@
 
 enum {
   ROUND_BYTES = 128 << 20, /* about the memory of rank 0 for the results of a round */
-  MOST_IN_ROUND = 4096     /* problems of a rank in a round */
+  MOST_IN_ROUND = 4096,    /* problems of a rank in a round */
+  ROUND_S = 10,            /* time of a round, about: signals are seen between rounds */
+  THREAD_PARTICLES = 4096, /* particles that keep a thread busy */
+  GPU_THREADS = 64         /* a GPU needs particles as for so many threads */
 };
 
 typedef struct particle_options {
@@ -37,14 +41,12 @@ typedef struct particle_job {
   const mill_particle_ops *ops;
   int is_gpu;
   mill_particle_file *file; /* result file, on rank 0 */
-  unsigned char *status;    /* [n_problem], the same on every rank */
+  unsigned char *status;    /* [n_problem]; only rank 0 keeps it up to date */
   int64_t *todo, n_todo;
-  int64_t n_bad, first_bad;
-  int bad_step;
   /* doubles in a problem's results; n_result: sum of the other four, plus 1 for bad_step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
-  int n_round;    /* most problems of a rank in a round */
-  double *result; /* [n_round][n_result]; on rank 0 [ranks][n_round][n_result] */
+  int n_most, n_round; /* problems of a rank: most in a round, and in this round */
+  double *result;      /* [n_most][n_result]; on rank 0 [ranks][n_most][n_result] */
 } particle_job;
 
 #define AT(member) MILL_AT(particle_options, member)
@@ -163,9 +165,15 @@ static int make_identity(const particle_job *job, char **text)
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;)
     fwrite(buffer, 1, n, out);
   fputc('\n', out);
-  if (s->field.coef)
+  if (s->field.coef) {
     MILL_TRY(append_digest(out, "potential", s->field.coef,
                            mill_particle_n_coef(&s->field) * sizeof *s->field.coef));
+    /* the members before `time` have no padding between them */
+    MILL_TRY(append_digest(out, "grid", &s->field, offsetof(mill_particle_field, time)));
+    if (s->field.time)
+      MILL_TRY(append_digest(out, "times", s->field.time,
+                             (size_t)s->field.n_time * sizeof *s->field.time));
+  }
   if (s->sample)
     MILL_TRY(append_digest(out, "samples", s->sample,
                            (size_t)s->n_particle * (size_t)s->n_dim * sizeof *s->sample));
@@ -187,7 +195,7 @@ static int open_output(particle_job *job)
                                  &job->config, job->status, &job->file);
 }
 
-/* List the problems to do, choose the size of a round, and allocate memory for its results. */
+/* List the problems to do, and allocate memory for the results of the largest round. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -213,8 +221,8 @@ static int plan(particle_job *job)
   int64_t n = (int64_t)(ROUND_BYTES / (n_rank * job->n_result * sizeof(double)));
   n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
   n = n < share ? n : share;
-  job->n_round = n > 1 ? (int)n : 1;
-  return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_round * job->n_result,
+  job->n_most = n > 1 ? (int)n : 1;
+  return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_most * job->n_result,
                     &job->result);
 }
 
@@ -302,13 +310,6 @@ static int compute(particle_job *job, int64_t first, int n)
   return MILL_OK;
 }
 
-/* Return the number of problems of a rank in a round, its first problem being todo[first]. */
-static int share_of(const particle_job *job, int64_t first)
-{
-  const int64_t left = job->n_todo - first;
-  return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
-}
-
 /* Rank 0: write the results of all ranks in the round that begins at todo[first]. */
 static int keep(particle_job *job, int64_t first)
 {
@@ -317,30 +318,37 @@ static int keep(particle_job *job, int64_t first)
     double *at = job->result + (size_t)i * job->n_result;
     mill_particle_result r = result_at(job, at);
     r.bad_step = (int)at[job->n_result - 1];
-    if (r.bad_step >= 0 && job->n_bad++ == 0) {
-      job->first_bad = i_problem;
-      job->bad_step = r.bad_step;
-    }
+    job->status[i_problem] = r.bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
     MILL_CHECK(mill_particle_file_write(job->file, i_problem, &r));
   }
   return mill_particle_file_flush(job->file);
 }
 
-/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results. */
+/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results.
+ * A round has as many problems as take ROUND_S by the time of the round before, but no fewer than
+ * keep all threads busy. */
 static int rounds(particle_job *job)
 {
-  const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;
-  const int64_t n_all = (int64_t)job->mpi.size * job->n_round;
-  for (int64_t first = 0; first < job->n_todo; first += n_all) {
+  const int rank = job->mpi.rank, n_thread = job->is_gpu ? GPU_THREADS : job->config.setup.n_thread;
+  const double least = 1 + THREAD_PARTICLES * n_thread / job->config.setup.n_particle;
+  double wanted = 0;
+  for (int64_t first = 0; first < job->n_todo;) {
+    const double start_s = mill_wall_s();
+    const double share = ceil((double)(job->n_todo - first) / job->mpi.size);
+    job->n_round = (int)fmin(fmin(fmax(wanted, least), share), job->n_most);
+    MILL_CHECK_MPI(MPI_Bcast(&job->n_round, 1, MPI_INT, 0, job->mpi.comm));
     const int64_t mine = first + (int64_t)rank * job->n_round;
-    const int n = share_of(job, mine);
+    const int n = (int)fmax(0, fmin(job->n_round, (double)(job->n_todo - mine)));
+    const int n_number = job->n_round * (int)job->n_result;
     MILL_CHECK(mill_mpi_agree(&job->mpi, n > 0 ? compute(job, mine, n) : MILL_OK));
     MILL_CHECK_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE,
                               job->result, n_number, MPI_DOUBLE, 0, job->mpi.comm));
     int code = rank == 0 ? keep(job, first) : MILL_OK;
-    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_all < job->n_todo)
+    first += (int64_t)job->mpi.size * job->n_round;
+    if (code == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first < job->n_todo)
       code = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_CHECK(mill_mpi_agree(&job->mpi, code));
+    wanted = job->n_round * ROUND_S / fmax(mill_wall_s() - start_s, 1e-3);
   }
   return MILL_OK;
 }
@@ -364,20 +372,22 @@ static void print_summary(const particle_job *job, double wall_s)
 /* Warn of problems that lost particles because the time step is too long; fail if all did. */
 static int tell_bad(const particle_job *job)
 {
-  if (job->mpi.rank != 0 || job->n_bad == 0)
-    return MILL_OK;
-  const mill_particle_setup *s = &job->config.setup;
-  const unsigned long long id = job->config.problem[job->first_bad].id;
-  if (job->n_bad == job->n_todo)
+  const mill_particle_config *c = &job->config;
+  int64_t n_bad = 0, first = 0;
+  for (int64_t i = 0; job->mpi.rank == 0 && i < c->n_problem; i++)
+    if (job->status[i] == MILL_PARTICLES_BAD_STEP && n_bad++ == 0)
+      first = i;
+  const unsigned long long id = c->problem[first].id;
+  if (n_bad == c->n_problem)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a step of %g is too large for the drift or the diffusion: all problems lost "
-                      "particles, for example problem %llu after step %d; give a shorter step",
-                      s->step, id, job->bad_step);
-  fprintf(stderr,
-          "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
-          "STATUS %d: problem %llu lost particles after step %d\n",
-          s->step, (long long)job->n_bad, (long long)job->n_todo, MILL_PARTICLES_BAD_STEP, id,
-          job->bad_step);
+                      "particles, for example problem %llu; give a shorter step",
+                      c->setup.step, id);
+  if (n_bad > 0)
+    fprintf(stderr,
+            "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
+            "STATUS %d: problem %llu, for example\n",
+            c->setup.step, (long long)n_bad, (long long)c->n_problem, MILL_PARTICLES_BAD_STEP, id);
   return MILL_OK;
 }
 

@@ -206,7 +206,8 @@ static void hand_over(const engine *e)
     c->result->bad_step = c->c.bad_step;
     for (size_t p = 0; c->result->position && p < n; p++)
       for (size_t a = 0; a < n_dim; a++)
-        c->result->position[p * n_dim + a] = c->c.alive[p] > 0 ? c->c.x[a * n + p] : NAN;
+        c->result->position[p * n_dim + a] =
+            c->c.bad_step < 0 && c->c.alive[p] > 0 ? c->c.x[a * n + p] : NAN;
   }
 }
 

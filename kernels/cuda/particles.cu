@@ -179,7 +179,7 @@ static __global__ void __launch_bounds__(THREADS)
   for (size_t p = (size_t)blockIdx.x * THREADS + threadIdx.x; p < n;
        p += (size_t)gridDim.x * THREADS)
     for (size_t a = 0; a < n_dim; a++)
-      position[p * n_dim + a] = c->alive[p] > 0.0 ? c->x[a * n + p] : NAN;
+      position[p * n_dim + a] = c->bad_step < 0 && c->alive[p] > 0.0 ? c->x[a * n + p] : NAN;
 }
 
 /** Problems that evolve together. */

@@ -89,6 +89,17 @@ class Particles(ProgramTest):
             for name in b:
                 np.testing.assert_array_equal(a[name][()], b[name][()])
 
+    def test_a_signal_stops_a_job_of_short_problems(self):
+        text = OU.replace("steps: 20", "steps: 20000") + "problems: 40\n"
+        process = start("particles", put("config.yaml", text), "--output", tmp("stop.h5"),
+                        "--threads", 1)
+        wait_until(lambda: os.path.exists(tmp("stop.h5")), process)
+        process.terminate()
+        said = process.communicate(timeout=PATIENCE)[1]
+        self.assertEqual(process.returncode, 75, said)
+        with h5py.File(tmp("stop.h5"), "r") as f:
+            self.assertTrue(1 <= np.sum(f["STATUS"][:] == 1) < 40)
+
     def test_full_disk(self):
         for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
             done = self.job("full.h5", OU, "--overwrite", status=4,
@@ -129,6 +140,14 @@ class Particles(ProgramTest):
         file = self.field("u.h5", x, x**2 / 2)
         text = text.replace("harmonic", "grid") + f"potential_file: {file}\n"
         self.job("gridded.h5", text)
+        self.field("u.h5", x + 1, x**2 / 2)
+        moved = self.job("gridded.h5", text, status=4)
+        slices = np.array([x**2 / 2, x**2])
+        self.field("u.h5", x, slices, TIME=[0.0, 1.0])
+        self.job("slices.h5", text)
+        self.field("u.h5", x, slices, TIME=[0.0, 2.0])
+        for done in (moved, self.job("slices.h5", text, status=4)):
+            self.assertIn("another configuration", done.stderr)
         with h5py.File(tmp("named.h5"), "r") as a, h5py.File(tmp("gridded.h5"), "r") as b:
             np.testing.assert_allclose(a["MOMENTS"], b["MOMENTS"], rtol=1e-9, atol=1e-9)
         bad = x**2 / 2
@@ -201,11 +220,14 @@ class Particles(ProgramTest):
             np.testing.assert_array_equal(a["STATUS"], 1)
 
     def test_a_step_that_is_too_long(self):
-        box = "particles: 100\nboundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
+        box = ("particles: 100\npositions: true\nboundary: reflecting\nlow: 0\nhigh: 1\n"
+               "start_centre: 0.5\n")
         done = self.job("long.h5", box + "problems:\n  - {diffusion: 1.0e6}\n  - {diffusion: 1.0}\n")
         self.assertIn("too large for 1 of 2 problems", done.stderr)
         with h5py.File(tmp("long.h5"), "r") as f:
             np.testing.assert_array_equal(f["STATUS"], [2, 1])
             np.testing.assert_array_equal(f["BAD_STEP"], [1, -1])
-        done = self.job("all.h5", box + "diffusion: 1.0e6\n", status=2)
-        self.assertIn("give a shorter step", done.stderr)
+            np.testing.assert_array_equal(np.isnan(f["POSITION"]).all(axis=(1, 2)), [True, False])
+        for _ in range(2):  # also when nothing is left to do
+            done = self.job("all.h5", box + "diffusion: 1.0e6\n", status=2)
+            self.assertIn("give a shorter step", done.stderr)

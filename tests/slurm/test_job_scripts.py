@@ -145,6 +145,8 @@ class JobScripts(ProgramTest):
     def test_stop_file(self):
         for script, args, name in (
                 ("node", ("--output=out.h5",), "out.h5.stop"),
+                ("node", ("--output=out.h5", "--stop-file", "s t"), "s t"),
+                ("node", ("--output=out.h5", "--stop-file=s t"), "s t"),
                 ("array", ("--output", "p/x{part}.h5"), "p/x0007.h5.stop"),
                 ("array", ("--output", "p/x{part}.h5"), "p/stop"),
                 ("array", ("--output", "x{part}.h5"), "stop")):
@@ -213,6 +215,10 @@ class JobScripts(ProgramTest):
             self.run_script("gpu", (*command, "--output", "o"))
             self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
                           self.noted("srun"))
+        for emulator, first in (("linear", "--emulator"), ("network", "--backend")):
+            for words in (("--emulator", emulator), ("--emulator=" + emulator,)):
+                self.run_script("cpu", ("library", "train", *words, "--output", "o"))
+                self.assertIn("\0train\0" + first, self.noted("srun"))
 
 
 class Files(unittest.TestCase):

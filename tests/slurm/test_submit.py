@@ -156,12 +156,15 @@ class Submit(unittest.TestCase):
         self.write("bin/sbatch", '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
         os.chmod(os.path.join(self.bin, "sbatch"), 0o755)
         folder = os.path.join(self.folder, "out.parts")
-        text = self.array("--parts", 3, "--at-once", 2, "--dry-run", fit=("--models", "m.h5"))
+        text = self.array("--parts", 3, "--at-once", 2, "--dry-run",
+                          fit=("--models", "m.h5", "--stat=s.json", "--log", "{part}.log"))
         self.assertFalse(os.path.exists(folder))
         self.assertEqual(self.asked(text)["array"], "0-2%2")
         self.assertEqual(self.asked(text)["output"], folder + "/part-%4a.log")
-        for name in ("part-{part}.txt", "part-{part}.h5", "part-{part}.models.h5"):
+        for name in ("part-{part}.txt", "part-{part}.h5", "part-{part}.models.h5",
+                     "part-{part}.h5.status.json"):
             self.assertIn(shlex.quote(os.path.join(folder, name)), text)
+        self.assertIn("--log \\\n  '{part}.log'", text)
         self.assertNotIn("list.txt", text.rpartition("set --")[2])
 
         self.assertEqual(self.array("--parts", 3), 2 * "Submitted batch job 77\n")
@@ -283,6 +286,12 @@ class Submit(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("out.h5.sbatch cannot be written", done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_full_names(self):
+        """job.sh reads full names only."""
+        text = self.call("--dry-run", "--rows", 5, "cpu", "--outp", "o.h5", "--backe=cuda", "--li",
+                         "lib.h5", "x.fits")
+        self.assertIn("set -- \\\n  --output \\\n  o.h5 \\\n  --backend=cuda \\\n  --library", text)
 
     def test_other_commands(self):
         self.write("fit.h5", "")
