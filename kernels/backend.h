@@ -43,8 +43,8 @@ typedef struct mill_backend {
    *  memory; if pin is NULL, it may lie anywhere.  Any thread may call pin. */
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
-  /** Wait until all uploads made before the previous settle have read their sources.  The host may
-   *  then change these, even with mill_upload.stays.  settle NULL: every upload copies at once. */
+  /** Wait until the uploads made before the previous call of settle have read their sources.  The
+   *  host may then change these sources.  settle NULL: every upload copies at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);

@@ -71,7 +71,7 @@ static int digest_settings(const char *identity, const char *library, char out[M
   mill_sha256_update(&sha, library, strlen(library));
   mill_sha256_final(&sha, hex);
   if (!hex[0])
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no digest of the settings: libcrypto has failed");
+    return MILL_BUG("libcrypto computed no SHA-256");
   memcpy(out, hex, MILL_SETTINGS_SIZE - 1);
   out[MILL_SETTINGS_SIZE - 1] = '\0';
   return MILL_OK;

@@ -45,7 +45,7 @@ static const mill_option rows[] = {
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"overwrite", FLAG(overwrite),
      .help = "start over; the new result replaces an existing one when it is finished and has a "
-             "fitted row (omit it in batch scripts that are requeued: they continue without it)"},
+             "fitted row (not in batch scripts that are requeued: they continue without it)"},
     {"retry-failed", FLAG(retry_failed), .help = "refit rows that failed in an earlier run"},
     {.name = "selection"},
     MILL_FIT_OBJECT_ROWS,

@@ -18,8 +18,9 @@
 /** If the stars move, a scan precedes the turns with the numbers 0 and SCANNED.  It tries, at each
  *  epoch, velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** Before turn LATE, SETTLE Jacobians fit the epochs' velocities alone; SETTLE more fit them from
- *  exchanged values.  If the stars move, this precedes turns 0, SCANNED and LATE + SCANNED. */
+/** Before turn number LATE, SETTLE Jacobians fit the epochs' velocities alone.  SETTLE further
+ *  Jacobians start from each epoch's two velocities exchanged.  For stars that move both are done
+ *  before the turns with the numbers 0, SCANNED and LATE + SCANNED instead. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */

@@ -61,7 +61,8 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
 }
 
 /** Begin a simplex, a short one for method hybrid.
- *  - Centre: polish.at; with `step`, the polish's next point; before any point, the start.
+ *  - Centre: polish.at, or the polish's next point if `step` is 1.  A start without any evaluated
+ *    point is itself the centre.
  *  - Axes: those of the curvature at polish.at.  If it is not positive definite, they are the
  *    parameters in units of typical uncertainties. */
 MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)

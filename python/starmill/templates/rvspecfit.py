@@ -206,9 +206,9 @@ def hull_facets(net):
             facets[tuple(group)] = ConvexHull(x).equations if len(group) > 1 else \
                 np.array([[-1, x.min()], [1, -x.max()]])
         except QhullError as reason:
-            raise ValueError("there is no hull over the labels "
-                             f"{', '.join(net.names[i] for i in group)} of the training spectra: "
-                             f"{str(reason).splitlines()[0]}") from None
+            raise ValueError("the training spectra's labels "
+                             f"{', '.join(net.names[i] for i in group)} enclose no area: train "
+                             f"with other spectra ({str(reason).splitlines()[0]})") from None
     return facets
 
 
