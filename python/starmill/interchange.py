@@ -202,7 +202,10 @@ class FromOthers:
                 if np.ndim(values) == 2 and len(values) == 1:
                     values = values.reshape(-1)  # keeps the unit
                 if str(name).strip().lower() == "and_mask":
-                    values = np.asanyarray(values) & BAD_SDSS
+                    values = np.asanyarray(values)
+                    if values.dtype.kind == "f":  # NaN, of a missing value, is bad
+                        values = np.where(np.isnan(values), BAD_SDSS, values).astype("i8")
+                    values = values & BAD_SDSS
                 found[argument] = values
         if "loglam" in found:
             found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))

@@ -140,11 +140,11 @@ class Job:
         i = np.argmin(sigma - least)
         need(sigma[i] > least[i] or asked is None, USAGE, f"{o.setup}: arm {want.name} asks for "
              f"sigma {sigma[i]:.4g} A at {wave[i]:.6g} A, but the input has {native[i]:.4g} A "
-             f"there, with the pixel {least[i]:.4g} A: give a larger sigma, or sharper spectra")
+             f"there, with the pixel {least[i]:.4g} A: give a larger sigma or none")
         i = np.argmax(pixel / sigma)
         need(1.2 * pixel[i] <= sigma[i] * (1 + 1e-9), USAGE, f"{o.setup}: arm {want.name} has "
              f"pixels of {pixel[i]:.4g} A at {wave[i]:.6g} A, wider than sigma / 1.2 "
-             f"({sigma[i] / 1.2:.4g} A): give a smaller ln_step")
+             f"({sigma[i] / 1.2:.4g} A): give a smaller ln_step or a larger sigma")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
         need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE,
              f"{o.setup}: arm {want.name} is too narrow for sigma {middle:.4g} A")

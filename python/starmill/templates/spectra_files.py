@@ -353,7 +353,7 @@ def read_all(paths, is_many, request, by_card=False):
                      f"{MAX_NUMBER} pixels in all")
                 out = np.full((n, n_pix), np.nan, "f4")
             fwhm, of_first = one.origin.fwhm_aa, first.origin.fwhm_aa
-            if by_card and of_first > 0 and not abs(fwhm - of_first) <= 1e-6 * of_first:
+            if by_card and of_first > 0 and abs(fwhm - of_first) > 1e-6 * of_first:
                 failures.append(f"{source.path(i)}: its card FWHM is {fwhm:g} A, that of the first "
                                 f"spectrum {of_first:g} A; or give --fwhm or --sigma")
                 continue

@@ -255,8 +255,13 @@ def wavelengths_of_file(request, n_pix, origin):
         need(i is not None, INPUT,
              f"{path}: has no image of one axis with the {n_pix} pixels of the spectra")
         wave, at, header = image_part(hdus[i], slice(None)), where(path, hdus, i), hdus[i].header
-        origin.unit = request.unit or text_card(header, "BUNIT") or text_card(header, "CUNIT1")
-        wave = wave * unit_aa(at, "its unit", origin.unit)
+        origin.unit = request.unit or text_card(header, "BUNIT")
+        try:
+            wave = wave * unit_aa(at, "its unit", origin.unit)
+        except Failure:  # BUNIT is not of a length: copied from a spectrum
+            if request.unit:
+                raise
+            origin.unit = None
         origin.wavelengths = (f"from {wave[0]:.10g} to {wave[-1]:.10g} A, of --wave-file (its unit"
                               f": {origin.unit or 'not given, taken as Angstrom'})")
         return to_vacuum(at, header, request, wave, origin)
