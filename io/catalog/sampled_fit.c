@@ -189,8 +189,8 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Append fitted rows that meet all of wish to kept, by_star or by IDENTIFIER.  found: work space. */
-static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars, int by_star,
+/* Append the stars of fitted rows that meet all of wish to kept.  found: work space. */
+static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
                      const fit_rows *rows, unsigned char *found, mill_star_list *kept)
 {
   int64_t warn = 0;
@@ -207,8 +207,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
     if ((!stars || mill_star_list_has(stars, rows->id[i], identifier, object, found)) &&
         rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
         is_in_share(wish, mill_star_identity(rows->id[i], object)))
-      MILL_CHECK(mill_star_list_add_row(kept, by_star ? rows->id[i] : -1, identifier,
-                                        by_star ? object : ""));
+      MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], identifier, object));
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
@@ -239,7 +238,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   MILL_CHECK(MILL_ALLOC(1, &kept));
   if (select->star)
     MILL_CHECK(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
-  MILL_CHECK(keep_rows(wish, select->star, config->join_by_name, &rows, found, kept));
+  MILL_CHECK(keep_rows(wish, select->star, &rows, found, kept));
   mill_star_list_free(select->star);
   return MILL_GIVE(&kept, &select->star);
 }

@@ -117,7 +117,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: %s has values for none of the %lld rows (%lld not found, %lld "
-                      "without finite values): is it the table of these stars?",
+                      "without finite values within the limits): is it the table of these stars?",
                       path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
                       (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)

@@ -134,7 +134,8 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
     mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera,
                              format->cameras_are_channels, config);
   /* the option replaces the cameras' widths, too */
-  for (int i = 0; i < config->n_arm && call->options->resolving_power; i++)
+  const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
+  for (int i = 0; i < config->n_arm && is_given; i++)
     config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
@@ -157,10 +158,12 @@ static int unite_libraries(mill_fit_setup *setup)
   for (int k = 0, n = 1; setup->start_library > 0 && setup->fitted[k][0]; k++) {
     mill_library *lib = &setup->library[k + 1 == setup->start_library ? 0 : n++];
     if (lib != setup->library) {
-      if (mill_library_read(setup->fitted[k], lib) != MILL_OK)
-        return MILL_ERROR(MILL_ERR_CONFIG, "%s was also fitted with %s, which cannot be read",
-                          setup->config.start, setup->fitted[k]);
-      MILL_CHECK(mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}));
+      if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
+          mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
+        mill_log_warning("%s: without this library of the fit, stars may be OTHER_SPECTRUM",
+                         mill_error_message());
+        continue;
+      }
       MILL_CHECK(mill_config_cut_arms(&setup->config, lib));
     }
     if (k == 0)

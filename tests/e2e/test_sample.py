@@ -189,14 +189,6 @@ class Sample(ProgramTest):
         self.assertNotIn("repeat a star", done.stderr)
         rows = read(tmp("rows.h5"))
         self.assertEqual([list(rows["STATUS"]).count(s) for s in (FITTED, NO_FIT)], [4, 2])
-        with h5py.File(both, "r+") as f:
-            row = list(f["catalog/IDENTIFIER"][:]).index(b"other.fits:0")
-            f["fits/FIT_INFO"][:] &= ~PAIR
-            f["fits/FIT_INFO"][row] |= PAIR
-            for i in range(2 * N_STAR):
-                seal(f, i)
-        self.assertEqual(self.sample("flagged.h5", other, "--flag", "PAIR", "--quiet", fit=both).returncode, 0)
-        self.assertEqual(list(read(tmp("flagged.h5"), "catalog")["IDENTIFIER"]), [b"other.fits:0"])
         # files of one name: stars are told by TARGETID
         os.makedirs(tmp("night"))
         same = tmp("night/stars.fits")
