@@ -293,8 +293,8 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         before, sizeof before,
         "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
         output,
-        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if begun with --overwrite, delete this file"
-                                   : "delete this file");
+        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if begun with --overwrite, remove this file"
+                                   : "remove this file");
     /* no GPU here: report it as a problem of the output file */
     code = tell(code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : code, before, "");
   }

@@ -100,7 +100,7 @@ class Overwrite(ProgramTest):
         begun = content(new)
         for more in (["--npoly", 8], ["--minsn", 7], ["--backend", "auto"], ["--backend", "cpu"]):
             done = self.fit(*args, *more, status=4)
-            self.assertOneLine(done, new, "delete this file", status=4)
+            self.assertOneLine(done, new, "remove", status=4)
         self.assertIn("was begun on ", done.stderr)
         self.assertTrue(content(new) == begun)
         with h5py.File(new, "r+") as f:

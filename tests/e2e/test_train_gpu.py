@@ -75,7 +75,7 @@ class TrainOnGpus(ProgramTest):
         said = process.communicate()[1]
         self.assertEqual(process.returncode, 75, said)
         done = starmill(*again, env={**known, "MILL_EMULATED_GPUS": "0"})
-        self.assertOneLine(done, "begun.h5.training", "begun on a GPU", "delete this file", status=4)
+        self.assertOneLine(done, "begun.h5.training", "begun on a GPU", "remove this file", status=4)
 
     def test_refusals(self):
         line = ["library", "train", self.grid, "--output", tmp("refused.h5")]
