@@ -15,7 +15,7 @@ _Static_assert(MILL_LANE == 8 && MILL_LANES_PIXELS == 4 && MILL_LANES_TILE == 5,
 /* Apply a layer's activation to n outputs of eight templates. */
 MILL_AVX2_BODY activate(mill_lanes_activation activation, int n, mill_lanes *out)
 {
-  double *z = &out->v[0][0];
+  double *z = (double *)out; /* a vector aliases its elements */
   if (activation == MILL_LANES_SILU) {
     MILL_SIMD
     for (int i = 0; i < n * MILL_LANE; i++) {
