@@ -29,11 +29,6 @@ elseif(MILL_SANITIZE)
     set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
     # its calls in a loop keep clang from vectorising the loop
     target_compile_options(mill_options INTERFACE -Wno-pass-failed)
-    # Python loads libstarmill: program and library share one runtime, preloaded in such tests
-    execute_process(COMMAND "${CMAKE_C_COMPILER}" -print-file-name=libclang_rt.tsan-${CMAKE_SYSTEM_PROCESSOR}.so
-                    OUTPUT_VARIABLE mill_thread_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
-    get_filename_component(folder "${mill_thread_runtime}" DIRECTORY)
-    target_link_options(mill_options INTERFACE -shared-libsan "-Wl,-rpath,${folder}")
   endif()
   target_compile_options(mill_options INTERFACE "$<$<COMPILE_LANGUAGE:C>:${sanitize}>")
   target_link_options(mill_options INTERFACE ${sanitize})
