@@ -296,27 +296,21 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
-/* Evaluate the template at a spectrum's pixels, NaN outside the arms.  Make a star with these
- * pixels, flux 1 and an S/N above the key minsn, copy the template from the star's model, and drop
- * the star. */
+/* Evaluate the template at a spectrum's pixels, NaN outside the arms: copy it from the model of a
+ * temporary star with these pixels and an S/N above the key minsn. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {
-  MILL_OWNED float *flat_flux = NULL, *ivar = NULL;
+  MILL_OWNED float *level = NULL;
   MILL_AT_END(mill_star_drop_at) starmill_star *star = NULL;
   MILL_AT_END(starmill_model_free_at) starmill_model *model = NULL;
   if (spectrum->n_pix < 1)
     return MILL_ERROR(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
-  MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &flat_flux));
-  MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &ivar));
-  const double sn = fmax(1.0, 2.0 * h->set.min_sn);
-  for (int i = 0; i < spectrum->n_pix; i++) {
-    flat_flux[i] = 1.0f;
-    ivar[i] = (float)(sn * sn);
-  }
+  MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &level));
+  for (int i = 0; i < spectrum->n_pix; i++) /* flux and ivar x give an S/N of x^1.5 */
+    level[i] = (float)fmax(1.0, 2.0 * h->set.min_sn);
   starmill_spectrum flat = *spectrum;
-  flat.flux = flat_flux;
-  flat.ivar = ivar;
+  flat.flux = flat.ivar = level;
   flat.mask = NULL;
   flat.systematic = NULL;
   flat.exposure = 0;

@@ -63,11 +63,13 @@ static void put_values(raw_table *raw, int i_par)
   double range[2];
   mill_star_table_range(raw->lib, raw->n_lib, raw->set, i_par, range);
   const double far = i_par < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
-  for (int64_t i = 0; i < raw->n_row; i++)
+  for (int64_t i = 0; i < raw->n_row; i++) {
+    const double given = raw->value[i];
+    const int is_possible = given >= range[0] - far && given <= range[1] + far;
+    const double value = is_possible ? given : (double)NAN;
     raw->out->theta[i * raw->out->n_par + i_par] =
-        raw->set->fixed[i_par] ? raw->set->fixed_value[i_par]
-        : raw->value[i] >= range[0] - far && raw->value[i] <= range[1] + far ? raw->value[i]
-                                                                             : (double)NAN;
+        raw->set->fixed[i_par] ? raw->set->fixed_value[i_par] : value;
+  }
 }
 
 /* ---- FITS ---- */

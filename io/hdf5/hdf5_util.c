@@ -52,8 +52,10 @@ static void be_quiet(void)
 void mill_h5_close_ids(int n, const hid_t *id)
 {
   for (int i = 0; i < n; i++)
-    if (id[i] > 0)
+    if (id[i] > 0) {
       H5Idec_ref(id[i]);
+      mill_h5_forget(id[i]); /* a closed file is not to blame for a later crash */
+    }
 }
 
 int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array)

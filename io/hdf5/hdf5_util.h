@@ -9,8 +9,6 @@
 
 #include <hdf5.h>
 
-#include "io/hdf5/hdf5_crash.h"
-
 typedef struct mill_h5_file {
   hid_t id;         /**< negative: not open */
   int code;         /**< MILL_ERR_... code of all failures with this file */
@@ -33,7 +31,6 @@ void mill_h5_close_ids(int n, const hid_t *id);
 static inline void mill_h5_id_close(const hid_t *id)
 {
   mill_h5_close_ids(1, id);
-  mill_h5_forget(*id); /* a closed file is not to blame for a later crash */
 }
 #define MILL_H5_CLOSE(...)                                                                         \
   mill_h5_close_ids((int)(sizeof((const hid_t[]){__VA_ARGS__}) / sizeof(hid_t)),                   \

@@ -144,6 +144,30 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Cut setup->lib to the wavelengths that all libraries of the fit to sample have in common, as that
+ * fit did.  Library 0 is the sampled one; the others are read into setup->library from 1 on. */
+static int cut_as_in_fit(mill_fit_setup *setup)
+{
+  mill_library *next = setup->library + 1;
+  for (int k = 0; setup->fitted[k][0]; k++) {
+    const int is_sampled = k + 1 == setup->start_library;
+    mill_library *lib = is_sampled ? setup->library : next++;
+    if (!is_sampled) {
+      if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
+          mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
+        mill_log_warning("%s: without this library of the fit, stars may be OTHER_SPECTRUM",
+                         mill_error_message());
+        continue;
+      }
+      MILL_CHECK(mill_config_cut_arms(&setup->config, lib));
+    }
+    if (k == 0) /* the first library's grid, as in the fit */
+      memcpy(setup->lib.arm, lib->arm, sizeof lib->arm);
+    MILL_CHECK(mill_arms_in_common(lib, &setup->lib));
+  }
+  return MILL_OK;
+}
+
 /* Make setup->lib represent all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
@@ -154,22 +178,8 @@ static int unite_libraries(mill_fit_setup *setup)
     MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
     MILL_CHECK(mill_arms_in_common(&setup->library[k], &setup->lib));
   }
-  /* a sample of a fit with several libraries has the wavelengths of that fit, to a pixel */
-  for (int k = 0, n = 1; setup->start_library > 0 && setup->fitted[k][0]; k++) {
-    mill_library *lib = &setup->library[k + 1 == setup->start_library ? 0 : n++];
-    if (lib != setup->library) {
-      if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
-          mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
-        mill_log_warning("%s: without this library of the fit, stars may be OTHER_SPECTRUM",
-                         mill_error_message());
-        continue;
-      }
-      MILL_CHECK(mill_config_cut_arms(&setup->config, lib));
-    }
-    if (k == 0)
-      memcpy(setup->lib.arm, lib->arm, sizeof lib->arm);
-    MILL_CHECK(mill_arms_in_common(lib, &setup->lib));
-  }
+  if (setup->start_library > 0)
+    MILL_CHECK(cut_as_in_fit(setup));
   if (setup->n_library == 1)
     return MILL_OK;
   mill_sha256_init(&sha);

@@ -89,9 +89,9 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
 /** Compute quad = p^T N^-1 p at every pixel of a chunk (symbols: head of this file).
  *
  *  inverse                  in   N^-1
- *  n, which                 in   number and indices of the functions that are not 0 in the chunk
- *  p [n][MILL_PIXEL_CHUNK]  in   these functions; len is a multiple of MILL_VEC_N_F64
- *  quad [len]               out */
+ *  which [n]                in   indices of the continuum functions that are not 0 in the chunk
+ *  p [n][MILL_PIXEL_CHUNK]  in   values of these functions
+ *  quad [len]               out  len: a multiple of MILL_VEC_N_F64 */
 MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
                                         const int *which, int len, const double *p, double *quad)
 {
@@ -225,9 +225,9 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Fill the array `of`: row i of a chunk of pixels is row of[i] of the segment.  A segment has
- *  n_error rows of model error, then n_cont continuum functions, then n_last other rows.  A chunk
- *  has the same rows, but of the continuum functions only the n listed in `which`. */
+/** Set of[i] to the segment's number of row i of a chunk of pixels.  A segment has n_error rows of
+ *  model error, then n_cont continuum functions, then n_last other rows.  A chunk has these
+ *  rows too, but of the continuum functions only the n listed in `which`. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {

@@ -169,8 +169,8 @@ extern void (*const mill_kernel_digest)(device_view v, int first, int is_fresh);
 
 /* ---- cuda_rounds.cu ---- */
 
-/** Load every kernel now.  Later, memory may be short, and while a graph is captured CUDA must not
- *  load kernels.  Fails if this build has no code for this GPU. */
+/** Load every kernel now: CUDA must not load a kernel while it captures a graph, and memory may be
+ *  short later.  Fails if this build has no code for this GPU. */
 int mill_cuda_load_kernels(void);
 /** Run an empty round, so that CUDA takes the memory it needs before stars take the rest. */
 int mill_cuda_rehearse(mill_device *d);

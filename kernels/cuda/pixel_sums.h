@@ -2,9 +2,9 @@
 /** Sums of products over pixels on a GPU.  kernels/cpu/pixel_sums.h explains the sums and symbols;
  *  only the order of sums differs.
  *
- *  A warp takes 32 pixels at a time.  Each lane computes the multipliers of the rows (MILL_BY_*) at
- *  one pixel, in shared memory (the warp's stage).  Rows form groups of eight.  Four lanes share a
- *  row of a group: each loads eight of its pixels.  Tensor cores add up the products of rows. */
+ *  A warp takes 32 pixels at a time.  Each lane computes the rows' multipliers (MILL_BY_*) at one
+ *  pixel and writes them to shared memory (the warp's stage).  Rows form groups of eight.  Four
+ *  lanes share a row: each lane loads eight pixels.  Tensor cores sum the products of rows. */
 #pragma once
 
 #include "kernels/cuda/mma.h"

@@ -100,8 +100,7 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and
  *  sink are called by any of the pipeline's threads, one at a time.  When posteriors are sampled, a
- *  request to stop (src/system/stop_signal.h) ends the run between rounds, and drops the stars
- *  under way. */
+ *  request to stop (src/system/stop_signal.h) ends the run between rounds and drops its stars. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 

@@ -53,6 +53,5 @@ int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, c
 int mill_refuse_new(const char *path, const char *option);
 
 /** Follow the links of a path to the file that would be written, which need not exist, so that
- *  renaming replaces the file, not a link.  MILL_ERR_OUTPUT for too many links, or if out [size] is
- *  too small. */
+ *  renaming replaces the file, not a link.  MILL_ERR_OUTPUT: too many links, or out too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);

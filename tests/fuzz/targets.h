@@ -12,8 +12,9 @@
 
 enum { FUZZ_REFUSED, FUZZ_ACCEPTED };
 
-/** X(name, whether the fuzzer mutates FITS cards).  `start`, `priors` read FITS or HDF5; `values`
- *  reads changes to a good library; `catalog` reads text as list of paths and as list of stars. */
+/** X(name, 1 if the fuzzer mutates FITS cards).  `start` and `priors` read FITS or HDF5 files.
+ *  `values` reads a good library with changed values.  `catalog` reads a text as a list of paths,
+ *  then as a list of stars. */
 #define FUZZ_SURVEYS(X)                                                                            \
   X(desi, 1)                                                                                       \
   X(sdss, 1) X(lamost, 1) X(lamost_mrs, 1) X(weave, 1) X(fourmost, 1) X(pfs, 1) X(generic, 1)

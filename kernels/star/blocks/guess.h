@@ -390,7 +390,7 @@ MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Make the guess of one star.  A CPU takes several stars together (cpu_backend.c). */
+/** Make the guess of one star.  (On a CPU cpu_backend.c guesses several stars together.) */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
                                     mill_workspace *work)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Polish a solution by Levenberg-Marquardt steps within limits and hull facets.
  *
- *  Every trial point is evaluated with derivatives, as most steps are accepted.  Steps, gradient
- *  and curvature are in u (kernels/math/rotation.h) instead of v sin i, points in v sin i. */
+ *  Every trial point is evaluated with derivatives, as most steps are accepted.  A point has
+ *  v sin i; steps, gradient and curvature have u (kernels/math/rotation.h) in its place. */
 #pragma once
 
 #include "kernels/star/logic/step.h"

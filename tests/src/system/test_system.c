@@ -218,8 +218,8 @@ static json_t *end(mill_json *json)
 
 MILL_TEST(texts)
 {
-  /* Bytes that are no UTF-8 are read as U+FFFD: stray and cut sequences, overlong forms,
-   * surrogates, numbers beyond U+10FFFF.  NULL in `read`: the text comes out as given. */
+  /* Bytes that are not UTF-8 are read as U+FFFD: stray bytes, incomplete sequences, overlong forms,
+   * surrogates and numbers beyond U+10FFFF.  If `read` is NULL, the text comes out unchanged. */
   static const struct {
     const char *given, *read;
   } c[] = {
