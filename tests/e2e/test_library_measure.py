@@ -9,7 +9,8 @@ from base import *  # noqa: F403
 from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import cdist
 from starmill.cli.basics import Failure
-from starmill.templates import correction, emulate, library_file, measure, radial, residuals
+from starmill.templates import (correction, emulate, library_file, measure, model_error, radial,
+                                residuals)
 from starmill.templates.correction import Calibrators
 from starmill.templates.labels import make_hulls
 from starmill.templates.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
@@ -64,6 +65,20 @@ class RadialFunctions(unittest.TestCase):
         self.x[:, 2] = self.x[:, 0]
         with self.assertRaisesRegex(Failure, "in a plane or on a line"):
             self.fit()
+
+
+class Smoother(unittest.TestCase):
+    def test_a_line_gets_the_kernels_variance(self):
+        """Gaussians convolve to a Gaussian.  The spline is wrong by 5e-5 at most; a kernel that
+        adds the pixel's variance would be wrong by 2e-3."""
+        wave = 4000 * np.exp(1e-4 * np.arange(600))
+        arm = types.SimpleNamespace(name="b", n_pix=600, wave_aa=wave, ln_wave0=np.log(4000),
+                                    ln_step=1e-4)
+
+        def line(sigma):
+            return 1 - 0.5 * 1.2 / sigma * np.exp(-0.5 * ((wave - wave[300]) / sigma) ** 2)
+        cut, inside = model_error.smoother(arm, 0.9)
+        np.testing.assert_allclose(cut.apply(line(1.2)), line(1.5)[inside], atol=5e-5)
 
 
 class ModelError(unittest.TestCase):

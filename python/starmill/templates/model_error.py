@@ -20,15 +20,18 @@ BLOCK = 64  # spectra emulated at once
 def smoother(arm, kernel_aa):
     """Return an ArmCut that convolves an arm's templates with a Gaussian of sigma kernel_aa (A).
     Also return the slice of pixels that it gives: there the kernel lies inside the arm."""
-    reach = 0.5 + 5 * kernel_aa / (arm.wave_aa[0] * arm.ln_step)
+    pixel = arm.wave_aa * arm.ln_step
+    reach = 0.5 + 5 * kernel_aa / pixel[0]
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
          f"arm {arm.name} has too few pixels more than {5 * kernel_aa:g} A from its ends (5 sigma "
          "of the spectra's resolution); give sharper spectra")
     margin = int(reach) + 2
-    cut = ArmCut(arm.n_pix - 2 * margin, arm.ln_wave0 + margin * arm.ln_step, arm.ln_step,
-                 np.full(arm.n_pix - 2 * margin, kernel_aa))
+    inside = slice(margin, arm.n_pix - margin)
+    # ArmCut's mean over a pixel adds the pixel's variance, pixel^2 / 12
+    kernel = np.sqrt(np.maximum(kernel_aa**2 - pixel[inside] ** 2 / 12, 0))
+    cut = ArmCut(len(kernel), arm.ln_wave0 + margin * arm.ln_step, arm.ln_step, kernel)
     cut.prepare(arm.wave_aa)
-    return cut, slice(margin, arm.n_pix - margin)
+    return cut, inside
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
