@@ -75,6 +75,7 @@ class Epochs(ProgramTest):
             np.testing.assert_allclose(row["VRAD_RANGE"], np.ptp(v, axis=1), rtol=1e-12)
             np.testing.assert_array_equal(row["N_EPOCH"], v.shape[1])
             differs = row["FIT_INFO"] & EPOCHS_DIFFER > 0
+            mean = np.average(v, axis=1, weights=of["VRAD_ERR"][:, columns] ** -2)
             off = (row["VRAD"] - mean) / row["VRAD_ERR"]  # the likelihoods are nearly parabolas
             self.assertLess(np.abs(off[differs]).max(), 0.2)
 
@@ -107,6 +108,38 @@ class Epochs(ProgramTest):
             # the likelihoods are parabolas but for a tenth of an error
             np.testing.assert_allclose((v - mean) / err, 0, atol=0.1)
             np.testing.assert_allclose(err, w.sum(axis=1) ** -0.5, rtol=0.05)
+
+    def test_the_floor_moves_no_velocity(self):
+        """It enters VRAD_CHI2 and VRAD_PVAL alone, also where the epochs' errors differ."""
+        put(JOIN + ".floor", f"join_by_name: true\nepochs: exposure\nepoch_floor: {FLOOR}\n")
+        row = self.one_fit("floor.h5", "--config", JOIN + ".floor")
+        self.assertLessEqual(set(differing(self.row, row)), {"VRAD_CHI2", "VRAD_PVAL", "CRC"})
+        self.assertEqual(differing(read(self.path, "epochs"), read(tmp("floor.h5"), "epochs")), [])
+
+    def test_noise_does_not_move_a_constant_star(self):
+        """The first exposure is noise alone, and all errors are too small by a factor of 5: the
+        other velocities stay within 5 of the true errors."""
+        put(JOIN + ".noise", "join_by_name: true\nepochs: exposure\nrescale_errors: true\n")
+        random, files = np.random.default_rng(9), [tmp(f"noise-{i}.fits") for i in range(N_EPOCH)]
+        for i, (path, other) in enumerate(zip(self.files, files)):
+            with pyfits.open(path) as hdus:
+                for arm in "BRZ":
+                    flux, ivar = hdus[f"{arm}_FLUX"].data, hdus[f"{arm}_IVAR"].data
+                    if i == 0:
+                        flux[:] = random.normal(size=flux.shape) / np.sqrt(np.maximum(ivar, 1e-30))
+                    ivar *= 25
+                hdus.writeto(other)
+        ids = [a for star in self.row["TARGETID"][AMPLITUDE == 0] for a in ("--object", star)]
+        run("fit", "--config", JOIN + ".noise", "--library", self.library, "--output", tmp("noise.h5"),
+            *ids, *files)
+        row, of = read(tmp("noise.h5")), self.by_star(tmp("noise.h5"))
+        np.testing.assert_array_equal(row["FIT_INFO"] & EPOCHS_DIFFER, 0)
+        self.assertGreater(row["VRAD_PVAL"].min(), 1e-4)
+        lost = np.isnan(of["VRAD"])
+        np.testing.assert_array_equal(of["EPOCH_FLAG"], 2 * lost)  # NO_MINIMUM
+        self.assertFalse(lost[:, 1:].any())
+        off = (of["VRAD"] - self.velocity[AMPLITUDE == 0])[:, 1:]
+        self.assertLess(np.abs((off - off.mean(axis=1, keepdims=True)) / of["VRAD_ERR"][:, 1:]).max(), 5)
 
     def test_two_ranks_give_the_same_bits(self):
         self.one_fit("ranks.h5", "--epochs", "exposure", ranks=2)
