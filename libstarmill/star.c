@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/surveys/formats.h"
+#include "kernels/base/memory.h"
+
 /* ---- from a batch ---- */
 
 void mill_star_drop(starmill_star *star)
@@ -252,12 +255,15 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
   f->library = h;
   MILL_CHECK(mill_spectra_open(f->path, &h->spectra, &f->spectra));
   const char *format = mill_spectra_format_name(f->spectra);
-  if (h->config.wave_mask_auto && strcmp(format, "desi") == 0 &&
-      strcmp(h->config.format, "desi") != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s is a DESI file: open the library with format: desi, which masks the same "
-                      "wavelengths as starmill fit, or set wave_mask",
-                      path);
+  mill_config cut = h->config; /* the copy borrows the list of selected stars */
+  mill_format_take_cameras(format, &h->lib, &cut);
+  if (strcmp(h->config.format, format) != 0 &&
+      (cut.n_arm > h->config.n_arm || (cut.wave_mask_auto && strcmp(format, "desi") == 0)))
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "%s: open the library with format: %s, so that its arms and masked wavelengths "
+        "are those of starmill fit, or set arms and wave_mask",
+        path, format);
   MILL_CHECK(mill_spectra_index(f->spectra, &h->config.select, &f->index));
   return MILL_GIVE(&f, file);
 }

@@ -139,8 +139,8 @@ class Library:
 
     Args:
         path (str or path-like): A library file, or a shipped library by name, such as fgk.h5.
-        **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
-            DESI spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
+        **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.
+            ``format="desi"`` cuts the library into DESI's cameras and masks the dichroic.
 
     Raises:
         StarmillError: The file is no library, or a key or value is wrong.
