@@ -307,7 +307,7 @@ class SpectraFile:
 @dataclass
 class Piece:
     """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error
-    after `fix_model_error`.  data, ivar: flux and inverse variance of the spectrum."""
+    after `fix_model_error`.  data, ivar: the spectrum's; ivar 0: a pixel that does not count."""
 
     spectrum: int
     arm: str

@@ -265,7 +265,7 @@ typedef struct starmill_piece {
   int n_continuum;
   const double *wave, *continuum;    /* [n_pix], wave in vacuum */
   const float *flux, *template_flux; /* [n_pix] */
-  const float *data, *ivar;  /* [n_pix] observed flux and its inverse variance; 0: a bad pixel */
+  const float *data, *ivar;  /* [n_pix] observed flux, inverse variance; 0: does not count */
   const double *coefficient; /* [n_continuum] */
 } starmill_piece;
 STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_piece,
