@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "libstarmill/handle.h"
-#include "kernels/base/memory.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -33,9 +32,11 @@ static int take_segments(starmill_star *star)
     if (s->use != MILL_SEGMENT_FIT)
       continue;
     const int code = mill_pipeline_accepts(star->library->pipeline, s);
-    outside |= code == MILL_ERR_RANGE;
-    if (code == MILL_ERR_RANGE)
+    if (code == MILL_ERR_RANGE) {
+      outside = 1;
+      snprintf(star->reason, sizeof star->reason, "%s", mill_error_message());
       continue;
+    }
     MILL_CHECK(code);
     star->segment[star->n_segment++] = *s; /* overwrite skipped segments */
   }
@@ -209,7 +210,9 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
-                      status_text(star->status));
+                      star->status == MILL_STATUS_OUTSIDE_LIBRARY && star->reason[0]
+                          ? star->reason
+                          : status_text(star->status));
   const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
   if (h->prepared.status != MILL_STATUS_NOT_DONE) /* the star cannot be fitted */
