@@ -3,6 +3,7 @@
  * test_library_fit.c has the fits. */
 #include "tests/mill_test.h"
 
+#include <hdf5.h>
 #include <pthread.h>
 
 #include "tests/libstarmill/library_case.h"
@@ -321,6 +322,11 @@ MILL_TEST(wrong_arguments_are_named)
   refused(STARMILL_CONFIG, "npolly", library_open, fx.path, "npolly: 3\n", &other);
   refused(STARMILL_CONFIG, "cuda+cpu", library_open, fx.path, "backend: cuda+cpu\n", &other);
   assert_null(other);
+  const hid_t file = H5Fopen(fx.path, H5F_ACC_RDONLY, H5P_DEFAULT); /* old HDF5 shares the file */
+  if (starmill_library_open(fx.path, NULL, &other, &fx.error) != STARMILL_OK)
+    assert_non_null(strstr(fx.error.message, "this process has the file open"));
+  starmill_library_close(other);
+  H5Fclose(file);
   check(library_open, fx.path, config, &other);
   refused(STARMILL_USAGE, "another library", minus2loglike, other, fx.star[0], 1, fx.truth[0],
           &m2ll, NULL, NULL, NULL);
