@@ -77,8 +77,7 @@ class Spectrum(FromOthers):
         need((self.ivar is None) != (self.error is None), ValueError,
              "a Spectrum needs ivar or error, and not both")
         unit = getattr(self.flux, "unit", None)
-        powers = {"ivar": -2, "error": 1, "systematic": 1}
-        for name, power in powers.items() if unit is not None else ():
+        for name, power in {"ivar": -2, "error": 1, "systematic": 1}.items():
             setattr(self, name, in_unit(getattr(self, name), unit, power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
