@@ -237,6 +237,11 @@ class Library:
                 _ffi.from_buffer("double[]", a) for a in (held, mean, sigma)))
             self._constraints = (dict(fixed or {}), dict(priors or {}))
 
+    def _call(self, function, *args) -> None:
+        """Call a function of the library, not during another thread's fit with constraints."""
+        with self._lock:
+            _call(function, self._handle, *args)
+
 
 class Star:
     """The spectra of one star in a library (`Library.star`, `SpectraFile`)."""
@@ -368,7 +373,7 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
     curvature = np.empty((n, n_par, n_par)) if derivatives else None
     to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
           for a in (points, value, more, gradient, curvature)]
-    _call(_lib.starmill_minus2loglike, star.library._handle, star._handle, n, *to)
+    star.library._call(_lib.starmill_minus2loglike, star._handle, n, *to)
     if penalty:
         value += more
     if single:
@@ -386,8 +391,8 @@ def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
     """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
     does at its solution.  theta None: leave them out."""
     points = None if theta is None else _points(star.library, theta)[0]
-    _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
-          _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
+    star.library._call(_lib.starmill_fix_model_error, star._handle,
+                       _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
@@ -396,8 +401,8 @@ def model(star: Star, theta: ArrayLike) -> Model:
     points, _ = _points(library, theta)
     need(len(points) == 1, ValueError, "one point is needed")
     handle = _ffi.new("starmill_model **")
-    _call(_lib.starmill_model_create, library._handle, star._handle,
-          _ffi.from_buffer("double[]", points), handle)
+    library._call(_lib.starmill_model_create, star._handle,
+                  _ffi.from_buffer("double[]", points), handle)
     found = _ffi.gc(handle[0], _lib.starmill_model_free)
     names = list(library.arms)
     arm, piece = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
@@ -442,8 +447,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
     one = _ffi.new("starmill_spectrum *")
     keep = spectrum._fill(one)
     flux = np.empty(ones.size, dtype=np.float32)
-    _call(_lib.starmill_template, library._handle, one, _ffi.from_buffer("double[]", points),
-          _ffi.from_buffer("float[]", flux))
+    library._call(_lib.starmill_template, one, _ffi.from_buffer("double[]", points),
+                  _ffi.from_buffer("float[]", flux))
     del keep
     return flux
 
@@ -451,11 +456,10 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
     """Find where a fit would start: return theta [at most n, n_par] of the best templates and
     velocities, the best first, and their chi-squares up to a constant."""
-    handle = star.library._handle
-    n_par = _lib.starmill_library_n_par(handle)
+    n_par = _lib.starmill_library_n_par(star.library._handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
-    _call(_lib.starmill_guess, handle, star._handle, n, _ffi.from_buffer("double[]", theta),
-          _ffi.from_buffer("double[]", chisq), found)
+    star.library._call(_lib.starmill_guess, star._handle, n, _ffi.from_buffer("double[]", theta),
+                       _ffi.from_buffer("double[]", chisq), found)
     return theta[:found[0]], chisq[:found[0]]
 
 
@@ -535,7 +539,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         if fixed is not None or priors is not None:
             library.constrain(fixed, priors)
         try:
-            _call(_lib.starmill_fit, library._handle, handles, len(stars), pointer, n_start, table)
+            library._call(_lib.starmill_fit, handles, len(stars), pointer, n_start, table)
         finally:
             if library._constraints is not before:
                 library.constrain(*before)

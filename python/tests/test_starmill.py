@@ -156,6 +156,28 @@ def test_fixed_parameters_priors_and_starts(library, made):
     library.constrain()
 
 
+def test_priors_of_a_fit_are_not_those_of_another_thread(library, made, monkeypatch):
+    spectrum, theta = made
+    star, other = library.star(spectrum), library.star(spectrum)
+    seen, done, call = set(), threading.Event(), starmill.library._call
+
+    def late(function, *given):  # time for the other thread
+        done.wait(0.2 if function is starmill.library._lib.starmill_fit else 0)
+        call(function, *given)
+
+    def look():
+        while not done.is_set():
+            seen.add(starmill.minus2loglike(star, theta, penalty=True))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    monkeypatch.setattr(starmill.library, "_call", late)
+    starmill.fit([other], priors={"teff": (4800, 20)})
+    done.set()
+    thread.join()
+    assert seen == {starmill.minus2loglike(star, theta, penalty=True)}
+
+
 def test_a_systematic_error_lowers_the_weight(library, made):
     spectrum, theta = made
     plain = starmill.model(library.star(spectrum), theta)
