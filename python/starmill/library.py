@@ -121,8 +121,7 @@ class Spectrum(FromOthers):
 
     def _fill(self, to) -> list:
         """Fill a starmill_spectrum; the caller keeps the returned list as long as the struct."""
-        name = None if self.name is None else _ffi.new("char[]", self.name.encode())
-        to.name = _ffi.NULL if name is None else name
+        name = to.name = _ffi.NULL if self.name is None else _ffi.new("char[]", self.name.encode())
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
         to.n_diag = 0 if self.resolution is None else self.resolution.shape[0]
         to.wave = _ffi.from_buffer("double[]", self.wave)
@@ -358,6 +357,12 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
     return points.reshape(-1, n_par), points.ndim == 1
 
 
+def _point(library: Library, theta: ArrayLike):
+    points, _ = _points(library, theta)
+    need(len(points) == 1, ValueError, f"one point is needed, theta has {len(points)}")
+    return _ffi.from_buffer("double[]", points)
+
+
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
     """Compute -2 ln L at theta [n_par] or [n, n_par]; inf beyond limits of velocity or v sin i.
 
@@ -374,8 +379,7 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
     to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
           for a in (points, value, more, gradient, curvature)]
     star.library._call(_lib.starmill_minus2loglike, star._handle, n, *to)
-    if penalty:
-        value += more
+    value = value + more if penalty else value
     if single:
         return (value[0], gradient[0], curvature[0]) if derivatives else float(value[0])
     return (value, gradient, curvature) if derivatives else value
@@ -390,21 +394,16 @@ def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
     """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
     does at its solution.  theta None: leave them out."""
-    points = None if theta is None else _points(star.library, theta)[0]
     star.library._call(_lib.starmill_fix_model_error, star._handle,
-                       _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
+                       _ffi.NULL if theta is None else _point(star.library, theta))
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
     """Compute a star's model at theta [n_par], by arm and by piece."""
-    library = star.library
-    points, _ = _points(library, theta)
-    need(len(points) == 1, ValueError, "one point is needed")
-    handle = _ffi.new("starmill_model **")
-    library._call(_lib.starmill_model_create, star._handle,
-                  _ffi.from_buffer("double[]", points), handle)
-    found = _ffi.gc(handle[0], _lib.starmill_model_free)
-    names = list(library.arms)
+    to = _ffi.new("starmill_model **")
+    star.library._call(_lib.starmill_model_create, star._handle, _point(star.library, theta), to)
+    found = _ffi.gc(to[0], _lib.starmill_model_free)
+    names = list(star.library.arms)
     arm, piece = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
     by_arm: dict[str, dict] = {"chisq": {}, "chisq_c": {}, "n_pix": {}, "sn": {}}
     for i, name in enumerate(names):
@@ -443,11 +442,10 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
-    points, _ = _points(library, theta)
     one = _ffi.new("starmill_spectrum *")
     keep = spectrum._fill(one)
     flux = np.empty(ones.size, dtype=np.float32)
-    library._call(_lib.starmill_template, one, _ffi.from_buffer("double[]", points),
+    library._call(_lib.starmill_template, one, _point(library, theta),
                   _ffi.from_buffer("float[]", flux))
     del keep
     return flux
