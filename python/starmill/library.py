@@ -211,30 +211,28 @@ class Library:
 
     def theta(self, **values: float) -> Floats:
         """Return theta [n_par] from parameters by name; the others are 0."""
-        names = [parameter.name for parameter in self.parameters]
-        theta = np.zeros(len(names))
-        for name, value in values.items():
-            theta[self._index(names, name)] = value
-        return theta
+        return self._by_name(values, 0.0)
 
-    @staticmethod
-    def _index(names: Sequence[str], name: str) -> int:
-        need(name in names, KeyError, f"no parameter {name}; the library has {', '.join(names)}")
-        return names.index(name)
+    def _by_name(self, values: Mapping[str, float], others: float) -> Floats:
+        names = [parameter.name for parameter in self.parameters]
+        for name in values:
+            need(name in names, KeyError, f"no parameter {name}: give one of {', '.join(names)}")
+        return np.array([values.get(name, others) for name in names], np.float64)
 
     def constrain(self, fixed: Optional[Mapping[str, float]] = None,
                   priors: Optional[Mapping[str, tuple[float, float]]] = None) -> None:
-        """Fix parameters and set Gaussian priors (mean, sigma) for all later calls."""
-        names = [parameter.name for parameter in self.parameters]
-        held, mean, sigma = (np.full(len(names), value) for value in (np.nan, 0.0, 0.0))
-        for name, value in (fixed or {}).items():
-            held[self._index(names, name)] = value
-        for name, (centre, width) in (priors or {}).items():
-            mean[self._index(names, name)], sigma[self._index(names, name)] = centre, width
+        """Fix parameters, set priors (mean, sigma) for all later calls.  None: keep; {}: remove."""
         with self._lock:
-            _call(_lib.starmill_library_constrain, self._handle, *(
-                _ffi.from_buffer("double[]", a) for a in (held, mean, sigma)))
-            self._constraints = (dict(fixed or {}), dict(priors or {}))
+            fixed = dict(self._constraints[0] if fixed is None else fixed)
+            priors = dict(self._constraints[1] if priors is None else priors)
+            mean, sigma = ({n: prior[k] for n, prior in priors.items()} for k in (0, 1))
+            wrong = [n for n in fixed if not np.isfinite(fixed[n])]
+            wrong += [n for n in sigma if not sigma[n] > 0]
+            need(not wrong, ValueError, f"{', '.join(wrong)}: give a number or a sigma above 0")
+            self._call(_lib.starmill_library_constrain, *(
+                _ffi.from_buffer("double[]", self._by_name(values, others))
+                for values, others in ((fixed, np.nan), (mean, 0.0), (sigma, 0.0))))
+            self._constraints = fixed, priors
 
     def _call(self, function, *args) -> None:
         """Call a function of the library, not during another thread's fit with constraints."""
@@ -516,8 +514,8 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         start (array [n_star, n_start, 2 + n_label], optional): Points to start from; the best
             solution is kept (default: the initial guess).
         fixed (mapping of str to float, optional): Values of parameters to hold.
-        priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors
-            replace the library's for this fit only.
+        priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors each
+            replace the library's for this fit only (default: the library's).
     """
     if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
         raise TypeError("fit takes a list of stars, which library.star and library.open give")

@@ -149,11 +149,20 @@ def test_fixed_parameters_priors_and_starts(library, made):
     assert best["M2LL"][0] == min(singles)
     with pytest.raises(KeyError, match="no parameter mass"):
         starmill.fit([star], fixed={"mass": 1})
-    # what the library holds comes back after a fit with its own
+    for wrong in ({"fixed": {"teff": np.nan}}, {"priors": {"teff": (5000, 0)}}):
+        with pytest.raises(ValueError, match="teff: give a number"):
+            starmill.fit([star], **wrong)
+    # what the library holds comes back after a fit with its own; of the other kind it stays
     library.constrain(fixed={"vsini": 11.0})
     starmill.fit([star], fixed=fixed)
     assert starmill.fit([star])["VSINI"][0] == 11
-    library.constrain()
+    both = starmill.fit([star], priors={"teff": (5000, 1)})
+    assert both["VSINI"][0] == 11 and abs(both["TEFF"][0] - 5000) < 50
+    library.constrain({}, {"teff": (5000, 1)})
+    both = starmill.fit([star], fixed={"vsini": 11.0})
+    assert both["VSINI"][0] == 11 and abs(both["TEFF"][0] - 5000) < 50
+    library.constrain(priors={})
+    assert starmill.fit([star])["TEFF"][0] == free["TEFF"][0]
 
 
 def test_priors_of_a_fit_are_not_those_of_another_thread(library, made, monkeypatch):
