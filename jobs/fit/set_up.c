@@ -10,6 +10,7 @@
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
+#include "io/surveys/formats.h"
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
 #include "src/pipeline/device_model.h"
@@ -131,8 +132,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
   if (format)
-    mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera,
-                             format->cameras_are_channels, config);
+    mill_format_take_cameras(format->name, &setup->lib, config);
   /* the option replaces the cameras' widths, too */
   const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
   for (int i = 0; i < config->n_arm && is_given; i++)
