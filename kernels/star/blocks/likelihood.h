@@ -384,6 +384,23 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
+/** Return the mean number of the star's segments that show a wavelength of segment s, rounded: they
+ *  share the templates' error.  Pieces of an arm that do not overlap share nothing. */
+MILL_BLOCK_FN int mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
+{
+  const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];
+  double part = 0.0;
+  MILL_FOR(b, i, slot->n_segment)
+  {
+    const mill_segment *t = &slot->segment[i];
+    const double first = t->ws->ln_wave[0], last = t->ws->ln_wave[t->n_pix - 1];
+    const double shared = (last < high ? last : high) - (first > low ? first : low);
+    if (t->arm == s->arm && t->n_good > 0 && mill_is_asked(slot, i) && shared > 0.0)
+      part += shared / (high - low);
+  }
+  return (int)fmax(mill_block_sum(b, part) + 0.5, 1.0);
+}
+
 /** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated, then interpolated to
  *  the pixels while the row is in the cache.  All rows are kept if several segments share the arm.
  *  A CPU may instead compute the pixels without whole rows (mill_block_pixel_taps). */
@@ -393,14 +410,10 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   const mill_model_arm *arm = &m->arm[i_arm];
   const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
-  int n_used = 0, n_done = 0, n_with_good = 0;
-  for (int i = 0; i < slot->n_segment; i++) {
-    const int used = slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
-    n_used += used;
-    n_with_good += used && slot->segment[i].n_good > 0;
-  }
+  int n_used = 0, n_done = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    n_used += slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0; /* 0: keep only the last row */
-  const int n_share = slot->fix_error ? (n_with_good > 0 ? n_with_good : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !mill_is_asked(slot, i))
@@ -422,7 +435,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     else if (slot->weigh_lines)
       mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
-      mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
+      mill_block_jacobian(b, m, s, slot->fix_error && s->own_d ? mill_block_n_share(b, slot, s) : 0,
+                          work, mill_answer_of(m, slot, i));
     n_done++;
   }
 }

@@ -356,8 +356,8 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The n_share segments of this
- *  arm share one template error.  To count it once in all, each multiplies its variance by n_share.
+/** Fix the model error of a segment after mill_block_release_error.  n_share segments share
+ *  one template error.  To count it once in all, each multiplies its variance by n_share.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix
