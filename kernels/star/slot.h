@@ -59,7 +59,7 @@ typedef struct mill_segment {
   float *error;         /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;
-  double sn; /**< median of flux sqrt(ivar) over good pixels; -1e9: there is none */
+  double sn; /**< median of flux sqrt(ivar) over usable pixels; -1e9: there is none */
   int n_good;
   int narrow; /**< 1: a sizeable part of the matrix is narrower than the templates */
   int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */

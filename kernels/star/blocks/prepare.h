@@ -63,12 +63,10 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
 {
   const int n = s->n_pix;
   int part = 0;
-  /* S/N: over pixels with no mask bit and positive ivar */
+  /* S/N: over usable pixels */
   MILL_FOR_SIMD(b, i, n)
   {
-    const float iv = s->raw_ivar[i];
-    const int keep = mill_mask_clear(s->raw_mask[i], ignore) & (iv > 0.0f);
-    s->scratch[i] = keep ? s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f) : NAN;
+    s->scratch[i] = s->raw_flux[i] * sqrtf(mill_pixel_usable(s, ignore, i) ? s->raw_ivar[i] : NAN);
   }
   MILL_FOR(b, i, n)
   {
