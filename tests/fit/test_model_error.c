@@ -112,22 +112,27 @@ static void add_width(const made_segment *s, int n_share, const double *templ, c
   made_more_aa2 = 0;
 }
 
+/** Component j of the sky at a segment's pixels. */
+static void sky_row(const made_segment *s, int j, double *row)
+{
+  const mill_sky *sky = &fx.lib.arm[s->arm].sky;
+  for (int p = 0; p < s->n_pix; p++) {
+    row[p] = 0;
+    for (int k = 0; k < sky->n_pix - 1; k++) {
+      const double u = (s->wave_aa[p] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
+      const float *y = sky->component + j * sky->n_pix + k;
+      if (u >= 0 && u <= 1)
+        row[p] = (1 - u) * (double)y[0] + u * (double)y[1];
+    }
+  }
+}
+
 /** What the sky adds to the covariance. */
 static void add_sky_rows(const made_segment *s, dense *d)
 {
-  const mill_sky *sky = &fx.lib.arm[s->arm].sky;
   double row[MADE_MAX_PIX];
-  for (int j = 0; j < sky->n_component; j++) {
-    for (int p = 0; p < s->n_pix; p++) {
-      row[p] = 0;
-      for (int k = 0; k < sky->n_pix - 1; k++) {
-        const double u =
-            (s->wave_aa[p] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
-        const float *y = sky->component + j * sky->n_pix + k;
-        if (u >= 0 && u <= 1)
-          row[p] = (1 - u) * (double)y[0] + u * (double)y[1];
-      }
-    }
+  for (int j = 0; j < fx.lib.arm[s->arm].sky.n_component; j++) {
+    sky_row(s, j, row);
     cblas_dger(CblasRowMajor, s->n_pix, s->n_pix, 1, row, 1, row, 1, d->inverse, s->n_pix);
   }
 }
@@ -287,11 +292,6 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
     }
 }
 
-/** An error of the width of a sigma or a matrix, with and without the library's model error. */
-MILL_TEST(width_of_the_line_spread_function)
-{
-  for (int kind = 0; kind < 4; kind++) {
-    begin(kind == 3 ? 3 : 0, 1 + kind % 2, kind % 2);
 /** Halves of an arm share no template error; the two exposures of the first half do. */
 MILL_TEST(pieces_of_an_arm)
 {
@@ -308,6 +308,11 @@ MILL_TEST(pieces_of_an_arm)
   end();
 }
 
+/** An error of the width of a sigma or a matrix, with and without the library's model error. */
+MILL_TEST(width_of_the_line_spread_function)
+{
+  for (int kind = 0; kind < 4; kind++) {
+    begin(kind == 3 ? 3 : 0, 1 + kind % 2, kind % 2);
     if (kind < 2)
       for (int a = 0; a < fx.lib.n_arm; a++)
         mill_model_error_clear(&fx.lib.arm[a].error);
@@ -393,6 +398,29 @@ MILL_TEST(off_is_absent)
   assert_int_equal(with.status, MILL_STATUS_FITTED);
   for (int l = 0; l < fx.lib.n_label; l++)
     assert_true(with.label_err[l] > 0.99 * absent.label_err[l]); /* at another solution */
+  mill_library_clear(&fx.lib);
+}
+
+/** A residual of the sky that is fitted is neither noise nor misfit, nor a velocity of epochs. */
+MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
+{
+  mill_fit_result r;
+  begin(4, 1, 0);
+  made_check(test_library_add_sky(&fx.lib));
+  for (int i = 0; i < fx.star.n_segment; i++) {
+    made_segment *s = &fx.star.segment[i];
+    double row[MADE_MAX_PIX];
+    sky_row(s, 1, row);
+    for (int p = 0; p < s->n_pix; p++)
+      s->flux[p] += (float)(3 * row[p]);
+  }
+  fit_once(&r);
+  assert_int_equal(r.status, MILL_STATUS_FITTED);
+  assert_int_equal(r.warn & MILL_WARN_NO_STAR, 0);
+  /* chi-squares of n pixels: six standard deviations */
+  const double n = (double)r.n_pix_tot;
+  assert_close(r.chisq_data / n, 1, 6 * sqrt(2 / n));
+  assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n));
   mill_library_clear(&fx.lib);
 }
 

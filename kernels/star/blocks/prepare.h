@@ -185,7 +185,7 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
 MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
 {
   const int n = s->n_pix, pitch = mill_row_pitch(n);
-  const int n_error = mill_n_error(&m->arm[s->arm], s->width_error);
+  const int n_error = mill_n_error(&m->arm[s->arm], s->width_error) + m->arm[s->arm].n_sky;
   const uint32_t ignore = m->set.mask_ignore;
   /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, 1 + n_error)
