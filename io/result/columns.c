@@ -111,7 +111,7 @@ static const line fits_line[] = {
      "error of the velocity of arm %s; with rescale_errors multiplied by the square root of the "
      "arm's RCHISQ, if this is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
-    {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
+    {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a usable pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
      "probability that errors alone make the arms' velocities differ by more than they do; errors "
      "include vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer "
