@@ -20,6 +20,7 @@
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 #include "src/system/thread.h"
+#include "src/system/version.h"
 #include "src/system/watchdog.h"
 
 /* Longest time to read or write a row, s: 1 kB at 10 MB/s, the lowest sustained rate of a disk. */
@@ -240,6 +241,21 @@ static int renew_catalog(mill_result_file *file, const mill_run_info *info,
   return MILL_OK;
 }
 
+/* On rank 0: warn if another version of the program began the result. */
+static int compare_versions(hid_t file, const char *path)
+{
+  char version[64], revision[64];
+  const mill_h5_file *output = MILL_OUTPUT(file, path);
+  const char *now = mill_version(), *now_revision = mill_version_revision();
+  MILL_CHECK(mill_h5_read_attr_text(output, "provenance", "VERSION", version, sizeof version));
+  MILL_CHECK(mill_h5_read_attr_text(output, "provenance", "REVISION", revision, sizeof revision));
+  if (strcmp(version, now) != 0 || strcmp(revision, now_revision) != 0)
+    mill_log_warning("%s was begun by starmill %s (%s) and is continued by %s (%s): their rows may "
+                     "differ; --overwrite fits all rows again",
+                     path, version, revision, now, now_revision);
+  return MILL_OK;
+}
+
 /* Mark the file unfinished, and find the rows that earlier runs have not done.  Collective. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info,
                          const int64_t *first_exposure, int retry_failed)
@@ -254,6 +270,7 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info,
     MILL_STEP(mill_output_write_whole(file->file, path, name, H5T_NATIVE_UINT8, &(uint8_t){0}));
     /* record the present inputs before rows are fitted from them */
     MILL_STEP(retry_failed ? mill_result_inputs_note(file->file, path, info) : MILL_OK);
+    MILL_STEP(compare_versions(file->file, path));
   }
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   MILL_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));

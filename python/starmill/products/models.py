@@ -81,10 +81,9 @@ class Refitted:
             with open(command[-1], "wb") as file:
                 file.writelines(os.fsencode(line) + b"\n" for line in lines)
         where = result.provenance["FOLDER"]
-        done = subprocess.run(command, check=False, text=True,
-                              cwd=where if os.path.isdir(where) else None,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, errors="surrogateescape")
+        done = subprocess.run(command, check=False, text=True, errors="surrogateescape",
+                              cwd=where if os.path.isdir(where) else None, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         why = (done.stdout.strip().splitlines() or ["no message"])[-1]
         need(done.returncode == 0, INPUT, f"the stars cannot be refitted: {why}")
         again = Result(output)
