@@ -245,6 +245,10 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
     mill_lock_tidy(path);
+    if (info->models && access(info->models, F_OK) == 0 &&
+        mill_models_check(info->models, file->path) != MILL_OK)
+      return REFUSED("%s; give another --models, or --overwrite to start over",
+                     mill_error_message());
   } else
     mill_lock_remove_leftovers(&file->lock, path);
   if (file->was_void) {

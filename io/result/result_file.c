@@ -87,6 +87,10 @@ static int open_tables(mill_result_file *file, const char *path)
   MILL_CHECK(
       mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open during the whole job, so not to blame for a crash */
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t start = H5Dopen2(file->file, "provenance/START_TIME", H5P_DEFAULT);
+  file->mark.at = (int64_t)H5Dget_offset(start);
+  file->mark.n = pread(file->fd, file->mark.bytes, MILL_TIME_SIZE - 1, file->mark.at);
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
@@ -495,7 +499,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   close_tables(file);
   err = mill_output_end(file->path, &file->file, err);
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_output_still_there(file->path, file->fd);
+    err = mill_output_still_there(file->path, file->fd, &file->mark);
   err = mill_mpi_agree(&file->mpi, err);
   if (err == MILL_OK && file->target[0]) {
     counts.old = MILL_OLD_NONE;
