@@ -85,12 +85,21 @@ class Moved(EndToEnd):
             shutil.copy(self.stars, folder + "/other")
             os.replace(folder + "/other", folder + "/out.h5")
 
+        other, other_models = tmp("other.h5"), tmp("other-models.h5")
+        run("fit", "--library", library(), "--output", other, "--models", other_models, "--config",
+            put("other.yaml", "npoly: 11\n"), self.stars)
         for name, disturb, says, interval in (
             ("removed", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "0.1"),
             # before the first rows are written: seen at the end, too
             ("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "600"),
             ("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed", "0.1"),
             ("replaced", replace, "out.h5 was removed", "0.1"),
+            # in place, by files of another run on the same inputs, which have the same size
+            ("cp", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overwritten", "0.1"),
+            ("cp late", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overw", "600"),
+            ("emptied", lambda f: put(f + "/models.h5", b""), "models.h5 was overwritten", "0.1"),
+            ("cp models", lambda f: put(f + "/models.h5", content(other_models)),
+             "models.h5 was overwritten", "0.1"),
         ):
             with self.subTest(name):
                 self.disturbed(name, disturb, says, interval=interval)
@@ -146,6 +155,18 @@ class Models(EndToEnd):
                     np.testing.assert_allclose(chisq, table["CHISQ_" + arm][row], rtol=1e-4)
                     total += chisq
                 np.testing.assert_allclose(total, table["CHISQ_TOT"][row], rtol=1e-4)
+
+    def test_a_finished_result_has_its_models(self):
+        stars = cut("done.fits", [3, 60, 100])
+        args = ("done.h5", "--models", tmp("done-models.h5"), stars)
+        self.fit(*args)
+        whole = content(tmp("done-models.h5"))
+        self.assertIn("finished already", self.fit(*args).stdout)
+        self.fit("other-done.h5", "--models", tmp("other-done.h5.models"), stars)
+        for bad, says in ((b"", "HDF5"), (whole[:len(whole) // 2], "done-models.h5"),
+                          (content(tmp("other-done.h5.models")), "belongs to another result")):
+            put(tmp("done-models.h5"), bad)
+            self.assertOneLine(self.fit(*args, status=4), says, "--overwrite", status=4)
 
     def test_rows_without_a_model_are_nan(self):
         def edit(hdus):

@@ -143,7 +143,10 @@ class Repaired(EndToEnd):
         damage_tiles(self.bad, range(3))
         self.fit("out.h5", self.bad, self.good, status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), 3 * [UNREADABLE] + 3 * [FITTED])
-        shutil.copy(SURVEY, self.bad)  # of another size
+        with pyfits.open(SURVEY) as hdus:  # of another size, with other positions
+            hdus["FIBERMAP"].data["TARGET_RA"] += 90
+            hdus["FIBERMAP"].data["FIBER"] += 7
+            hdus.writeto(self.bad, overwrite=True)
         before = content(self.path)
         done = self.fit("out.h5", self.bad, self.good, status=4)
         self.assertOneLine(done, self.bad, "size has changed", status=4)
@@ -156,6 +159,19 @@ class Repaired(EndToEnd):
         self.assertIn("finished already", self.fit("out.h5", self.bad, self.good).stdout)
         self.fit("undisturbed.h5", self.bad, self.good)
         self.assertEqual(differing(again, read(self.path)), [])
+        for group in ("catalog", "catalog/exposures"):
+            self.assertEqual(differing(read(tmp("out.h5"), group), read(self.path, group)), [], group)
+
+    def test_a_file_in_another_frame(self):
+        """The result says one frame of all its files, which does not change."""
+        damage_tiles(self.bad, range(3))
+        self.fit("out.h5", self.bad, self.good, status=3)
+        with pyfits.open(SURVEY) as hdus:
+            for hdu in hdus:
+                hdu.header["SPECSYS"] = "TOPOCENT"
+            hdus.writeto(self.bad, overwrite=True)
+        self.assertOneLine(self.retry(self.bad, self.good, status=4), self.bad,
+                           "desi barycentric, now desi topocentric", "result of its own", status=4)
 
     def test_a_file_of_which_rows_were_fitted(self):
         self.fit("whole.h5", self.good)

@@ -391,6 +391,13 @@ class Plot(Look):
             s2 = (1e4 / (wave * n)) ** 2
         np.testing.assert_allclose(vacuum(wave), wave * n, rtol=5e-8)
 
+    def test_links_are_followed_before_dots(self):
+        os.makedirs(tmp("real/deep"))
+        os.symlink("real/deep", tmp("link"))
+        shutil.copy(SURVEY, tmp("real/x.fits"))
+        self.job("fit", "--library", LIBRARY, "--output", "dots.h5", "--quiet", "link/../x.fits")
+        self.job("plot", "dots.h5", FITS["TARGETID"][0], "--output", "dots.png")  # fits it again
+
     def test_an_input_that_changed_and_models_of_another_fit(self):
         target = FITS["TARGETID"][0]
         was = os.stat(SURVEY)

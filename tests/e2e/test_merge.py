@@ -34,6 +34,18 @@ class Merge(ProgramTest):
         self.assertOneLine(done, "starmill merge: ", *says, status=status)
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
 
+    def test_results_of_two_versions(self):
+        """They may differ, as may the rows of a result that another version continues."""
+        path = self.part("older.h5", FILES[1:2])
+        self.assertNotIn("differ", self.merge("same.h5", self.one, path).stderr)
+        with h5py.File(path, "r+") as f:
+            f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
+            f["fits/STATUS"][0] = f["provenance/FINISHED"][0] = 0
+        for begun in (True, False):  # the second time it is finished
+            done = self.fit("older.h5", "--threads", 1, "--slots", 2, FILES[1], lib=LIBRARY)
+            self.assertEqual("(older) and is continued by" in done.stderr, begun, done.stderr)
+        self.assertIn("older: rows may differ", self.merge("versions.h5", self.one, path).stderr)
+
     def test_as_one_run(self):
         whole = self.part("whole.h5", FILES, status=3)
         parts = [self.one, self.part("b.h5", FILES[1:4], status=3),

@@ -98,8 +98,8 @@ def difference(a, b):
 def compare(first, part):
     """Require the same settings, library, kind of device and columns."""
     names = f"{first.path} and {part.path} were made"
-    settings, hashes, devices = ([one.said[key] for one in (first, part)]
-                                 for key in ("IDENTITY", "LIBRARY_HASH", "DEVICE"))
+    settings, hashes, devices, *versions = ([one.said[key] for one in (first, part)] for key in (
+        "IDENTITY", "LIBRARY_HASH", "DEVICE", "VERSION", "REVISION"))
     need(settings[0] == settings[1], USAGE,
          f"{names} with different settings ({difference(*settings)})")
     need(hashes[0] == hashes[1], USAGE,
@@ -107,6 +107,8 @@ def compare(first, part):
          "merge only results of one library")
     need(devices[0] == devices[1], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose results differ in the last digits")
+    if any(a != b for a, b in versions):
+        warn(f"{names} by starmill {' and '.join(map(' '.join, zip(*versions)))}: rows may differ")
     for a, b in ((first, part), (part, first)):
         for name in a.columns:
             need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
@@ -313,13 +315,12 @@ def is_made(output, command, parts=()):
 
 def is_void(output):
     """Return whether the output is a result without a fitted row, which may be replaced."""
-    try:
+    with contextlib.suppress(Failure):
         result = Result(output)
-    except Failure:
-        return False
-    with result.file:
-        status = result.fits["STATUS"][...]
-        return not (status == FITTED).any() and not (result.finished and (status == NOT_DONE).any())
+        with result.file:
+            status = result.fits["STATUS"][...]
+            return not ((status == FITTED).any() or result.finished and (status == NOT_DONE).any())
+    return False
 
 
 def main(options):

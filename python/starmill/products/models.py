@@ -67,7 +67,7 @@ class Refitted:
         with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
-        libraries = [os.path.abspath(options.library)] if options.library else \
+        libraries = [os.path.realpath(options.library)] if options.library else \
             [path for _, path in result.libraries.values()]
         command = [options.program, "fit", "--config", config,
                    *(word for path in libraries for word in ("--library", path)),
@@ -75,16 +75,15 @@ class Refitted:
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         stars = star_names(*([of[name][r] for r in rows] for of, name in (
             (result.fits, "TARGETID"), (result.catalog, "OBJECT"), (result.catalog, "IDENTIFIER"))))
-        paths = [os.path.abspath(result.input_path(i)) for i in inputs]
+        paths = [os.path.join(os.getcwd(), result.input_path(i)) for i in inputs]
         for option, lines in (("object-file", stars), ("catalog", paths)):
             command += [f"--{option}", os.path.join(folder, option)]
             with open(command[-1], "wb") as file:
                 file.writelines(os.fsencode(line) + b"\n" for line in lines)
         where = result.provenance["FOLDER"]
-        done = subprocess.run(command, check=False, text=True,
-                              cwd=where if os.path.isdir(where) else None,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, errors="surrogateescape")
+        done = subprocess.run(command, check=False, text=True, errors="surrogateescape",
+                              cwd=where if os.path.isdir(where) else None, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         why = (done.stdout.strip().splitlines() or ["no message"])[-1]
         need(done.returncode == 0, INPUT, f"the stars cannot be refitted: {why}")
         again = Result(output)
