@@ -61,12 +61,10 @@ class Part:
             need(n_part == 1 or "join_by_name: true" not in said["IDENTITY"], USAGE,
                  f"{path} was made with join_by_name: an object with spectra in several parts "
                  "would have several rows; fit all inputs in one run")
-            self.columns = {}
-            for group, unit in GROUPS.items():
-                for name, dataset in result.file.get(group, {}).items():
-                    name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # made anew
-                        self.columns[name] = Column(path, name, dataset, unit)
+            columns = ((f"{group}/{name}", item, unit) for group, unit in GROUPS.items()
+                       for name, item in result.file.get(group, {}).items())
+            self.columns = {name: Column(path, name, item, unit) for name, item, unit in columns
+                            if isinstance(item, h5py.Dataset) and name != PRIMARY}  # made anew
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
             again = "makes it again with --overwrite" if result.is_catalog_damaged else \
@@ -173,11 +171,11 @@ def copy_part(part, start, columns, file, lock):
     """Copy a part's rows.  start: {unit: index in the whole of the part's first}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
-            row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
-            block, at_most = max(1, BLOCK_BYTES // row_bytes), part.n[column.unit]
-            for at in range(0, at_most, block):
+            row_bytes = column.dtype.itemsize * int(np.prod(column.shape))
+            block = max(1, BLOCK_BYTES // max(1, row_bytes))
+            for at in range(0, part.n[column.unit], block):
                 lock.keep()
-                values = source[name][at:min(at + block, at_most)]
+                values = source[name][at:at + block]
                 if name in SHIFTED:  # a negative index means none
                     values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
                         column.dtype)
@@ -295,31 +293,27 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command has made the output before.  Without parts compare only the
-    command; with parts also check that the output has all their rows."""
-    try:
+    """Return whether this command made the output before; with parts: whether it has their rows."""
+    with contextlib.suppress(Failure):
         result = Result(output)
-    except Failure:
-        return False
-    with result.file:
-        said = result.provenance
-        if not parts:
-            return said["COMMAND"].startswith(command + "\n")
-        if any(said[name] != value for name, value in facts(parts, command).items()):
-            return False
-        result.whole(0, result.n_row)
-        return result.finished and not result.n_damaged
+        with result.file:
+            said = result.provenance
+            if not parts:
+                return said["COMMAND"].startswith(command + "\n")
+            if all(said[name] == value for name, value in facts(parts, command).items()):
+                result.whole(0, result.n_row)
+                return result.finished and not result.n_damaged
+    return False
 
 
 def is_void(output):
     """Return whether the output is a result without a fitted row, which may be replaced."""
-    try:
+    with contextlib.suppress(Failure):
         result = Result(output)
-    except Failure:
-        return False
-    with result.file:
-        status = result.fits["STATUS"][...]
-        return not (status == FITTED).any() and not (result.finished and (status == NOT_DONE).any())
+        with result.file:
+            status = result.fits["STATUS"][...]
+            return not np.isin(status, [FITTED, NOT_DONE] if result.finished else [FITTED]).any()
+    return False
 
 
 def main(options):
@@ -344,8 +338,8 @@ def main(options):
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile
-        is_spare = options.overwrite or made or (may_be and is_void(output))
-        check_output(options.output, is_spare, reads)
+        may_be = options.overwrite or made or (may_be and is_void(output))
+        check_output(options.output, may_be, reads)
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return

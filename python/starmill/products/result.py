@@ -150,9 +150,8 @@ def provenance(file):
     said = {key: text(value) if isinstance(value, bytes) else value
             for key, value in group.attrs.items()}
     for key, item in group.items():
-        value = np.ravel(item[()])[:1].tolist() if isinstance(item, h5py.Dataset) else []
-        first = value[0] if value else None
-        said[key] = text(first) if isinstance(first, bytes) else first
+        one = [*np.ravel(item[()])[:1].tolist(), None] if isinstance(item, h5py.Dataset) else [None]
+        said[key] = text(one[0]) if isinstance(one[0], bytes) else one[0]
     for key in SAID:
         need(isinstance(said.get(key), str), Wrong, f"provenance/{key} is no text")
     for key in COUNTED:
@@ -237,8 +236,7 @@ class Result:
     """
 
     def __init__(self, path):
-        self.path = path
-        self.calibration = {}
+        self.path, self.calibration = path, {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         with as_failure(OUTPUT, f"{path} cannot be read", OSError, KeyError, ValueError,
                         RuntimeError, TypeError, AttributeError), \
@@ -403,8 +401,8 @@ class Result:
 
     def whole(self, start, stop):
         """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
-        found = [np.ones(0, bool), *(~self.damaged(*span) for span in self.spans(start, stop))]
-        found = np.concatenate(found)
+        found = np.concatenate([np.ones(0, bool), *(~self.damaged(*span)
+                                                    for span in self.spans(start, stop))])
         self.note(start + np.flatnonzero(~found))
         return found
 
@@ -481,12 +479,10 @@ class Result:
         """Return the value of a key of the fit's configuration, None if it is not set."""
         used = self.provenance["IDENTITY"] + "\n" + self.provenance["CONFIG"]
         found = re.search(rf"^{key}: (.*)$", used, re.MULTILINE)
-        if not found:
-            return None
         try:
-            return ast.literal_eval(found.group(1))
+            return found and ast.literal_eval(found[1])
         except (ValueError, SyntaxError):
-            return found.group(1)
+            return found[1]
 
     def reads(self, options):
         """Return (what, path) of all files read for a picture or a list."""

@@ -235,16 +235,13 @@ def native(column, rows):
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
     found["TFIELDS"] = len(columns)
-    said = [known_unit(c.unit, c.words) for c in columns]
-    for i, c in enumerate(columns, 1):
-        found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
-        unit = said[i - 1][0].replace("km/s", "km s-1")  # as in rvspecfit
-        if unit:
-            found[f"TUNIT{i}"] = words(unit)
-        found[f"TUCD{i}"] = c.ucd
     found["EXTNAME"], found["LONGSTRN"] = name, "OGIP 1.0"
-    for i, (_, meaning) in enumerate(said, 1):
-        found[f"TCOMM{i}"] = words(meaning)
+    for i, c in enumerate(columns, 1):
+        unit, meaning = known_unit(c.unit, c.words)
+        found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
+        if unit:
+            found[f"TUNIT{i}"] = words(unit.replace("km/s", "km s-1"))  # as in rvspecfit
+        found[f"TUCD{i}"], found[f"TCOMM{i}"] = c.ucd, words(meaning)
     return found
 
 
