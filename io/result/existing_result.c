@@ -106,13 +106,12 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_result_summary summary;
+  mill_result_summary summary = {0};
   struct stat status;
   size_t n_row = 0;
   const size_t one = 1;
   *found = 0;
   memset(peek, 0, sizeof *peek);
-  memset(&summary, 0, sizeof summary);
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
     return MILL_OK;
   MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
@@ -126,6 +125,8 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_CHECK(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
   MILL_CHECK(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
+  MILL_CHECK(
+      mill_h5_read(&file, "provenance/UNMODELLED", H5T_NATIVE_INT, 1, &one, &peek->unmodelled));
   *found = 1;
   return MILL_OK;
 }

@@ -164,6 +164,21 @@ class Models(EndToEnd):
             there = np.setdiff1d(range(3), missing)
             self.assertTrue(np.isfinite(model[there]).all())
 
+    def test_rows_fitted_without_models_are_told(self):
+        stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
+        self.fit("half.h5", "--models", path, stars)
+        os.rename(path, path + ".away")
+        done = self.fit("half.h5", "--models", path, stars)
+        self.assertOneLine(done, path, "is gone", status=0)
+        os.rename(path + ".away", path)
+        with h5py.File(self.path, "r+") as f:  # as after a stop
+            f["fits/STATUS"][2] = 0
+            f["provenance/FINISHED"][...] = 0
+        for models, says in (([], "was begun with --models"),
+                             (["--models", path], "has rows that were fitted without --models")):
+            done = self.fit("half.h5", *models, stars)
+            self.assertOneLine(done, self.path, says, status=0)
+
     def test_rows_on_different_wavelengths_have_their_own(self):
         """Arm r of the second file is shifted, and 20 pixels shorter in the third."""
         def shift(hdus):
