@@ -53,8 +53,7 @@ class Refitted:
         need(not rows or options.program, USAGE, "without a models file the stars must be fitted "
              "again, but PATH has no program starmill: give --models, or put starmill in PATH")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
-        self.result = result
-        self.row_of = {}
+        self.result, self.row_of = result, {}
         if rows:
             again = self._fit(rows, options)
             self.models = Models(os.path.join(self.folder.name, "models.h5"), again)
@@ -94,11 +93,14 @@ class Refitted:
         return again
 
     def _pair(self, again, rows):
-        """Match the rows of the new fit with the old ones; warn of rows with another velocity."""
-        names = (again.catalog["IDENTIFIER"][...], again.fits["TARGETID"][...])
-        new = {name: i for i, name in enumerate(zip(*names))}
+        """Match rows of both fits by input and place of the first exposure, since a name may be in
+        several inputs; warn of rows with another velocity."""
+        def key(result, row):
+            i, number = result.exposures(row)[0]
+            return os.path.realpath(result.input_path(i)), number
+        new = {key(again, i): i for i in np.flatnonzero(again.fits["STATUS"][...] == FITTED)}
         for r in rows:
-            i = new.get((self.result.catalog["IDENTIFIER"][r], self.result.fits["TARGETID"][r]))
+            i = new.get(key(self.result, r))
             if i is None:
                 continue
             self.row_of[r] = i
