@@ -185,6 +185,18 @@ class Export(ProgramTest):
                         self.assertEqual(hdus["FIBERMAP"].data.tobytes(),
                                          inputs["FIBERMAP"].data.tobytes())
 
+    def test_rvmod_of_a_fit_continued_without_models(self):
+        fit, models = shutil.copy(OUT, tmp("half.h5")), shutil.copy(MODELS, tmp("half-models.h5"))
+        with h5py.File(fit, "r+") as f, h5py.File(models, "r+") as m:
+            f["provenance/UNMODELLED"][...] = 1
+            for arm in "brz":
+                m[f"models/{arm}/flux"][3:5] = np.nan
+            m["models/b/flux"][7] = np.nan  # a star without good pixels in one arm
+        for _ in range(2):  # also when the products are there
+            done = self.export("--to", "rvmod", "--models", models, "--output", tmp("half"), fit,
+                               status=3)
+            self.assertOneLine(done, models, "no models of 2 stars", "without --models", status=3)
+
     def test_any_number_of_processes(self):
         folder = tmp("workers")
         done = self.export("--output", folder, "--workers", 1, OUT)

@@ -14,7 +14,7 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
-from starmill.products.models import Models  # noqa: E402
+from starmill.products.models import Models, open_models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
@@ -25,6 +25,7 @@ FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
 run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet", SURVEY)
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
+OPTIONS = types.SimpleNamespace(models=None, library=None, program=STARMILL)
 
 def copied(name, n=None, edit=None, damaged=()):
     """Copy the result, with its rows repeated until there are n, and changed by edit (see edited).
@@ -363,6 +364,38 @@ class Plot(Look):
 
     def test_spectra_and_models_are_those_of_the_files(self):
         result = Result(FIT)
+        # likewise a star whose row a run without --models fitted
+        some, fit = shutil.copy(MODELS, tmp("some-models.h5")), shutil.copy(FIT, tmp("some.h5"))
+        with h5py.File(some, "r+") as m, h5py.File(fit, "r+") as f:
+            f["provenance/UNMODELLED"][...] = 1
+            del f["provenance/COMMAND"]
+            f["provenance/COMMAND"] = np.bytes_(f"fit --models {some}")
+            for arm in "brz":
+                m[f"models/{arm}/flux"][2] = np.nan
+        self.refused("plot", fit, target, "--models", some, "--output", tmp("x.png"),
+                     said=[some, "lacks the models of 1 stars"])
+        found = open_models(Result(fit), [2], OPTIONS)
+        np.testing.assert_array_equal(found.of(2)[0]["r"][1],
+                                      Models(MODELS, Result(FIT)).of(2)[0]["r"][1])
+        self.assertIsInstance(open_models(Result(fit), [3], OPTIONS), Models)
+
+    def test_inputs_of_one_name(self):
+        """Stars are fitted again from their own input, though another has its name and TARGETIDs."""
+        files = []
+        for i, folder in enumerate(("x1", "x2")):
+            files.append(os.path.join(new_folder(folder), "coadd.fits"))
+            with pyfits.open(SURVEY) as hdus:
+                for arm in "BRZ":
+                    hdus[arm + "_FLUX"].data *= 1 + 2 * i
+                    hdus[arm + "_IVAR"].data /= (1 + 2 * i) ** 2
+                hdus.writeto(files[-1])
+        self.job("fit", "--library", LIBRARY, "--output", "x.h5", "--models", "x.models", *files)
+        os.rename(tmp("x.models"), tmp("x-models.h5"))
+        result, n = Result(tmp("x.h5")), len(FITS["STATUS"])
+        rows = [2, 2 + n]
+        again, was = open_models(result, rows, OPTIONS), Models(tmp("x-models.h5"), result)
+        for row in rows:
+            np.testing.assert_array_equal(again.of(row)[0]["r"][1], was.of(row)[0]["r"][1])
         row = 11
         arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
         self.assertEqual(([a.name for a in arms], note), (["b", "r", "z"], ""))

@@ -14,7 +14,7 @@ import h5py
 
 from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
-                                 check_text, make_folder, need, printable, refuse_input)
+                                 check_text, make_folder, need, printable, refuse_input, warn)
 from starmill.products import rvtab, table
 from starmill.products.models import Models
 from starmill.products.result import Result
@@ -238,10 +238,16 @@ def main(options):
         refused += [done.says] * (done.what == "refused")
     progress.end()
     if n_damaged:
-        print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
-              "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
-    need(not refused, OUTPUT,
-         f"{len(refused)} products could not be written: give another folder, or --overwrite")
+        warn(f"{n_damaged} rows of {result.path} are damaged and left out: CRC or STATUS is wrong; "
+             "starmill status names them")
+    n_bare = len(export.models.missing(range(result.n_row))) if export.models else 0
+    if n_bare:
+        warn(f"{options.models} has no models of {n_bare} stars, which a run without --models "
+             "fitted: theirs are NaN; fit --overwrite --models makes all models")
+    if export.uncalibrated:
+        warn(export.uncalibrated)
+    need(not n["refused"], OUTPUT,
+         f"{n['refused']} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
         n_row = result.n_row - n_damaged - export.n_without
         print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
@@ -251,4 +257,4 @@ def main(options):
             if n[what]:
                 print(f"{what:12} {n[what]} {says}")
         print(f"time         {time.monotonic() - start:.2f} s\noutput       {options.output}")
-    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] else 0
+    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] or n_bare else 0
