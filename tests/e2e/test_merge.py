@@ -292,7 +292,8 @@ class Calibration(ProgramTest):
         self.assertEqual(said["CAL_PAIRS"][names.index("FEH")], 8)
         for name in "FEH", "ALPHAFE":
             self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
-        run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
+        done = run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
+        self.assertOneLine(done, made, "to calibrate FEH_ERR, ALPHAFE_ERR, which stay", status=0)
         with pyfits.open(tmp("calibrated.fits")) as f:
             table, header = f[1].data, f[1].header
         for name in fits:
@@ -304,8 +305,14 @@ class Calibration(ProgramTest):
                 wanted = np.where((wanted > 0) & free, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
                 self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
             np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
-        found = Result(made, calibrated=True).select("VRAD_ERR < 2")
+        with self.assertWarnsRegex(UserWarning, "FEH_ERR, ALPHAFE_ERR, which stay"):
+            found = Result(made, calibrated=True).select("VRAD_ERR < 2")
         self.assertEqual(found.rows.tolist(), np.flatnonzero(table["VRAD_ERR"] < 2).tolist())
         self.assertOneLine(starmill("export", "--to", "fits", "--calibrated", "--output",
                                     tmp("no.fits"), path), "no calibration", "merge --calibrate",
                            status=2)
+        few = tmp("few-calibrated.h5")  # of four stars, each with one row
+        run("merge", "--calibrate", "--output", few, self.path)
+        done = self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), few)
+        self.assertOneLine(done, few, "too few stars", "VRAD_ERR, VSINI_ERR", status=2)
+        self.assertFalse(os.path.exists(tmp("no.fits")))

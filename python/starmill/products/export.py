@@ -106,8 +106,7 @@ class Export:
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
             " alone" * options.no_fibermap + " calibrated" * options.calibrated
-        if options.calibrated:
-            self.result.calibrate()
+        self.uncalibrated = self.result.calibrate() if options.calibrated else ""
         self.names = names_of(self.result, options.subdirs, options.prefix) \
             if options.to not in TABLES else []
         need(options.to != "epochs" or self.result.epochs is not None, USAGE,

@@ -300,7 +300,8 @@ class Result:
         return names
 
     def calibrate(self):
-        """From now on scale errors by the factors and floors of starmill merge --calibrate."""
+        """From now on scale errors by the factors and floors of starmill merge --calibrate.  Return
+        a text about parameters without a factor; "" if all have one."""
         attrs = self.fits.attrs
         need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
              "result with one by starmill merge --calibrate")
@@ -308,9 +309,13 @@ class Result:
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
         need(np.shape(factors) == (len(names), len(sn)) and np.shape(floors) == (len(names),),
              OUTPUT, f"{self.path} is damaged: its calibration is incomplete")
-        for name, factor, floor in zip(names, factors, floors):
-            if np.isfinite(floor):
-                self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
+        found = {f"{text(name)}_ERR": (sn, factor, floor)
+                 for name, factor, floor in zip(names, factors, floors)}
+        left = ", ".join(name for name, of in found.items() if not np.isfinite(of[2]))
+        self.calibration = {f"/fits/{n}": of for n, of in found.items() if np.isfinite(of[2])}
+        says = f"{self.path}: too few stars have several good rows to calibrate {left}"
+        need(self.calibration, USAGE, f"{says}: merge --calibrate more rows")
+        return left and f"{says}, which stay as the fit stated them"
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
