@@ -447,11 +447,15 @@ class Export(ProgramTest):
                 (["1/x.fits", "/d/2/x.fits", "x..y/x.fits"], True, None),
                 (["../x.fits"], False, None), (["../x.fits"], True, "../x.fits"),
                 (["/d/../a/x.fits"], True, "outside")):
-            result = types.SimpleNamespace(files=paths)
+            result = types.SimpleNamespace(
+                files=paths, catalog={"files/ERROR": np.zeros(len(paths), "S")})
             if says:
                 self.assertRaisesRegex(Failure, says, names_of, result, subdirs, "")
             else:
                 self.assertEqual(len(set(names_of(result, subdirs, "rvtab-"))), len(paths))
+        result = types.SimpleNamespace(files=["a/x.fits", "b/x.fits"],
+                                       catalog={"files/ERROR": np.array([b"cut", b""])})
+        self.assertEqual(names_of(result, False, ""), [None, "x.fits"])  # one has no product
 
     # ---- inputs ----
 

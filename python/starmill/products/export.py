@@ -59,10 +59,12 @@ def name_of(path, subdirs, prefix):
 
 
 def names_of(result, subdirs, prefix):
-    names = [name_of(path, subdirs, prefix) for path in result.files]
+    """Return the paths of the inputs' products, None of an unreadable input."""
+    names = [None if error else name_of(path, subdirs, prefix)
+             for path, error in zip(result.files, result.catalog["files/ERROR"][...])]
     advice = "fit them into different results" if subdirs else \
         "give --subdirs, which keeps the last two folders of inputs"
-    for name, n in collections.Counter(names).items():
+    for name, n in collections.Counter(filter(None, names)).items():
         need(n == 1, USAGE, f"two inputs would have the product {name}: {advice}")
     return names
 
@@ -114,7 +116,7 @@ class Export:
 
     def product(self, i):
         """Make the product of input i; return a Done."""
-        if self.result.catalog["files/ERROR"][i]:
+        if not self.names[i]:
             return Done("unreadable")
         path = os.path.join(self.options.output, self.names[i])
         try:
