@@ -209,6 +209,34 @@ class Merge(ProgramTest):
         self.merge("tried.h5", *parts)
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
+    def test_parts_of_several_folders(self):
+        """Paths that are relative to the folders of the parts lead to the inputs afterwards."""
+        parts = []
+        for i, folder in enumerate(("night1", "a-later-night")):
+            os.mkdir(tmp(folder))
+            shutil.copy(FILES[i], tmp(folder))
+            parts.append(os.path.join(tmp(folder), "o.h5"))
+            self.ends(0, "fit", "--library", LIBRARY, "--output", "o.h5", "--threads", 1,
+                      os.path.basename(FILES[i]), cwd=tmp(folder))
+        self.merge("nights.h5", *parts)
+        self.assertEqual([os.path.join(os.fsencode(tmp("night1")), p) for p in
+                          read(tmp("nights.h5"), "catalog/files")["PATH"]],
+                         [os.fsencode(os.path.join(os.path.dirname(part), os.path.basename(path)))
+                          for part, path in zip(parts, FILES)])
+        done = self.ends(0, "export", "--output", tmp("of-nights"), tmp("nights.h5"))
+        self.assertIn("written      2\n", done.stdout)
+
+    def test_a_part_without_a_readable_input(self):
+        """It has no arms; the merged result has those of the other part, in either order."""
+        void = self.part("void.h5", [FILES[2]], status=3)
+        for out, parts in (("before.h5", [void, self.one]), ("after.h5", [self.one, void])):
+            self.merge(out, *parts)
+            self.assertEqual(differing(read(self.one), read(tmp(out))), [])
+            with h5py.File(self.one) as one, h5py.File(tmp(out)) as made:
+                self.assertEqual(one["provenance/IDENTITY"][()], made["provenance/IDENTITY"][()])
+                self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
+                                 [0, 4] if parts[0] == void else [4, 0])
+
     def test_stopped_and_killed(self):
         """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same
         command takes over; a living lock is kept."""
