@@ -128,7 +128,9 @@ class Epochs(ProgramTest):
     def test_merge_export_and_report(self):
         run("merge", "--output", tmp("merged.h5"), self.path)
         self.assertEqual(differing(read(self.path, "epochs"), read(tmp("merged.h5"), "epochs")), [])
-        run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+        for says in "time", "existing":
+            done = run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+            self.assertIn(f"rows         {self.of['VRAD'].size}\n{says}", done.stdout)
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
             self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")

@@ -531,7 +531,7 @@ class Export(ProgramTest):
             f["fits/STATUS"][8] = 0
         rows = np.delete(np.arange(9), [4, 8])
         for kind, name in (("rvtab", "bad"), ("fits", "bad.fits"), ("rvmod", "bad"),
-                           ("fits", "bad.fits")):  # what is there goes on lacking them
+                           ("fits", "bad.fits")):  # what is there lacks them and is made again
             models = ["--models", MODELS] * (kind == "rvmod")
             done = self.export("--to", kind, *models, "--output", tmp(name), bad, status=3)
             self.assertOneLine(done, bad, "2 rows", "damaged and left out", status=3)
@@ -544,6 +544,11 @@ class Export(ProgramTest):
         with h5py.File(MODELS) as models:
             self.assertSame(pyfits.getdata(tmp("bad/rvmod-coadd-mock-00001.fits"), "B_MODEL"),
                             models["models/b/flux"][[3, 5]], "model")
+        shutil.copy2(OUT, bad)  # restored, older than the products
+        for kind, name, says in (("rvtab", "bad", "written      2\nexisting     1"),
+                                 ("fits", "bad.fits", "rows         9\ntime")):
+            self.assertIn(says, self.export("--to", kind, "--output", tmp(name), bad).stdout)
+        self.assertSame(pyfits.getdata(tmp("bad.fits"))["TARGETID"], columns()["TARGETID"][0], "table")
 
     def test_files_without_a_fibermap(self):
         """A plain table has none: RVTAB stands alone."""

@@ -103,8 +103,7 @@ class Export:
     """Writes the products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options, self.n_without = options, 0  # rows that the format cannot hold (HATS)
-        self.result = Result(options.arguments[0])
+        self.options, self.result = options, Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
             " alone" * options.no_fibermap + " calibrated" * options.calibrated
@@ -124,7 +123,7 @@ class Export:
         except Failure as failure:
             return Done("refused", str(failure))
         if header is not None:
-            return Done("existing", n_damaged=header.get("LEFTOUT", 0))
+            return Done("existing")
         try:
             return Done("written", n_damaged=self._write(path, i))
         except Failure as failure:
@@ -158,29 +157,30 @@ class Export:
         return n_left_out
 
     def table(self):
-        """Write the table of all rows; return (was it written, number of damaged rows)."""
+        """Write the table of all rows; return a Done."""
         result, path, to = self.result, self.options.output, self.options.to
-        header = self.found(path)
-        if header is not None:
-            return False, header.get("LEFTOUT", 0)
+        self.n_row = len((result.epochs if to == "epochs" else result.fits)["VRAD"])
+        if self.found(path) is not None:
+            return Done("existing")
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
+        self.n_row -= n_left_out
         first = primary(result, self.kind, n_left_out)
         if to == "hats":
-            self.n_without = table.hats(path, *self.parts(first, whole))
-            return True, n_left_out
+            self.n_row -= table.hats(path, *self.parts(first, whole))  # rows without a position
+            return Done("written", n_damaged=n_left_out)
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
             if to in table.WRITE:
                 table.WRITE[to](product, *self.parts(first, whole))
-                return True, n_left_out
-            product.append(first)
-            if to == "epochs":
-                rvtab.write_epochs(product, result, whole)
             else:
-                table.write(product, table.whole(result), "STARMILL", result, 0, whole)
-            table.write_files(product, result)
-        return True, n_left_out
+                product.append(first)
+                if to == "epochs":
+                    self.n_row = rvtab.write_epochs(product, result, whole)
+                else:
+                    table.write(product, table.whole(result), "STARMILL", result, 0, whole)
+                table.write_files(product, result)
+        return Done("written", n_damaged=n_left_out)
 
     def parts(self, header, whole):
         """Return columns, result, rows and facts for other formats than FITS."""
@@ -217,13 +217,12 @@ def main(options):
     warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
-    result, n, refused, n_damaged = export.result, collections.Counter(), [], 0
+    result, n, n_damaged = export.result, collections.Counter(), 0
     need(result.finished, USAGE,
          f"{result.path} is not finished: give the command of the fit again")
-    n_file, products = len(export.names), ()
+    n_file = len(export.names)
     if options.to in TABLES:
-        is_written, n_damaged = export.table()
-        n["written" if is_written else "existing"] = 1
+        products = [export.table()]
     else:
         make_folder(options.output)
         products = running.each(functools.partial(product, options), range(n_file),
@@ -236,7 +235,6 @@ def main(options):
         n_damaged += done.n_damaged
         if done.says:
             print(printable(f"starmill export: {done.says}"), file=sys.stderr)
-        refused += [done.says] * (done.what == "refused")
     progress.end()
     if n_damaged:
         warn(f"{n_damaged} rows of {result.path} are damaged and left out: CRC or STATUS is wrong; "
@@ -250,8 +248,8 @@ def main(options):
     need(not n["refused"], OUTPUT,
          f"{n['refused']} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
-        n_row = result.n_row - n_damaged - export.n_without
-        print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
+        print(f"rows         {export.n_row}" if options.to in TABLES
+              else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
                            ("left out", "inputs, whose files are gone or have changed"),
                            ("unreadable", "inputs, when they were fitted")):

@@ -141,8 +141,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of the file at path if it is this export and not older than the result.
-    Return None if the export may be written to path, else raise a Failure."""
+    """Return the header of the file at path if it is this export, not older than the result, with
+    all rows.  Return None if the export may be written to path, else raise a Failure."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)
@@ -161,7 +161,7 @@ def is_done(path, kind, result, overwrite):
          f"{path}: exists and is the export of another result, or another export of this one: "
          "give another name or --overwrite")
     is_older = os.stat(path).st_mtime_ns < os.stat(result.path).st_mtime_ns
-    return None if is_older else header
+    return None if is_older or "LEFTOUT" in header else header
 
 
 def ucd_of(name, unit=""):
