@@ -285,6 +285,14 @@ class Density(unittest.TestCase):
         x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
         n, limits = 200, ((3500, 6500), (2, 6))
         found = charts.plane_density(x, y, *limits, n)
+    def test_an_arm_without_good_pixels(self):
+        """Its S/N is -1e9 in HDF5 and NaN in FITS; the star has the S/N of its other arms."""
+        path = copied("no-b.h5", edit=lambda fits, _: fits["SN_B"].put(3, -1e9))
+        self.job("export", "--to", "fits", "--output", "no-b.fits", path)
+        for pair in (path, "no-b.fits"), ("no-b.fits", path):
+            self.assertIn(f"| SN | {len(FITS['STATUS'])} | 0.00 | 0.00 |",
+                          self.job("compare", "--all", *pair))
+
         at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
         kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
                   / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
