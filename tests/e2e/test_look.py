@@ -12,6 +12,7 @@ try:
     import scipy.ndimage  # noqa: F401
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
+from starmill import Result as starmill_result  # noqa: E402
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models, open_models  # noqa: E402
@@ -24,8 +25,8 @@ LIBRARY, SURVEY = coarse_survey(16)
 FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
 run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet", SURVEY)
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
-
 OPTIONS = types.SimpleNamespace(models=None, library=None, program=STARMILL)
+
 
 def copied(name, n=None, edit=None, damaged=()):
     """Copy the result, with its rows repeated until there are n, and changed by edit (see edited).
@@ -110,6 +111,12 @@ class Show(Look):
         self.assertIn("row 7 of", self.job("show", FIT, name))
         self.refused("show", FIT, "1", said=["no row has the TARGETID", "'1'", "--print identifier"])
         self.refused("show", LIBRARY, "1", said=["is not a result of starmill"], status=4)
+
+    def test_a_negative_targetid(self):
+        path = copied("negative.h5", edit=lambda fits, _: fits["TARGETID"].put([6, 7], [-5, -1]))
+        self.assertIn("row 6 of", self.job("show", path, "-5"))
+        self.assertEqual(starmill_result(path).star("-5").rows.tolist(), [6])
+        self.refused("show", path, "-1", said=["no row has the TARGETID", "'-1'"])  # none
 
     def test_names_that_are_no_utf_8(self):
         def edit(_, catalog):
@@ -278,13 +285,6 @@ class Compare(Look):
             self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
             self.assertIn("none.png is not written: no star", done.stderr)
 
-
-class Density(unittest.TestCase):
-    def test_a_plane_is_the_sum_of_kernels(self):
-        rng = np.random.default_rng(5)
-        x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
-        n, limits = 200, ((3500, 6500), (2, 6))
-        found = charts.plane_density(x, y, *limits, n)
     def test_an_arm_without_good_pixels(self):
         """Its S/N is -1e9 in HDF5 and NaN in FITS; the star has the S/N of its other arms."""
         path = copied("no-b.h5", edit=lambda fits, _: fits["SN_B"].put(3, -1e9))
@@ -293,6 +293,13 @@ class Density(unittest.TestCase):
             self.assertIn(f"| SN | {len(FITS['STATUS'])} | 0.00 | 0.00 |",
                           self.job("compare", "--all", *pair))
 
+
+class Density(unittest.TestCase):
+    def test_a_plane_is_the_sum_of_kernels(self):
+        rng = np.random.default_rng(5)
+        x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
+        n, limits = 200, ((3500, 6500), (2, 6))
+        found = charts.plane_density(x, y, *limits, n)
         at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
         kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
                   / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
@@ -357,21 +364,6 @@ class Plot(Look):
         finally:
             os.rename(MODELS + ".away", MODELS)
         np.testing.assert_array_equal(matplotlib.image.imread(tmp("again.png")), image)
-
-    def test_a_range_and_its_size(self):
-        target, more = FITS["TARGETID"][2], ("--models", MODELS, "--output", tmp("range.png"))
-        self.job("plot", FIT, target, "--range", "5800,7000", "--dpi", "60", *more)
-        image = matplotlib.image.imread(tmp("range.png"))
-        self.assertEqual(image.shape[1], 660)
-        self.assertLess(image.shape[0], 400)  # one arm
-        for says, given in (("between 100 and 200 A", ("--range", "100,200")),
-                            ("--range takes LOW,HIGH", ("--range", "7000,5800")),
-                            ("--dpi takes an integer", ("--dpi", "5")),
-                            ("does not apply to --corner", ("--range", "5800,7000", "--corner"))):
-            self.refused("plot", FIT, target, *given, "--overwrite", *more, said=[says])
-
-    def test_spectra_and_models_are_those_of_the_files(self):
-        result = Result(FIT)
         # likewise a star whose row a run without --models fitted
         some, fit = shutil.copy(MODELS, tmp("some-models.h5")), shutil.copy(FIT, tmp("some.h5"))
         with h5py.File(some, "r+") as m, h5py.File(fit, "r+") as f:
@@ -404,6 +396,21 @@ class Plot(Look):
         again, was = open_models(result, rows, OPTIONS), Models(tmp("x-models.h5"), result)
         for row in rows:
             np.testing.assert_array_equal(again.of(row)[0]["r"][1], was.of(row)[0]["r"][1])
+
+    def test_a_range_and_its_size(self):
+        target, more = FITS["TARGETID"][2], ("--models", MODELS, "--output", tmp("range.png"))
+        self.job("plot", FIT, target, "--range", "5800,7000", "--dpi", "60", *more)
+        image = matplotlib.image.imread(tmp("range.png"))
+        self.assertEqual(image.shape[1], 660)
+        self.assertLess(image.shape[0], 400)  # one arm
+        for says, given in (("between 100 and 200 A", ("--range", "100,200")),
+                            ("--range takes LOW,HIGH", ("--range", "7000,5800")),
+                            ("--dpi takes an integer", ("--dpi", "5")),
+                            ("does not apply to --corner", ("--range", "5800,7000", "--corner"))):
+            self.refused("plot", FIT, target, *given, "--overwrite", *more, said=[says])
+
+    def test_spectra_and_models_are_those_of_the_files(self):
+        result = Result(FIT)
         row = 11
         arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
         self.assertEqual(([a.name for a in arms], note), (["b", "r", "z"], ""))

@@ -424,7 +424,7 @@ class Result:
 
     def _find(self, star):
         keys = [(name, os.fsencode(star)) for name in ("IDENTIFIER", "OBJECT")] if star else []
-        if star.isdecimal() and int(star) < 2**63:
+        if re.fullmatch(r"-?\d+", star) and -2**63 <= int(star) < 2**63 and int(star) != -1:
             keys.insert(0, ("TARGETID", int(star)))
         for name, key in keys:
             rows = [start + np.flatnonzero(self.column(name)[start:start + BLOCK] == key)
