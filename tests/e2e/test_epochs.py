@@ -143,6 +143,8 @@ class Epochs(ProgramTest):
         shown = run("show", self.path, self.row["TARGETID"][0]).stdout.split("\nepochs\n")[1].split("\n")
         self.assertEqual([line.split()[2] for line in shown[1:1 + N_EPOCH]],
                          [f"{v:.9g}" for v in self.of["VRAD"][0]])
+        np.testing.assert_allclose([float(line.split()[1]) for line in shown[1:1 + N_EPOCH]],
+                                   self.of["MJD"][0], rtol=0, atol=1e-6)  # 0.1 s
         with without_pictures():
             run("report", "--output", tmp("epochs.html"), self.path)
         good = self.row["RVS_WARN"] == 0
