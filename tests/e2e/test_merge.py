@@ -227,12 +227,16 @@ class Merge(ProgramTest):
         self.assertIn("written      2\n", done.stdout)
 
     def test_a_part_without_a_readable_input(self):
-        """It has no arms; the merged result has those of the other part, in either order."""
-        void = self.part("void.h5", [FILES[2]], status=3)
-        for out, parts in (("before.h5", [void, self.one]), ("after.h5", [self.one, void])):
+        """It does not cut the library's one arm into cameras: the merged result has the arms of the
+        other part, in either order."""
+        shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+        self.fit("void.h5", FILES[2], lib=shipped, status=3)
+        self.fit("cameras.h5", FILES[0], lib=shipped)
+        void, some = tmp("void.h5"), self.path
+        for out, parts in (("before.h5", [void, some]), ("after.h5", [some, void])):
             self.merge(out, *parts)
-            self.assertEqual(differing(read(self.one), read(tmp(out))), [])
-            with h5py.File(self.one) as one, h5py.File(tmp(out)) as made:
+            self.assertEqual(differing(read(some), read(tmp(out))), [])
+            with h5py.File(some) as one, h5py.File(tmp(out)) as made:
                 self.assertEqual(one["provenance/IDENTITY"][()], made["provenance/IDENTITY"][()])
                 self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
                                  [0, 4] if parts[0] == void else [4, 0])
