@@ -313,8 +313,8 @@ class Result:
                  for name, factor, floor in zip(names, factors, floors)}
         left = ", ".join(name for name, of in found.items() if not np.isfinite(of[2]))
         self.calibration = {f"/fits/{n}": of for n, of in found.items() if np.isfinite(of[2])}
-        says = f"{self.path}: too few stars have several good rows to calibrate {left}"
-        need(self.calibration, USAGE, f"{says}: merge --calibrate more rows")
+        says = f"{self.path}: its repeated stars give no factor for {left}"
+        need(self.calibration, USAGE, f"{says}: merge --calibrate more rows of the same stars")
         return left and f"{says}, which stay as the fit stated them"
 
     def unit(self, name):
