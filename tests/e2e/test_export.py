@@ -193,8 +193,7 @@ class Export(ProgramTest):
                 m[f"models/{arm}/flux"][3:5] = np.nan
             m["models/b/flux"][7] = np.nan  # a star without good pixels in one arm
         for _ in range(2):  # also when the products are there
-            done = self.export("--to", "rvmod", "--models", models, "--output", tmp("half"), fit,
-                               status=3)
+            done = self.export("--to", "rvmod", "--models", models, "--output", tmp("half"), fit, status=3)
             self.assertOneLine(done, models, "no models of 2 stars", "without --models", status=3)
 
     def test_any_number_of_processes(self):
@@ -363,6 +362,14 @@ class Export(ProgramTest):
         found = [t for name in files for t in Table.read(name)["TARGETID"].tolist()]
         self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
+    def test_sn_of_an_arm_without_good_pixels(self):
+        """It is -1e9 in HDF5 and NaN in FITS; compare takes the S/N of the star's other arms."""
+        path = shutil.copy(OUT, tmp("no-b.h5"))
+        edited(path, lambda fits, _: fits["SN_B"].put(3, -1e9))
+        self.export("--to", "fits", "--output", tmp("no-b.fits"), path)
+        for pair in (path, tmp("no-b.fits")), (tmp("no-b.fits"), path):
+            self.assertIn("| SN | 9 | 0.00 | 0.00 |", run("compare", "--all", *pair).stdout)
+
     def test_pixels_of_the_sky(self):
         from starmill.products.sky import healpix
         ra, dec = np.array(PIXELS)[:, :2].T
@@ -447,14 +454,12 @@ class Export(ProgramTest):
                 (["1/x.fits", "/d/2/x.fits", "x..y/x.fits"], True, None),
                 (["../x.fits"], False, None), (["../x.fits"], True, "../x.fits"),
                 (["/d/../a/x.fits"], True, "outside")):
-            result = types.SimpleNamespace(
-                files=paths, catalog={"files/ERROR": np.zeros(len(paths), "S")})
+            result = types.SimpleNamespace(files=paths, catalog={"files/ERROR": np.zeros(len(paths), "S")})
             if says:
                 self.assertRaisesRegex(Failure, says, names_of, result, subdirs, "")
             else:
                 self.assertEqual(len(set(names_of(result, subdirs, "rvtab-"))), len(paths))
-        result = types.SimpleNamespace(files=["a/x.fits", "b/x.fits"],
-                                       catalog={"files/ERROR": np.array([b"cut", b""])})
+        result.files, result.catalog = ["a/x.fits", "b/x.fits"], {"files/ERROR": np.array([b"cut", b""])}
         self.assertEqual(names_of(result, False, ""), [None, "x.fits"])  # one has no product
 
     # ---- inputs ----

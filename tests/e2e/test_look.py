@@ -15,7 +15,7 @@ except ImportError as missing:
 from starmill import Result as starmill_result  # noqa: E402
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
-from starmill.products.models import Models, open_models  # noqa: E402
+from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
 from starmill.surveys.spectra import Inputs  # noqa: E402
@@ -25,7 +25,6 @@ LIBRARY, SURVEY = coarse_survey(16)
 FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
 run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet", SURVEY)
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
-OPTIONS = types.SimpleNamespace(models=None, library=None, program=STARMILL)
 
 
 def copied(name, n=None, edit=None, damaged=()):
@@ -285,14 +284,6 @@ class Compare(Look):
             self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
             self.assertIn("none.png is not written: no star", done.stderr)
 
-    def test_an_arm_without_good_pixels(self):
-        """Its S/N is -1e9 in HDF5 and NaN in FITS; the star has the S/N of its other arms."""
-        path = copied("no-b.h5", edit=lambda fits, _: fits["SN_B"].put(3, -1e9))
-        self.job("export", "--to", "fits", "--output", "no-b.fits", path)
-        for pair in (path, "no-b.fits"), ("no-b.fits", path):
-            self.assertIn(f"| SN | {len(FITS['STATUS'])} | 0.00 | 0.00 |",
-                          self.job("compare", "--all", *pair))
-
 
 class Density(unittest.TestCase):
     def test_a_plane_is_the_sum_of_kernels(self):
@@ -364,38 +355,6 @@ class Plot(Look):
         finally:
             os.rename(MODELS + ".away", MODELS)
         np.testing.assert_array_equal(matplotlib.image.imread(tmp("again.png")), image)
-        # likewise a star whose row a run without --models fitted
-        some, fit = shutil.copy(MODELS, tmp("some-models.h5")), shutil.copy(FIT, tmp("some.h5"))
-        with h5py.File(some, "r+") as m, h5py.File(fit, "r+") as f:
-            f["provenance/UNMODELLED"][...] = 1
-            del f["provenance/COMMAND"]
-            f["provenance/COMMAND"] = np.bytes_(f"fit --models {some}")
-            for arm in "brz":
-                m[f"models/{arm}/flux"][2] = np.nan
-        self.refused("plot", fit, target, "--models", some, "--output", tmp("x.png"),
-                     said=[some, "lacks the models of 1 stars"])
-        found = open_models(Result(fit), [2], OPTIONS)
-        np.testing.assert_array_equal(found.of(2)[0]["r"][1],
-                                      Models(MODELS, Result(FIT)).of(2)[0]["r"][1])
-        self.assertIsInstance(open_models(Result(fit), [3], OPTIONS), Models)
-
-    def test_inputs_of_one_name(self):
-        """Stars are fitted again from their own input, though another has its name and TARGETIDs."""
-        files = []
-        for i, folder in enumerate(("x1", "x2")):
-            files.append(os.path.join(new_folder(folder), "coadd.fits"))
-            with pyfits.open(SURVEY) as hdus:
-                for arm in "BRZ":
-                    hdus[arm + "_FLUX"].data *= 1 + 2 * i
-                    hdus[arm + "_IVAR"].data /= (1 + 2 * i) ** 2
-                hdus.writeto(files[-1])
-        self.job("fit", "--library", LIBRARY, "--output", "x.h5", "--models", "x.models", *files)
-        os.rename(tmp("x.models"), tmp("x-models.h5"))
-        result, n = Result(tmp("x.h5")), len(FITS["STATUS"])
-        rows = [2, 2 + n]
-        again, was = open_models(result, rows, OPTIONS), Models(tmp("x-models.h5"), result)
-        for row in rows:
-            np.testing.assert_array_equal(again.of(row)[0]["r"][1], was.of(row)[0]["r"][1])
 
     def test_a_range_and_its_size(self):
         target, more = FITS["TARGETID"][2], ("--models", MODELS, "--output", tmp("range.png"))
