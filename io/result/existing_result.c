@@ -116,8 +116,9 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   peek->n_row = (int64_t)n_row;
   MILL_CHECK(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
+  MILL_CHECK(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
   MILL_CHECK(
-      mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &(size_t){1}, &peek->finished));
+      mill_h5_read(&file, "provenance/UNMODELLED", H5T_NATIVE_INT, 1, &one, &peek->unmodelled));
   *found = 1;
   return MILL_OK;
 }

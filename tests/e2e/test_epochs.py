@@ -161,7 +161,9 @@ class Epochs(ProgramTest):
     def test_merge_export_and_report(self):
         run("merge", "--output", tmp("merged.h5"), self.path)
         self.assertEqual(differing(read(self.path, "epochs"), read(tmp("merged.h5"), "epochs")), [])
-        run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+        for says in "time", "existing":
+            done = run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+            self.assertIn(f"rows         {self.of['VRAD'].size}\n{says}", done.stdout)
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
             self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")
@@ -174,6 +176,8 @@ class Epochs(ProgramTest):
         shown = run("show", self.path, self.row["TARGETID"][0]).stdout.split("\nepochs\n")[1].split("\n")
         self.assertEqual([line.split()[2] for line in shown[1:1 + N_EPOCH]],
                          [f"{v:.9g}" for v in self.of["VRAD"][0]])
+        np.testing.assert_allclose([float(line.split()[1]) for line in shown[1:1 + N_EPOCH]],
+                                   self.of["MJD"][0], rtol=0, atol=1e-6)  # 0.1 s
         with without_pictures():
             run("report", "--output", tmp("epochs.html"), self.path)
         good = self.row["RVS_WARN"] == 0

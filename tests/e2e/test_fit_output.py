@@ -4,8 +4,12 @@ do not stop a fit, and a result that is missing at the end is no success.  Best-
 right shapes, units and chi-square."""
 
 import random
+import types
 
 from common import *  # noqa: F403
+from starmill.cli.basics import Failure
+from starmill.products import models as opened
+from starmill.products.result import Result
 
 N_KILL = 15
 
@@ -184,6 +188,54 @@ class Models(EndToEnd):
             self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
             there = np.setdiff1d(range(3), missing)
             self.assertTrue(np.isfinite(model[there]).all())
+
+    def test_rows_fitted_without_models_are_told(self):
+        stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
+        self.fit("half.h5", "--models", path, stars)
+        os.rename(path, path + ".away")
+        done = self.fit("half.h5", "--models", path, stars)
+        self.assertOneLine(done, path, "is gone", status=0)
+        os.rename(path + ".away", path)
+        with h5py.File(self.path, "r+") as f:  # as after a stop
+            f["fits/STATUS"][2] = 0
+            f["provenance/FINISHED"][...] = 0
+        for models, says in (([], "was begun with --models"),
+                             (["--models", path], "has rows that were fitted without --models")):
+            done = self.fit("half.h5", *models, stars)
+            self.assertOneLine(done, self.path, says, status=0)
+
+    def test_stars_without_a_stored_model_are_fitted_again(self):
+        """For plot and report, from their own input: another has the same names.  A refit has the
+        same bits."""
+        def brighter(hdus):
+            for arm in ARMS:
+                hdus[arm + "_FLUX"].data *= 3
+                hdus[arm + "_IVAR"].data /= 9
+
+        files = [cut(os.path.join(new_folder(folder), "coadd.fits"), [3, 60], edit)
+                 for folder, edit in (("x1", None), ("x2", brighter))]
+        path, options = tmp("x-models.h5"), types.SimpleNamespace(
+            models=None, library=None, program=STARMILL)
+        self.fit("x.h5", "--models", path, *files)
+        kept = shutil.copy(path, tmp("kept.h5"))
+        os.remove(path)
+        flux = models(kept)["R"][1]
+        again = opened.open_models(Result(self.path), [1, 3], options)
+        for row in (1, 3):
+            np.testing.assert_array_equal(again.of(row)[0]["r"][1], flux[row])
+        # row 3 as of a run without --models
+        other = shutil.copy(self.path, tmp("x-gap.h5"))
+        with h5py.File(other, "r+") as f, h5py.File(shutil.copy(kept, path), "r+") as m:
+            f["provenance/UNMODELLED"][...] = 1
+            for arm in "brz":
+                m[f"models/{arm}/flux"][3] = np.nan
+        result = Result(other)
+        self.assertIsInstance(opened.open_models(result, [1], options), opened.Models)
+        again = opened.open_models(result, [1, 3], options)
+        np.testing.assert_array_equal(again.of(3)[0]["r"][1], flux[3])
+        options.models = path
+        self.assertRaisesRegex(Failure, "lacks the models of 1 stars", opened.open_models, result,
+                               [1, 3], options)
 
     def test_rows_on_different_wavelengths_have_their_own(self):
         """Arm r of the second file is shifted, and 20 pixels shorter in the third."""
