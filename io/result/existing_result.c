@@ -101,6 +101,7 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_result_summary summary = {0};
   struct stat status;
+  const size_t one = 1;
   size_t n_row = 0;
   *found = 0;
   memset(peek, 0, sizeof *peek);
