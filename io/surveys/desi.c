@@ -210,7 +210,7 @@ static int open_arms(mill_desi_file *file)
   MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
 
   int n_there = 0;
-  char names[MILL_MAX_ARM * (MILL_MAX_NAME + 8)] = "";
+  char names[DESI_MAX_CHANNEL * (MILL_MAX_NAME + 8)] = "";
   for (int i = 0; i < file->n_arm; i++) {
     mill_desi_arm *a = &file->arm[i];
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s_FLUX", i ? ", " : "",
@@ -260,65 +260,53 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-/* List the channels to read: the library's arms and those named by the key arms.  If the file has
- * none of these, list all its channels, which will be cut by wavelength. */
-static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+/* List the file's channels, then the library's other arms, to report them as missing.  A file with
+ * none of these arms has other channels on purpose. */
+static int choose_arms(mill_desi_file *file, const mill_library *lib)
 {
-  const mill_library *lib = settings->lib;
-  const mill_config *config = settings->config;
   const mill_fits_guard *guard = file->fits->guard;
-  int n_there = 0, n_channel = 0, i_hdu;
-  char name[MILL_MAX_NAME];
+  int i_wave, n_own = 0;
   size_t n;
-  for (int i = 0; i < lib->n_arm; i++) {
-    mill_desi_arm *a = &file->arm[file->n_arm++];
-    set_prefix(a->prefix, lib->arm[i].name);
-    MILL_CHECK(find_image(file, a->prefix, image_name[DESI_FLUX], &i_hdu));
-    n_there += i_hdu >= 0;
-  }
-  for (int i = 0; i < config->n_arm; i++) {
-    set_prefix(name, config->arm[i].channel);
-    MILL_CHECK(find_image(file, name, image_name[DESI_FLUX], &i_hdu));
-    if (!name[0] || find_prefix(file, name) >= 0 || i_hdu < 0)
-      continue;
-    if (file->n_arm == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: more than %d channels are asked for; name fewer in arms", guard->path,
-                        MILL_MAX_ARM);
-    memcpy(file->arm[file->n_arm++].prefix, name, sizeof name);
-    n_there++;
-  }
-  for (int i = 0; i < guard->n_hdu && n_there == 0; i++) {
+  for (int i = 0; i < guard->n_hdu; i++) {
+    char name[MILL_MAX_NAME] = "";
     if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
       continue;
-    if (n_channel == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, so it is no DESI file",
-                        guard->path, MILL_MAX_ARM);
-    memset(name, 0, sizeof name);
     memcpy(name, guard->hdu[i].name, n);
-    set_prefix(file->arm[n_channel++].prefix, name);
+    MILL_CHECK(find_image(file, name, "WAVELENGTH", &i_wave));
+    if (i_wave < 0)
+      continue;
+    if (file->n_arm == MILL_MAX_ARM)
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d channels, so it is no DESI file",
+                        guard->path, MILL_MAX_ARM);
+    set_prefix(file->arm[file->n_arm++].prefix, name);
   }
-  if (n_channel > 0)
-    file->n_arm = n_channel;
+  const int n_channel = file->n_arm;
+  for (int i = 0; i < lib->n_arm; i++)
+    n_own += find_prefix(file, lib->arm[i].name) >= 0;
+  for (int i = 0; i < lib->n_arm && (n_own > 0 || n_channel == 0); i++)
+    if (find_prefix(file, lib->arm[i].name) < 0)
+      set_prefix(file->arm[file->n_arm++].prefix, lib->arm[i].name);
   return MILL_OK;
 }
 
-/* Mark arms that are not fitted, so that their S/N does not select rows. */
-static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+/* Does a channel go to a fitted arm?  If not, its S/N does not select rows.  The rules are those
+ * of io/surveys/spectra_cut.c. */
+static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
+  int by_name = -1, by_wave = 0;
   for (int i = 0; i < lib->n_arm; i++) {
-    const int k = find_prefix(file, lib->arm[i].name);
-    const int choice = mill_config_find_arm(settings->config, lib->arm[i].name);
-    const int takes_other = choice >= 0 && settings->config->arm[choice].channel[0];
-    if (k >= 0 && (!settings->arm_wanted[i] || takes_other))
-      file->arm[k].is_unwanted = 1;
+    const int wanted = settings->arm_wanted[i];
+    const mill_arm_choice choice = mill_config_arm(settings->config, lib->arm[i].name);
+    if (wanted && strcasecmp(choice.channel, a->prefix) == 0)
+      return 1;
+    if (choice.channel[0])
+      continue;
+    if (strcasecmp(lib->arm[i].name, a->prefix) == 0)
+      by_name = wanted;
+    by_wave |= wanted && mill_arm_overlaps(&lib->arm[i], a->wave_aa[0], a->wave_aa[a->n_pix - 1]);
   }
-  for (int i = 0; i < settings->config->n_arm; i++) {
-    const int k = find_prefix(file, settings->config->arm[i].channel);
-    if (k >= 0)
-      file->arm[k].is_unwanted = 0;
-  }
+  return by_name >= 0 ? by_name : by_wave;
 }
 
 /* ---- as a format -------------------------------------------------------- */
@@ -326,7 +314,7 @@ static void want_arms(mill_desi_file *file, const mill_spectra_settings *setting
 static void desi_close(void *state)
 {
   mill_desi_file *file = state;
-  for (int i = 0; i < MILL_MAX_ARM; i++)
+  for (int i = 0; i < file->n_arm; i++)
     mill_free(file->arm[i].wave_aa);
   mill_free(file->convert);
 }
@@ -337,10 +325,12 @@ static int desi_open(void *state, const mill_spectra_settings *settings, int *fr
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
   file->frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
-  MILL_CHECK(choose_arms(file, settings));
+  MILL_CHECK(choose_arms(file, settings->lib));
   MILL_CHECK(open_arms(file));
   *frame = file->frame;
-  want_arms(file, settings);
+  for (mill_desi_arm *a = file->arm; a < file->arm + file->n_arm; a++)
+    if (a->n_pix > 0)
+      file->n_fitted += !(a->is_unwanted = !is_fitted(a, settings));
   return MILL_OK;
 }
 
@@ -369,7 +359,8 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
   *n_byte = 0;
   for (int i = 0; i < file->n_arm; i++) {
     const mill_channel channel = describe_channel(file, i);
-    if (channel.n_pix > 0)
+    /* if no channel is fitted, all are read, so that STATUS can tell why */
+    if (channel.n_pix > 0 && (file->n_fitted == 0 || !file->arm[i].is_unwanted))
       MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
     for (int k = 0; k < DESI_N_IMAGE; k++) {
       if (file->arm[i].image[k].i_hdu < 0 ||
@@ -386,8 +377,8 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   mill_desi_file *file = state;
-  place to[MILL_MAX_ARM][DESI_N_IMAGE] = {{{0}}};
-  int wants[MILL_MAX_ARM] = {0};
+  place to[DESI_MAX_CHANNEL][DESI_N_IMAGE] = {{{0}}};
+  int wants[DESI_MAX_CHANNEL] = {0};
   size_t n_byte;    /* memory of an exposure */
   void *all = NULL; /* memory of all exposures */
   for (int i = 0; i < n; i++)

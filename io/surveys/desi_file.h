@@ -8,6 +8,8 @@
 /** Images of an arm. */
 enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 
+enum { DESI_MAX_CHANNEL = 2 * MILL_MAX_ARM };
+
 /** How the pixels of an image are stored. */
 typedef struct mill_desi_image {
   int i_hdu;            /**< -1: the file lacks the image */
@@ -33,9 +35,9 @@ typedef struct mill_desi_file {
   int frame;                      /**< enum mill_frame */
   int i_fibermap, i_exp_fibermap; /**< -1: the file lacks the table */
   int64_t n_spec;
-  int n_arm;
-  mill_desi_arm arm[MILL_MAX_ARM];
-  double *convert; /**< [convert_room] buffer for a row that is not plain */
+  int n_arm, n_fitted;                 /**< n_fitted: channels that go to fitted arms */
+  mill_desi_arm arm[DESI_MAX_CHANNEL]; /**< the file's channels, then the library's other arms */
+  double *convert;                     /**< [convert_room] buffer for a row that is not plain */
   size_t convert_room;
 } mill_desi_file;
 

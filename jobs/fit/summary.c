@@ -215,6 +215,21 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
+/* Warn of fitted arms that got no spectrum, though others did. */
+static int warn_of_arms(const mill_fit_task *task)
+{
+  int arms = 0;
+  const mill_mpi *mpi = task->call->mpi;
+  const mill_library *lib = &task->setup->lib;
+  MILL_CHECK_MPI(MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, mpi->comm));
+  for (int a = 0; a < lib->n_arm && arms != 0; a++)
+    if (task->setup->arm_wanted[a] && !(arms & 1 << a))
+      mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it; give its "
+                       "channel or other limits in the key arms, or leave the arm out",
+                       lib->arm[a].name);
+  return MILL_OK;
+}
+
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
 {
   int64_t n_put = 0;
@@ -232,6 +247,7 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
                        task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
                        task->out->summary.n_status[MILL_STATUS_FITTED]));
   MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width));
+  MILL_CHECK(warn_of_arms(task));
   warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);
