@@ -327,10 +327,10 @@ static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32,
                                              MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
                                              MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
                                              MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
-                                             MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
-                                             MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
-                                             MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
-                                             MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+                                             MILL_ROW_WISH("Z", DOUBLE, kind.z, NAN, 0),
+                                             MILL_ROW_WISH("ZWARNING", INT32, kind.zwarn, 0, 0),
+                                             MILL_ROW_WISH("CLASS", TEXT, kind.spectype, 0, 0),
+                                             MILL_ROW_WISH("SUBCLASS", TEXT, kind.subtype, 0, 0)};
 enum { N_WISH = sizeof wish_of_all / sizeof *wish_of_all };
 
 /* Read the object's row into v [N_WISH] and *row. */
