@@ -55,8 +55,8 @@ typedef struct mill_file_index {
   int64_t rows_hash;    /**< digest that identifies the rows (mill_spectra_index) */
   const char *warning;  /**< warning for the user, static text; NULL: none */
   char *redrock;        /**< path of the redrock file with Z and SPECTYPE, owned; NULL: none */
-  int64_t redrock_size; /**< 0 unless redrock selects rows */
-  double redrock_mtime; /**< 0 unless redrock selects rows */
+  int64_t redrock_size; /**< 0: no redrock file was read */
+  double redrock_mtime;
 } mill_file_index;
 
 /** Allocate room for n_row rows and n_exposure exposures in a zeroed index; its counts stay 0. */

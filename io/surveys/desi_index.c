@@ -246,10 +246,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
     return MILL_OK;
   }
   MILL_CHECK(code);
-  if (select->redrock) {
-    index->redrock_size = redrock->file_size;
-    index->redrock_mtime = redrock->file_mtime;
-  }
+  index->redrock_size = redrock->file_size;
+  index->redrock_mtime = redrock->file_mtime;
   const size_t n = strlen(path) + 1;
   MILL_CHECK(MILL_ALLOC(n, &index->redrock));
   memcpy(index->redrock, path, n);
