@@ -53,9 +53,10 @@ static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, d
   MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "AIRORVAC", medium, sizeof medium, NULL));
   MILL_CHECK(mill_single_specsys(file->fits, i_hdu, &frame));
   a->air = strncasecmp(medium, "air", 3) == 0;
-  if (frame != MILL_FRAME_UNKNOWN)
-    file->frame = frame;
-  return MILL_OK;
+  return frame == MILL_FRAME_UNKNOWN
+             ? MILL_OK
+             : mill_single_add_frame(file->fits, i_hdu, file->frame == MILL_FRAME_UNKNOWN, frame,
+                                     &file->frame);
 }
 
 /* Read an arm's wavelengths, the same for all rows, and convert them to A. */
@@ -323,11 +324,10 @@ static int desi_open(void *state, const mill_spectra_settings *settings, int *fr
 {
   mill_desi_file *file = state;
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  file->frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
   MILL_CHECK(choose_arms(file, settings->lib));
   MILL_CHECK(open_arms(file));
-  *frame = file->frame;
+  *frame = file->frame == MILL_FRAME_UNKNOWN ? MILL_FRAME_BARYCENTRIC : file->frame;
   for (mill_desi_arm *a = file->arm; a < file->arm + file->n_arm; a++)
     if (a->n_pix > 0)
       file->n_fitted += !(a->is_unwanted = !is_fitted(a, settings));

@@ -32,7 +32,7 @@ typedef struct mill_desi_file {
   mill_fits_file *fits;           /**< borrowed */
   mill_open_limits limits;        /**< limits of opening the redrock file */
   int joint;                      /**< all exposures of a target become one row */
-  int frame;                      /**< enum mill_frame */
+  int frame;                      /**< of SPECSYS, enum mill_frame */
   int i_fibermap, i_exp_fibermap; /**< -1: the file lacks the table */
   int64_t n_spec;
   int n_arm, n_fitted;                 /**< n_fitted: channels that go to fitted arms */

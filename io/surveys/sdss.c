@@ -138,8 +138,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-END", &end_s, NULL));
   camera->mjd = 0.5 * (begin_s + end_s) / 86400.0;
-  *frame_of_all = camera == c->camera || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
-  return MILL_OK;
+  return mill_single_add_frame(c->file, camera->i_hdu, camera == c->camera, frame, frame_of_all);
 }
 
 /* Set sigma_aa (A) from wdisp, in pixels of 1e-4 in log10 wavelength.  A pixel with invalid wdisp

@@ -45,6 +45,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
+/** Combine the frame `own` of an HDU with *frame, that of the spectra before it.  *frame becomes
+ *  unknown if either is.  MILL_ERR_INPUT: they differ (barycentric and heliocentric do not). */
+int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame);
+
 /** Set *to_aa to the Angstroms in a unit.  Returns 0 unless Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 

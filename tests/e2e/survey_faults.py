@@ -19,6 +19,8 @@ WRONG = {
         ("B_WAVELENGTH @3=nan", "(B_WAVELENGTH)", "pixel 3 is nan"),
         ("B_MASK ~E", "(B_MASK) must hold integers"),
         (NO_ARM, "none of the library's arms (COADD_FLUX, B_FLUX, R_FLUX"),
+        ("B_WAVELENGTH+SPECSYS = 'BARYCENT';R_WAVELENGTH+SPECSYS = 'TOPOCENT'",
+         "(R_WAVELENGTH) is topocentric, but spectra before it are barycentric"),
         ("FIBERMAP-TARGETID", "(FIBERMAP)", "no column TARGETID"),
         ("FIBERMAP-OBJTYPE", "(FIBERMAP)", "no column OBJTYPE"),
     ),
@@ -42,6 +44,7 @@ WRONG = {
         ("COADD LogLam@2=400", "(COADD): column loglam", "pixel 2 is inf"),
         ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
         ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
+        ("@3+HELIO   =                    F", "topocentric, but", "heliocentric"),
     ),
     "sdss-v": (
         ("SPALL-FIELD", "(SPALL)", "no column PLATE"),
@@ -112,6 +115,7 @@ WRONG = {
          "HDU 2 (BLUE_DATA)", "on a linear scale"),
         ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'LINEAR'",
          "(BLUE_DATA): CTYPE1 'LINEAR'", "set medium"),
+        ("BLUE_DATA+SPECSYS = 'TOPOCENT'", "(RED_DATA) is barycentric", "are topocentric: correct"),
         ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'"),
     ),
     "4most": (
