@@ -204,7 +204,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0));
+    /* the fit has checked names; a library to sample that is not its first may lack labels */
+    MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0 && setup->start_library <= 1));
   }
   if (call->options->fit && config->sky_components[0])
     MILL_CHECK(mill_sampled_check_same(call->options->fit, "sky_components", config->sky_components,
@@ -226,8 +227,10 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
       mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
   if (!config->prior_table[0])
     return MILL_OK;
-  MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,
-                                   &config->fit, &limits, &setup->priors));
+  /* names are those of the fit's first library, which has all labels */
+  const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
+  MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
+                                   setup->library, &config->fit, &limits, &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)
