@@ -295,6 +295,7 @@ static int choose_arms(mill_desi_file *file, const mill_library *lib)
 static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
+  const double first = a->wave_aa[0], last = a->wave_aa[a->n_pix - 1];
   int by_name = -1, by_wave = 0;
   for (int i = 0; i < lib->n_arm; i++) {
     const int wanted = settings->arm_wanted[i];
@@ -305,7 +306,8 @@ static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settin
       continue;
     if (strcasecmp(lib->arm[i].name, a->prefix) == 0)
       by_name = wanted;
-    by_wave |= wanted && mill_arm_overlaps(&lib->arm[i], a->wave_aa[0], a->wave_aa[a->n_pix - 1]);
+    by_wave |= wanted && first < choice.max_aa && last > choice.min_aa &&
+               mill_arm_overlaps(&lib->arm[i], first, last);
   }
   return by_name >= 0 ? by_name : by_wave;
 }
