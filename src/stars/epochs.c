@@ -5,12 +5,14 @@
 
 #include "kernels/base/memory.h"
 
-/* Exposures more than NIGHT_GAP days apart are of different nights. */
-static const double NIGHT_GAP = 0.5;
+/* Exposures more than NIGHT_GAP days apart are of different nights.  Exposures of different arms
+ * within AT_ONCE days are one: its arms came in several files. */
+static const double NIGHT_GAP = 0.5, AT_ONCE = 1e-4;
 
 typedef struct exposure_time {
-  double mjd; /* infinite: unknown */
-  int exposure;
+  double mjd; /* infinite: unknown; such times differ by NaN, so each is an epoch */
+  int exposure, epoch;
+  unsigned arms; /* bits, of all exposures of the epoch; all: not the first of its epoch */
 } exposure_time;
 
 static int by_mjd(const void *a, const void *b)
@@ -20,26 +22,40 @@ static int by_mjd(const void *a, const void *b)
                           : (x->exposure > y->exposure) - (x->exposure < y->exposure);
 }
 
+/* Return an earlier exposure of the same epoch; t: none. */
+static exposure_time *partner(exposure_time *time, exposure_time *t, int by_night)
+{
+  if (by_night)
+    return t > time && t->mjd - t[-1].mjd < NIGHT_GAP ? t - 1 : t;
+  while (time < t && (!(fabs(t->mjd - time->mjd) < AT_ONCE) || (time->arms & t->arms)))
+    time++;
+  return time;
+}
+
 /* By night: order exposures by time; an epoch begins after a gap of NIGHT_GAP or more. */
 int mill_star_number_epochs(mill_star *star, int by_night)
 {
   mill_raw_segment *const end = star->segment + star->n_segment;
-  exposure_time *time = NULL;
+  MILL_OWNED exposure_time *time = NULL;
   int n = 0;
   MILL_CHECK(MILL_ALLOC(star->n_segment, &time));
-  for (const mill_raw_segment *s = star->segment; s < end; s++)
+  for (const mill_raw_segment *s = star->segment; s < end; s++) {
     if (n == 0 || s->exposure != time[n - 1].exposure)
-      time[n++] = (exposure_time){.mjd = by_night && isfinite(s->mjd) ? s->mjd : (double)INFINITY,
+      time[n++] = (exposure_time){.mjd = isfinite(s->mjd) ? s->mjd : (double)INFINITY,
                                   .exposure = s->exposure};
+    time[n - 1].arms |= 1u << s->arm;
+  }
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
-  for (const exposure_time *t = time; t < time + n; t++) {
-    /* exposures without a time differ by NaN: each is an epoch */
-    star->n_epoch += t == time || !(t->mjd - t[-1].mjd < NIGHT_GAP);
+  for (exposure_time *t = time; t < time + n; t++) {
+    exposure_time *const with = partner(time, t, by_night);
+    t->epoch = with < t ? with->epoch : star->n_epoch++;
+    with->arms |= t->arms;
+    if (with < t)
+      t->arms = ~0u;
     for (mill_raw_segment *s = star->segment; s < end; s++)
       if (s->exposure == t->exposure)
-        s->epoch = star->n_epoch - 1;
+        s->epoch = t->epoch;
   }
-  mill_free(time);
   return MILL_OK;
 }
