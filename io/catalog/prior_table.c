@@ -166,7 +166,8 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
 }
 
 /* If column i holds a parameter's values, set column[parameter] to i and the column of errors. */
-static int take_column(const source *s, const mill_library *lib, int i, int column[][2])
+static int take_column(const source *s, const mill_library *lib, const mill_library *own,
+                       const mill_fit_settings *set, int i, int column[][2])
 {
   int is_error, other;
   const char *name = s->column[i];
@@ -194,6 +195,12 @@ static int take_column(const source *s, const mill_library *lib, int i, int colu
                       name, is_error ? "" : ERROR_END);
   if (is_error)
     return MILL_OK;
+  const int i_own = find_parameter(own, name, strlen(name));
+  if (i_own >= 0 && set->fixed[i_own])
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has priors of %s, which is fixed: remove it from the table "
+                      "or from fix_param",
+                      s->path, name);
   if (column[j][0] >= 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has columns %s and %s of one parameter: remove one", s->path,
@@ -273,23 +280,6 @@ static int read_stars(source *s, mill_prior_table *t)
   return MILL_OK;
 }
 
-/* Replace the parameters of lib by those of `own`; refuse those that are fixed. */
-static int take_own(const source *s, const mill_library *lib, const mill_library *own,
-                    const mill_fit_settings *set, mill_prior_table *t)
-{
-  for (int k = 0; k < t->n_pair; k++) {
-    const char *name[2];
-    mill_star_table_names(lib, t->pair[k], name);
-    t->pair[k] = find_parameter(own, name[0], strlen(name[0]));
-    if (t->pair[k] >= 0 && set->fixed[t->pair[k]])
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "prior_table: %s has priors of %s, which is fixed: remove it from the "
-                        "table or from fix_param",
-                        s->path, name[0]);
-  }
-  return MILL_OK;
-}
-
 /* Hash the names of the parameters with priors, then keys and priors of all rows. */
 static void digest(const mill_library *lib, mill_prior_table *t)
 {
@@ -323,7 +313,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   for (int j = 0; j < MILL_MAX_PAR; j++)
     column[j][0] = -1;
   for (int i = 0; i < s->n_column; i++)
-    MILL_CHECK(take_column(s, lib, i, column));
+    MILL_CHECK(take_column(s, lib, own, set, i, column));
   for (int j = 0; j < MILL_MAX_PAR; j++)
     if (column[j][0] >= 0)
       t->pair[t->n_pair++] = j;
@@ -342,7 +332,9 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
   digest(lib, t);
-  return take_own(s, lib, own, set, t);
+  for (int *p = t->pair; p < t->pair + t->n_pair; p++)
+    *p = find_parameter(own, s->column[column[*p][0]], strlen(s->column[column[*p][0]]));
+  return MILL_OK;
 }
 
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,

@@ -402,16 +402,13 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* Give the first part of a joined row the class of the first classified part, and tile and night
- * only if the other part has the same. */
+/* Give the first part the class of the first classified part; keep tile and night if all agree. */
 static void combine(entry *first, const entry *other)
 {
   if (!first->kind.spectype[0] && isnan(first->kind.z))
     first->kind = other->kind;
-  if (first->tile_id != other->tile_id)
-    first->tile_id = -1;
-  if (first->night != other->night)
-    first->night = -1;
+  first->tile_id = first->tile_id == other->tile_id ? first->tile_id : -1;
+  first->night = first->night == other->night ? first->night : -1;
 }
 
 /* Fill `part` with the parts of this rank's joined rows, sorted by entry.owner, and `start` with

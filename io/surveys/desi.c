@@ -230,35 +230,29 @@ static int open_arms(mill_desi_file *file)
 
 /* ---- choice of arms -------------------------------------------------------- */
 
-/* Does name end with suffix?  *n_prefix: length of the part before it. */
-static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
+/* Return the length of a name before its end `suffix`; 0: it has another end. */
+static size_t length_before(const char *name, const char *suffix)
 {
   const size_t n = strlen(name), n_suffix = strlen(suffix);
-  if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
-    return 0;
-  *n_prefix = n - n_suffix;
-  return 1;
+  return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0 ? n - n_suffix : 0;
 }
 
 /* Is this a DESI file, with FIBERMAP or an HDU of wavelengths? */
 static int desi_recognise(const mill_fits_guard *guard)
 {
-  size_t n;
   for (int i = 0; i < guard->n_hdu; i++)
     if (strcmp(guard->hdu[i].name, "FIBERMAP") == 0 ||
-        has_suffix(guard->hdu[i].name, "_WAVELENGTH", &n))
+        length_before(guard->hdu[i].name, "_WAVELENGTH") > 0)
       return 1;
   return 0;
 }
 
-static int find_prefix(const mill_desi_file *file, const char *name)
+static int has_prefix(const mill_desi_file *file, const char *name)
 {
-  char prefix[MILL_MAX_NAME];
-  set_prefix(prefix, name);
-  for (int i = 0; i < file->n_arm; i++)
-    if (strcmp(file->arm[i].prefix, prefix) == 0)
-      return i;
-  return -1;
+  int i = 0;
+  while (i < file->n_arm && strcasecmp(file->arm[i].prefix, name) != 0)
+    i++;
+  return i < file->n_arm;
 }
 
 /* List the file's channels, then the library's other arms, to report them as missing.  A file with
@@ -267,10 +261,10 @@ static int choose_arms(mill_desi_file *file, const mill_library *lib)
 {
   const mill_fits_guard *guard = file->fits->guard;
   int i_wave, n_own = 0;
-  size_t n;
   for (int i = 0; i < guard->n_hdu; i++) {
     char name[MILL_MAX_NAME] = "";
-    if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
+    const size_t n = length_before(guard->hdu[i].name, "_FLUX");
+    if (n == 0 || n >= sizeof name)
       continue;
     memcpy(name, guard->hdu[i].name, n);
     MILL_CHECK(find_image(file, name, "WAVELENGTH", &i_wave));
@@ -283,9 +277,9 @@ static int choose_arms(mill_desi_file *file, const mill_library *lib)
   }
   const int n_channel = file->n_arm;
   for (int i = 0; i < lib->n_arm; i++)
-    n_own += find_prefix(file, lib->arm[i].name) >= 0;
+    n_own += has_prefix(file, lib->arm[i].name);
   for (int i = 0; i < lib->n_arm && (n_own > 0 || n_channel == 0); i++)
-    if (find_prefix(file, lib->arm[i].name) < 0)
+    if (!has_prefix(file, lib->arm[i].name))
       set_prefix(file->arm[file->n_arm++].prefix, lib->arm[i].name);
   return MILL_OK;
 }

@@ -181,15 +181,15 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
 
 int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame)
 {
-  const int is_known = own != MILL_FRAME_UNKNOWN && *frame != MILL_FRAME_UNKNOWN;
-  if (!is_first && is_known &&
-      (own == MILL_FRAME_TOPOCENTRIC) != (*frame == MILL_FRAME_TOPOCENTRIC))
-    return MILL_ERROR_HDU(file, i_hdu,
-                          " is %s, but spectra before it are %s: correct their wavelengths to one "
-                          "frame, or put them into separate files",
-                          mill_frame_name(own), mill_frame_name(*frame));
-  *frame = is_first || own == MILL_FRAME_UNKNOWN ? own : *frame;
-  return MILL_OK;
+  const int was = is_first ? own : *frame;
+  *frame = own == MILL_FRAME_UNKNOWN ? own : was;
+  return *frame == MILL_FRAME_UNKNOWN ||
+                 (own == MILL_FRAME_TOPOCENTRIC) == (was == MILL_FRAME_TOPOCENTRIC)
+             ? MILL_OK
+             : MILL_ERROR_HDU(file, i_hdu,
+                              " is %s, but spectra before it are %s: correct their wavelengths to "
+                              "one frame, or put them into separate files",
+                              mill_frame_name(own), mill_frame_name(was));
 }
 
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)

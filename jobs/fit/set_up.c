@@ -214,9 +214,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
     if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
-      mill_log_warning("sky_components: %s has no group %s, so this arm is fitted without: groups "
-                       "have the names of the spectra's channels, and an arm takes the group of "
-                       "its name",
+      mill_log_warning("sky_components: %s has no group %s, so this arm is fitted without: an arm "
+                       "takes the group of its name, and groups are named like channels",
                        config->sky_components, setup->lib.arm[a].name);
   if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
