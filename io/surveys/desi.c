@@ -182,10 +182,9 @@ static int warn_missing_arms(mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Write the HDU prefix of a channel: its name in upper case. */
+/* Write the HDU prefix of a channel, its name in upper case, to zeroed memory. */
 static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 {
-  memset(prefix, 0, MILL_MAX_NAME);
   for (size_t j = 0; j + 1 < MILL_MAX_NAME && name[j]; j++)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }

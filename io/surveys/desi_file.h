@@ -7,7 +7,6 @@
 
 /** Images of an arm. */
 enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
-
 enum { DESI_MAX_CHANNEL = 2 * MILL_MAX_ARM };
 
 /** How the pixels of an image are stored. */

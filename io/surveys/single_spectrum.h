@@ -72,15 +72,13 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 
 /** Find a column of numbers, ignoring case.
  *
- *  mill_single_pixels  the table is one spectrum, with a pixel per row or all in one row
- *  mill_single_vector  each row is a spectrum
- *  n_pix  in/out       0: set it; else the column must have as many pixels
+ *  is_alone       1: the table is one spectrum, with a pixel per row or all in one row;
+ *                 0: each row is a spectrum
+ *  n_pix  in/out  0: set it; else the column must have as many pixels
  *
  *  MILL_ERR_INPUT: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
-int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
-                       int *number);
-int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
-                       int *number);
+int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char *column,
+                       int *n_pix, int *number);
 
 /** Read n_pix numbers of a column's row, from number `first` (counted from 0) on.  NaN and infinity
  *  are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */

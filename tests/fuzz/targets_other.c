@@ -61,8 +61,7 @@ int fuzz_start(const uint8_t *bytes, size_t n)
   const double *theta;
   enum mill_start_found found;
   two_labels();
-  const int err =
-      mill_start_table_read(fuzz_file(bytes, n), &lib, 1, &lib, &set, &limits, 0, 0, &table);
+  const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, 0, 0, &table);
   fuzz_check_code("start table", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
