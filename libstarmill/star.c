@@ -327,7 +327,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                                row->n_exposure, &batch));
   MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
-  (*star)->is_extragalactic = row->is_extragalactic;
+  (*star)->is_extragalactic = row->kind.is_extragalactic;
   return MILL_OK;
 }
 

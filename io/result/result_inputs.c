@@ -249,19 +249,17 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
                       was.n_file, info->n_file);
   for (int i = 0; i < was.n_file; i++)
     MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
-    if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
-      MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
-                            was.file[i].redrock, info->file[i].redrock));
+  for (int i = 0; i < was.n_file; i++)
+    MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
+                          was.file[i].redrock, info->file[i].redrock));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
     for (int i = 0; i < was.n_file; i++) {
       const mill_input_file *then = &was.file[i], *now = &info->file[i];
-      const char *redrock = now->redrock_size > 0 ? now->redrock : NULL;
+      const char *redrock = k > 1 && now->redrock ? now->redrock : "";
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
         return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
-                          path, now->path, redrock ? ", rows selected by " : "",
-                          redrock ? redrock : "", number[k].changed);
+                          path, now->path, redrock[0] ? " with " : "", redrock, number[k].changed);
     }
   return MILL_OK;
 }

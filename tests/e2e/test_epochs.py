@@ -96,6 +96,24 @@ class Epochs(ProgramTest):
         pull = (self.row["TEFF"] - self.stars.label[:, 0]) / self.row["TEFF_ERR"]
         self.assertLess(np.abs(pull).max(), 5)
 
+    def test_arms_of_an_exposure_in_two_files_are_one_epoch(self):
+        parts = []
+        for k, path in enumerate(self.files[:2]):
+            for left_out in "B", "RZ":
+                parts.append(tmp(f"arm-{k}-without-{left_out}.fits"))
+                with pyfits.open(path) as hdus:
+                    pyfits.HDUList([h for h in hdus if h.name[:2] not in [x + "_" for x in left_out]
+                                    and h.name != "SCORES"]).writeto(parts[-1])
+        fits = [("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
+                 "--output", tmp(out), *files) for out, files in (("whole.h5", self.files[:2]), ("arms.h5", parts))]
+        for words in fits:
+            run(*words)
+        whole, arms = read(tmp("whole.h5")), read(tmp("arms.h5"))
+        np.testing.assert_array_equal(arms["N_EPOCH"], 2)
+        np.testing.assert_array_equal(read(tmp("arms.h5"), "epochs")["EPOCH"], [0, 0, 1, 1] * len(AMPLITUDE))
+        # the same spectra in another order: sums differ in their last digits, fits by 0.01 errors
+        np.testing.assert_allclose(arms["VRAD_CHI2"] ** 0.5, whole["VRAD_CHI2"] ** 0.5, atol=0.05, rtol=1e-3)
+
     def test_nights(self):
         of = self.by_star(tmp("nights.h5"))
         np.testing.assert_array_equal(of["EPOCH"], np.tile((0, 0, 1, 1), (len(AMPLITUDE), 1)))

@@ -111,6 +111,23 @@ class Surveys(EndToEnd):
         whole = starmill.Library(fgk, wave_mask=[], arms=["opt"])  # on purpose
         self.assertEqual(starmill.fit([whole.open(files[0])[0]])["STATUS"][0], FITTED)
 
+    def test_a_camera_without_an_arm_of_its_name_goes_to_the_arm_that_covers_it(self):
+        desi, lib = cut("desi.fits", [3]), os.path.join(SOURCE, "libraries", "fgk.h5")
+        n_pix = 0  # of cameras R and Z between 5900 and 9000 A
+        with pyfits.open(desi) as hdus:
+            for x in "RZ":
+                wave, ivar, mask = (hdus[f"{x}_{name}"].data for name in ("WAVELENGTH", "IVAR", "MASK"))
+                n_pix += ((wave > 5900) & (wave < 9000) & (ivar[0] > 0) & (mask[0] == 0)).sum()
+        for b, r in ("b", "r"), ("b", "red"), ("blue", "red"):
+            arms = f"arms: [{{name: {b}, max: 5700}}, {{name: {r}, min: 5900, max: 9000}}]\nwave_mask: []\n"
+            done = self.fit("parts.h5", "--overwrite", *config("arms.yaml", arms), desi, lib=lib)
+            # the fit leaves out a few pixels of its own (outliers)
+            self.assertAlmostEqual(read(self.path)[f"NPIX_{r.upper()}"][0] / n_pix, 1, delta=0.01, msg=arms)
+            self.assertNotIn("WARN", done.stderr)
+        arms = arms.replace("9000", "9000, channel: q")
+        done = self.fit("parts.h5", "--overwrite", *config("arms.yaml", arms), desi, lib=lib)
+        self.assertIn("arm red got no spectrum: no channel", done.stderr)
+
     def test_without_a_line_spread_function_nothing_is_fitted(self):
         done = self.fit("no-lsf.h5", LAMOST[0], status=3)
         self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",
