@@ -218,13 +218,6 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Are the errors of the good pixels far from the residuals' noise? */
-MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
-{
-  const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
-  return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
-}
-
 /** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
@@ -323,20 +316,28 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Return the bits of RVS_WARN for a finished fit; mapped: mapped labels; f: -2 ln L. */
-MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
-                                                   const double *mapped, double f)
+/** Fill in HULL_DIST, and return the bits of RVS_WARN for a finished fit; f: -2 ln L. */
+MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slot *slot, double f)
 {
-  const mill_fit_result *r = &slot->result;
-  int at_edge = 0, warn = 0;
+  mill_fit_result *r = &slot->result;
+  int at_edge = 0, at_hull = 0, warn = 0;
   double largest = 0.0;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
       largest = fmax(largest, mill_answer_of(m, slot, i)[MILL_ANSWER_LARGEST]);
-  for (int l = 0; l < m->n_label; l++) {
-    const mill_label *label = &m->label[l];
-    at_edge |= label->edge_min < label->edge_max &&
-               (r->label[l] < label->edge_min || r->label[l] > label->edge_max);
+  r->hull_dist = 0.0;
+  for (int star = 0; star <= r->pair; star++) {
+    const double *theta = star == 0 ? slot->best.end : slot->pair.theta[1];
+    double mapped[MILL_MAX_LABEL];
+    mill_map_labels(m, theta, mapped);
+    const double dist = mill_hull_distance(m->n_hull, m->hull, mapped);
+    r->hull_dist = r->hull_dist > dist ? r->hull_dist : dist;
+    at_hull |= mill_at_hull(m, mapped);
+    for (int l = 0; l < m->n_label; l++) {
+      const mill_label *label = &m->label[l];
+      const double x = theta[MILL_PAR_LABEL0 + l];
+      at_edge |= label->edge_min < label->edge_max && (x < label->edge_min || x > label->edge_max);
+    }
   }
   /* NaN fails every comparison: where it must warn, a `!` stands before the comparison */
   const struct {
@@ -349,7 +350,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
       /* the penalty leaves a star at a facet about 1e-6 inside or outside */
-      {MILL_WARN_HULL, mill_at_hull(m, mapped)},
+      {MILL_WARN_HULL, at_hull},
       {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
       {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
@@ -370,7 +371,6 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
 {
   mill_fit_result *r = &slot->result;
   const double *theta = slot->best.end;
-  double mapped[MILL_MAX_LABEL];
   r->vrad_km_s = theta[MILL_PAR_VRAD];
   r->vsini_km_s = theta[MILL_PAR_VSINI];
   for (int l = 0; l < m->n_label; l++)
@@ -382,8 +382,6 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
   r->m2ll = f;
-  mill_map_labels(m, theta, mapped);
-  r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
   r->chisq_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_DATA);
@@ -409,10 +407,11 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   mill_fit_scale_errors(m, r);
   mill_epochs_row(m, slot);
   mill_fit_stiffness(m, slot);
-  if (mill_fit_noise_is_odd(r))
+  const double noise = r->chisq_noise / (double)r->n_pix_tot;
+  if (noise > 0.0 && (noise < MILL_NOISE_LEAST || noise > MILL_NOISE_MOST))
     r->info |= MILL_INFO_NOISE;
   mill_fit_arm_velocities(m, slot);
   r->vrad_arms_pval = mill_fit_arms_pval(m, slot);
-  r->warn |= mill_fit_warnings(m, slot, mapped, f);
+  r->warn |= mill_fit_warnings(m, slot, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }
