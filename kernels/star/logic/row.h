@@ -86,27 +86,36 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
- *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2. */
+ *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2 and by the prior's
+ *  rise, which is quadratic in v sin i, not in u. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
   const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
-  const double *hess = slot->best.at.hess, *row = hess + j * np;
-  /* g: gradient at best.end; h: curvature with the other parameters at their best */
-  double g = slot->best.at.grad[j], h = row[j];
+  const double *at = slot->best.at.theta, *end = slot->best.end, v = end[j];
+  const double *row = slot->best.at.hess + j * np;
+  const double inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
+  double stiff, low = 0.0, high = INFINITY, x = 1.0, to = v;
+  /* g: gradient at `end`; h: curvature with the other parameters at their best */
+  double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
+  double h = row[j] - stiff;
   for (int k = 0; k < np; k++)
-    g += 2.0 * row[k] *
-         (mill_par_inner(m, k, slot->best.end[k]) - mill_par_inner(m, k, slot->best.at.theta[k]));
+    g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *
+         (mill_par_inner(m, k, end[k]) - mill_par_inner(m, k, at[k]));
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
       h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
-  const double v = slot->best.end[j], inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
-  g *= inwards;
-  /* a fit that did not converge may still fall from the limit: g < 0 */
-  const double root = sqrt(g * g + 4.0 * (h > 0.0 ? h : 0.0));
-  const double x = g > 0.0 ? 2.0 / (g + root) : (h > 0.0 ? 0.5 * (root - g) / h : (double)NAN);
-  const double u = mill_vsini_inner(kind, v) + inwards * x;
-  return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
+  for (int i = 0; i < 64; i++) { /* double x until F rises by more than 1, then bisect */
+    const double u = mill_vsini_inner(kind, v) + inwards * x;
+    to = mill_vsini_outer(kind, u < 0.0 ? 0.0 : u);
+    const double rise = mill_prior_penalty(m, slot, j, to) - mill_prior_penalty(m, slot, j, v);
+    if ((inwards * g + fmax(h, 0.0) * x) * x + rise > 1.0)
+      high = x;
+    else
+      low = x;
+    x = isfinite(high) ? 0.5 * (low + high) : 2.0 * x;
+  }
+  return isfinite(high) ? fabs(to - v) : (double)NAN;
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
