@@ -399,11 +399,11 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   r->warn = slot->best.warn;
   r->info = slot->best.info;
   mill_pair_row_of_second(m, slot);
-  mill_pair_errors(m, slot, &slot->polish.at, p->theta[0]);
+  mill_pair_errors(m, slot, &slot->polish.at, 0);
   for (int a = 0; a < m->n_arm; a++)
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
-  r->info = slot->best.info | MILL_INFO_PAIR;
+  r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
   mill_pair_epochs_row(m, slot);
 }
 

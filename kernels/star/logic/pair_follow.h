@@ -3,14 +3,13 @@
  *  the star, the companion's take their best values (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
-#include "kernels/math/linalg.h"
-#include "kernels/star/logic/parameters.h"
+#include "kernels/star/logic/step.h"
 
-/** Is companion parameter k free? k counts the companion's velocity, v sin i and labels, then the
- *  arms' ln(flux ratio), then the velocity offsets. */
-MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
+/** Is companion parameter k free? k counts the companion's velocity, v sin i and labels (theta),
+ *  then the arms' ln(flux ratio), then the velocity offsets. */
+MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot,
+                                         const double *theta, int k)
 {
-  const double *theta = slot->pair.theta[1 - slot->pair.star];
   if (k >= m->n_deriv + m->n_arm)
     return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
   if (k >= m->n_deriv)
@@ -21,70 +20,90 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 /** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
-/** Typical uncertainty of companion parameter k. */
-MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
+/** Find the companion's best step t->delta within its hulls for a fixed star, and the covariance of
+ *  its n free parameters t->idx, slot->space.matrix[1] [n][n].  Returns 0 if the companion's damped
+ *  curvature is not positive definite. */
+MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot *slot,
+                                                 mill_polish_try *t)
 {
-  const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
-  return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
+  const mill_pair *p = &slot->pair;
+  const int np = m->n_par, n_all = np + mill_pair_n(m), n = t->n;
+  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
+  for (int with_hulls = 0; with_hulls < 2; with_hulls++) {
+    for (int r = 0; r < n; r++) { /* curvature, damped by the trust region */
+      const int k = t->idx[r], is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
+      const double width = p->trust * (is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k));
+      for (int c = 0; c < n; c++)
+        a[r * n + c] = slot->space.joint[(np + k) * n_all + np + t->idx[c]];
+      a[r * n + r] += 1.0 / (width * width);
+    }
+    mill_polish_add_hulls(t, slot->hull_weight, a);
+    if (mill_cholesky(n, a, n) != 0)
+      return 0;
+    for (int more = !with_hulls; more; more = mill_polish_cross(m, p->theta[1 - p->star], t)) {
+      for (int r = 0; r < n; r++)
+        rhs[r] = -0.5 * slot->space.joint_grad[np + t->idx[r]];
+      mill_polish_minimise(m, slot, rhs, t);
+    }
+  }
+  mill_cholesky_inverse(n, a, n, slot->space.matrix[1], n);
+  return 1;
 }
 
 /** Set the companion's parameters to their best values, and eliminate them from F's gradient and
- *  curvature (slot->space).  Then slot->eval has F and derivatives in the star's parameters.
- *  Returns 0 if the companion's damped curvature is not positive definite. */
+ *  curvature (slot->space).  Then slot->eval has F and derivatives in the star's parameters, with
+ *  the companion's priors and hull penalty.  Returns 0 if mill_pair_solve fails. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_eval *e = &slot->eval;
   const int np = m->n_par, n_other = mill_pair_n(m), n_all = np + n_other;
-  const double *grad = slot->space.joint_grad + np, *joint = slot->space.joint;
-  int idx[MILL_MAX_PAR], n = 0;
-  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1], slope[MILL_MAX_PAR],
-         stiff[MILL_MAX_PAR];
-  for (int k = 0; k < n_other; k++) { /* gradient with the priors of velocity offsets */
-    const int offset = k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm;
-    const double sigma = offset < 0 ? INFINITY : mill_prior_sigma(m, slot, offset);
-    p->next.follow[k] = p->next.variance[k] = 0.0;
-    for (int j = 0; j < np; j++)
-      p->next.along[k * MILL_MAX_PAR + j] = 0.0;
-    slope[k] = grad[k] + (offset < 0 ? 0.0 : 2.0 * slot->theta[offset] / (sigma * sigma));
-    stiff[k] = 1.0 / (sigma * sigma);
-    if (mill_pair_free(m, slot, k))
-      idx[n++] = k;
-  }
-  for (int r = 0; r < n; r++) { /* curvature, damped by the trust region */
-    const double width = p->trust * mill_pair_scale(m, idx[r]);
-    for (int c = 0; c < n; c++)
-      a[r * n + c] = joint[(np + idx[r]) * n_all + np + idx[c]] +
-                     (r == c ? stiff[idx[r]] + 1.0 / (width * width) : 0.0);
-  }
-  if (mill_cholesky(n, a, n) != 0)
-    return 0;
-  mill_cholesky_inverse(n, a, n, inverse, n);
-  for (int r = 0; r < n; r++) {
-    const int k = idx[r];
-    p->next.variance[k] = inverse[r * n + r];
-    /* if the star steps by d, the companion's best step is follow + along d */
-    for (int c = 0; c < n; c++) {
-      p->next.follow[k] -= 0.5 * inverse[r * n + c] * slope[idx[c]];
-      for (int j = 0; j < np; j++)
-        p->next.along[k * MILL_MAX_PAR + j] -=
-            inverse[r * n + c] * joint[(np + idx[c]) * n_all + j];
+  const double *theta = p->theta[1 - p->star], *inverse = slot->space.matrix[1];
+  double *grad = slot->space.joint_grad, *joint = slot->space.joint, stiff;
+  mill_polish_try t;
+  t.facet = slot->space.facet;
+  t.n_facet = t.n = 0;
+  p->star = 1 - p->star; /* the companion's priors; the star's penalty has those of offsets */
+  for (int k = 0; k < n_other; k++) {
+    const int j = k < m->n_deriv ? k : (k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm);
+    if (j >= 0) {
+      grad[np + k] += mill_prior_gradient(m, slot, j, theta[j], &stiff);
+      joint[(np + k) * (n_all + 1)] += stiff;
     }
+    e->f += j == k ? mill_prior_penalty(m, slot, j, theta[j]) : 0.0;
+    p->next.follow[k] = p->next.variance[k] = t.delta[k] = 0.0;
+    t.pin[k] = 0;
+    for (int i = 0; i < np; i++)
+      p->next.along[k * MILL_MAX_PAR + i] = 0.0;
+    if (mill_pair_free(m, slot, theta, k))
+      t.idx[t.n++] = k;
   }
+  p->star = 1 - p->star;
+  if (!mill_pair_solve(m, slot, &t))
+    return 0;
   for (int j = 0; j < np; j++) {
-    e->grad[j] = slot->space.joint_grad[j];
+    e->grad[j] = grad[j];
     for (int l = 0; l < np; l++)
       e->hess[j * np + l] = joint[j * n_all + l];
   }
-  for (int r = 0; r < n; r++) {
-    const int k = idx[r];
+  for (int f = 0; f < t.n_facet; f++)
+    e->f += t.facet[f].force * t.facet[f].value;
+  for (int r = 0; r < t.n; r++) {
+    const int k = t.idx[r];
     const double *cross = joint + (np + k) * n_all; /* curvature in k and the star's parameters */
-    e->f += 0.5 * slope[k] * p->next.follow[k];
+    /* if the star steps by d, the companion's best step is follow + along d */
+    double *along = p->next.along + k * MILL_MAX_PAR;
+    p->next.follow[k] = t.delta[k];
+    p->next.variance[k] = inverse[r * t.n + r];
+    e->f += 0.5 * grad[np + k] * t.delta[k];
     for (int j = 0; j < np; j++) {
-      e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
-      for (int l = 0; l < np; l++)
-        e->hess[j * np + l] += cross[j] * p->next.along[k * MILL_MAX_PAR + l];
+      e->grad[j] += 2.0 * cross[j] * t.delta[k];
+      for (int c = 0; c < t.n; c++)
+        along[j] -= inverse[r * t.n + c] * joint[(np + t.idx[c]) * n_all + j];
     }
+    for (int j = 0; j < np; j++)
+      for (int l = 0; l < np; l++)
+        e->hess[j * np + l] += cross[j] * along[l];
   }
   return 1;
 }

@@ -5,14 +5,14 @@
 #include "kernels/star/logic/elements.h"
 #include "kernels/star/logic/row.h"
 
-/** Fill in a star's errors from the curvature at `at`, the last point of the star's last turn.
- *  Argument end [n_par] is the star's solution. */
+/** Fill in a star's errors from the curvature at `at`, the last point of the star's last turn. */
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
-                                            const mill_point *at, const double *end)
+                                            const mill_point *at, int star)
 {
+  slot->pair.star = star; /* whose priors are asked for */
   slot->best.at = *at;
   for (int j = 0; j < m->n_par; j++)
-    slot->best.end[j] = end[j];
+    slot->best.end[j] = slot->pair.theta[star][j];
   const int ok = mill_fit_covariance(m, slot);
   if (!ok)
     slot->result.warn |= MILL_WARN_BAD_HESSIAN;
@@ -24,7 +24,7 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
 {
   mill_fit_result *r = &slot->result;
   const mill_pair *p = &slot->pair;
-  mill_pair_errors(m, slot, &p->point, p->theta[1]); /* into the first star's columns */
+  mill_pair_errors(m, slot, &p->point, 1); /* into the first star's columns */
   r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
   r->pair_vrad_err_km_s = r->vrad_err_km_s;
   r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];

@@ -115,6 +115,17 @@ MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x
                                 mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
 }
 
+/** Return the derivative of mill_prior_penalty at x by the inner parameter; stiff: curvature. */
+MILL_HD static inline double mill_prior_gradient(const mill_model *m, const mill_slot *slot, int j,
+                                                 double x, double *stiff)
+{
+  const double s = mill_prior_sigma(m, slot, j), slope = mill_par_slope(m, j, x);
+  /* x dx/du of v sin i is finite at 0, where dx/du is not */
+  const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
+  *stiff = s > 0.0 ? slope * slope / (s * s) : 0.0;
+  return s > 0.0 ? 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s) : 0.0;
+}
+
 /** Map the labels of theta [n_par] to the emulator's coordinates, mapped [n_label]. */
 MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
 {

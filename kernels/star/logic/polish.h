@@ -65,26 +65,6 @@ enum mill_polish_outcome {
   MILL_POLISH_GIVEN_UP /**< start: meets an earlier one; pair: no second star */
 };
 
-/** Derivative of F at slot->theta by the inner parameter j, prior included. */
-MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mill_slot *slot, int j)
-{
-  const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
-  if (!(s > 0.0))
-    return slot->eval.grad[j];
-  /* x dx/du of v sin i is finite at 0, where dx/du is not */
-  const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
-  return slot->eval.grad[j] +
-         2.0 * (rise - mill_par_slope(m, j, x) * mill_prior_mean(m, slot, j)) / (s * s);
-}
-
-/** Curvature that the prior of parameter j adds to F at slot->theta. */
-MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mill_slot *slot,
-                                                   int j)
-{
-  const double s = mill_prior_sigma(m, slot, j), slope = mill_par_slope(m, j, slot->theta[j]);
-  return s > 0.0 ? slope * slope / (s * s) : 0.0;
-}
-
 /** Accept slot->theta, with its last Jacobian and F (f), as the point from which steps start. */
 MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
@@ -93,11 +73,12 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
   p->have = 1;
   p->at.f = f;
   for (int j = 0; j < np; j++) {
+    double stiff;
     p->at.theta[j] = slot->theta[j];
-    p->at.grad[j] = mill_polish_gradient(m, slot, j);
+    p->at.grad[j] = slot->eval.grad[j] + mill_prior_gradient(m, slot, j, slot->theta[j], &stiff);
     for (int k = 0; k < np; k++)
       p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
-    p->at.hess[j * np + j] += mill_polish_stiffness(m, slot, j);
+    p->at.hess[j * np + j] += stiff;
   }
 }
 
@@ -109,14 +90,14 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
   const mill_point *at = &slot->polish.at;
   const int np = m->n_par;
   for (int j = 0; j < np; j++) {
+    double stiff;
     step[j] = mill_par_inner(m, j, slot->theta[j]) - mill_par_inner(m, j, at->theta[j]);
-    rise[j] = 0.5 * (mill_polish_gradient(m, slot, j) - at->grad[j]);
+    const double prior = mill_prior_gradient(m, slot, j, slot->theta[j], &stiff);
+    rise[j] = 0.5 * (slot->eval.grad[j] + prior - at->grad[j] - stiff * step[j]);
   }
-  for (int j = 0; j < np; j++) {
-    rise[j] -= 0.5 * mill_polish_stiffness(m, slot, j) * step[j];
+  for (int j = 0; j < np; j++)
     for (int k = 0; k < np; k++)
       rise[j] -= 0.5 * (at->hess[j * np + k] + slot->eval.hess[j * np + k]) * step[k];
-  }
 }
 
 /** Update polish->second (BFGS) if the gradient changed along a step otherwise than the curvature

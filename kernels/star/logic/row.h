@@ -86,27 +86,36 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
- *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2. */
+ *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2 and by the prior's
+ *  rise, which is quadratic in v sin i, not in u. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {
   const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
-  const double *hess = slot->best.at.hess, *row = hess + j * np;
-  /* g: gradient at best.end; h: curvature with the other parameters at their best */
-  double g = slot->best.at.grad[j], h = row[j];
+  const double *at = slot->best.at.theta, *end = slot->best.end, v = end[j];
+  const double *row = slot->best.at.hess + j * np;
+  const double inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
+  double stiff, low = 0.0, high = INFINITY, x = 1.0, to = v;
+  /* g: gradient at `end`; h: curvature with the other parameters at their best */
+  double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
+  double h = row[j] - stiff;
   for (int k = 0; k < np; k++)
-    g += 2.0 * row[k] *
-         (mill_par_inner(m, k, slot->best.end[k]) - mill_par_inner(m, k, slot->best.at.theta[k]));
+    g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *
+         (mill_par_inner(m, k, end[k]) - mill_par_inner(m, k, at[k]));
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
       h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
-  const double v = slot->best.end[j], inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
-  g *= inwards;
-  /* a fit that did not converge may still fall from the limit: g < 0 */
-  const double root = sqrt(g * g + 4.0 * (h > 0.0 ? h : 0.0));
-  const double x = g > 0.0 ? 2.0 / (g + root) : (h > 0.0 ? 0.5 * (root - g) / h : (double)NAN);
-  const double u = mill_vsini_inner(kind, v) + inwards * x;
-  return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
+  for (int i = 0; i < 64; i++) { /* double x until F rises by more than 1, then bisect */
+    const double u = mill_vsini_inner(kind, v) + inwards * x;
+    to = mill_vsini_outer(kind, u < 0.0 ? 0.0 : u);
+    const double rise = mill_prior_penalty(m, slot, j, to) - mill_prior_penalty(m, slot, j, v);
+    if ((inwards * g + fmax(h, 0.0) * x) * x + rise > 1.0)
+      high = x;
+    else
+      low = x;
+    x = isfinite(high) ? 0.5 * (low + high) : 2.0 * x;
+  }
+  return isfinite(high) ? fabs(to - v) : (double)NAN;
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
@@ -218,13 +227,6 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Are the errors of the good pixels far from the residuals' noise? */
-MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
-{
-  const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
-  return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
-}
-
 /** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
@@ -323,20 +325,28 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Return the bits of RVS_WARN for a finished fit; mapped: mapped labels; f: -2 ln L. */
-MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
-                                                   const double *mapped, double f)
+/** Fill in HULL_DIST, and return the bits of RVS_WARN for a finished fit; f: -2 ln L. */
+MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slot *slot, double f)
 {
-  const mill_fit_result *r = &slot->result;
-  int at_edge = 0, warn = 0;
+  mill_fit_result *r = &slot->result;
+  int at_edge = 0, at_hull = 0, warn = 0;
   double largest = 0.0;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
       largest = fmax(largest, mill_answer_of(m, slot, i)[MILL_ANSWER_LARGEST]);
-  for (int l = 0; l < m->n_label; l++) {
-    const mill_label *label = &m->label[l];
-    at_edge |= label->edge_min < label->edge_max &&
-               (r->label[l] < label->edge_min || r->label[l] > label->edge_max);
+  r->hull_dist = 0.0;
+  for (int star = 0; star <= r->pair; star++) {
+    const double *theta = star == 0 ? slot->best.end : slot->pair.theta[1];
+    double mapped[MILL_MAX_LABEL];
+    mill_map_labels(m, theta, mapped);
+    const double dist = mill_hull_distance(m->n_hull, m->hull, mapped);
+    r->hull_dist = r->hull_dist > dist ? r->hull_dist : dist;
+    at_hull |= mill_at_hull(m, mapped);
+    for (int l = 0; l < m->n_label; l++) {
+      const mill_label *label = &m->label[l];
+      const double x = theta[MILL_PAR_LABEL0 + l];
+      at_edge |= label->edge_min < label->edge_max && (x < label->edge_min || x > label->edge_max);
+    }
   }
   /* NaN fails every comparison: where it must warn, a `!` stands before the comparison */
   const struct {
@@ -349,7 +359,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
       /* the penalty leaves a star at a facet about 1e-6 inside or outside */
-      {MILL_WARN_HULL, mill_at_hull(m, mapped)},
+      {MILL_WARN_HULL, at_hull},
       {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
       {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
@@ -370,7 +380,6 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
 {
   mill_fit_result *r = &slot->result;
   const double *theta = slot->best.end;
-  double mapped[MILL_MAX_LABEL];
   r->vrad_km_s = theta[MILL_PAR_VRAD];
   r->vsini_km_s = theta[MILL_PAR_VSINI];
   for (int l = 0; l < m->n_label; l++)
@@ -382,8 +391,6 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
   r->m2ll = f;
-  mill_map_labels(m, theta, mapped);
-  r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
   r->chisq_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_DATA);
@@ -409,10 +416,11 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   mill_fit_scale_errors(m, r);
   mill_epochs_row(m, slot);
   mill_fit_stiffness(m, slot);
-  if (mill_fit_noise_is_odd(r))
+  const double noise = r->chisq_noise / (double)r->n_pix_tot;
+  if (noise > 0.0 && (noise < MILL_NOISE_LEAST || noise > MILL_NOISE_MOST))
     r->info |= MILL_INFO_NOISE;
   mill_fit_arm_velocities(m, slot);
   r->vrad_arms_pval = mill_fit_arms_pval(m, slot);
-  r->warn |= mill_fit_warnings(m, slot, mapped, f);
+  r->warn |= mill_fit_warnings(m, slot, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }

@@ -31,7 +31,7 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   f->hull = h;
   f->facet = i;
   f->value = mill_facet_value(hull, i, mapped);
-  for (int j = 0; j < m->n_par; j++)
+  for (int j = 0; j < MILL_MAX_PAR; j++)
     f->slope[j] = 0.0;
   for (int l = 0; l < hull->n_label; l++) {
     const int j = MILL_PAR_LABEL0 + hull->label[l];
@@ -183,6 +183,36 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
   }
 }
 
+/** Solve for the step of the parameters t->idx, with the crossed facets' penalty, from minus half
+ *  the gradient (rhs [n], overwritten) and the curvature's Cholesky factor (slot->space.matrix). */
+MILL_HD_CALLED static inline void mill_polish_minimise(const mill_model *m, mill_slot *slot,
+                                                       double *rhs, mill_polish_try *t)
+{
+  const double *a = slot->space.matrix[0];
+  const int n = t->n;
+  mill_cholesky_forward(n, a, n, rhs);
+  for (int f = 0; f < t->n_facet; f++) {
+    mill_active_facet *facet = &t->facet[f];
+    facet->reach = facet->value; /* becomes the distance at the end of the step without forces */
+    for (int k = 0; k < m->n_par; k++)
+      if (t->pin[k])
+        facet->reach += facet->slope[k] * t->delta[k];
+    for (int r = 0; r < n; r++)
+      facet->half[r] = facet->slope[t->idx[r]];
+    mill_cholesky_forward(n, a, n, facet->half);
+    for (int r = 0; r < n; r++)
+      facet->reach += facet->half[r] * rhs[r];
+  }
+  mill_polish_forces(t, slot->hull_weight, slot->space.matrix[1]);
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].force > 0.0)
+      for (int r = 0; r < n; r++)
+        rhs[r] -= t->facet[f].force * t->facet[f].half[r];
+  mill_cholesky_backward(n, a, n, rhs);
+  for (int r = 0; r < n; r++)
+    t->delta[t->idx[r]] = rhs[r];
+}
+
 /** Solve for the damped step of the parameters that are neither fixed nor pinned, with the penalty
  *  of the crossed facets (t->facet).  Unless NULL, axes gets the Cholesky factor of the curvature.
  *  Returns 0 if the curvature is not positive definite. */
@@ -207,27 +237,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
       if (t->pin[k]) /* the step of a pinned parameter changes the gradient */
         rhs[r] -= (p->at.hess[j * np + k] + p->second[j * np + k]) * t->delta[k];
   }
-  mill_cholesky_forward(n, a, n, rhs);
-  for (int f = 0; f < t->n_facet; f++) {
-    mill_active_facet *facet = &t->facet[f];
-    facet->reach = facet->value; /* becomes the distance at the end of the step without forces */
-    for (int k = 0; k < np; k++)
-      if (t->pin[k])
-        facet->reach += facet->slope[k] * t->delta[k];
-    for (int r = 0; r < n; r++)
-      facet->half[r] = facet->slope[t->idx[r]];
-    mill_cholesky_forward(n, a, n, facet->half);
-    for (int r = 0; r < n; r++)
-      facet->reach += facet->half[r] * rhs[r];
-  }
-  mill_polish_forces(t, slot->hull_weight, slot->space.matrix[1]);
-  for (int f = 0; f < t->n_facet; f++)
-    if (t->facet[f].force > 0.0)
-      for (int r = 0; r < n; r++)
-        rhs[r] -= t->facet[f].force * t->facet[f].half[r];
-  mill_cholesky_backward(n, a, n, rhs);
-  for (int r = 0; r < n; r++)
-    t->delta[t->idx[r]] = rhs[r];
+  mill_polish_minimise(m, slot, rhs, t);
   if (axes) {
     mill_polish_curvature(m, p, t, a);
     mill_polish_add_hulls(t, slot->hull_weight, a);
@@ -240,16 +250,6 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
       axes->factor[e] = a[e];
   }
   return 1;
-}
-
-/** Signed distance of a facet at the end of the step, to first order. */
-MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mill_polish_try *t,
-                                                   const mill_active_facet *facet)
-{
-  double v = facet->value;
-  for (int j = 0; j < m->n_par; j++)
-    v += facet->slope[j] * t->delta[j];
-  return v;
 }
 
 /** Shorten the step to the trust region (mill_par_limit), and pin parameters that would leave their
@@ -299,7 +299,10 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
           t->delta[j] * (at->hess[j * m->n_par + k] + p->second[j * m->n_par + k]) * t->delta[k];
   }
   for (int f = 0; f < t->n_facet; f++) {
-    const double v = t->facet[f].value, end = mill_polish_facet_end(m, t, &t->facet[f]);
+    const double v = t->facet[f].value;
+    double end = v; /* to first order */
+    for (int j = 0; j < m->n_par; j++)
+      end += t->facet[f].slope[j] * t->delta[j];
     before = v > before ? v : before;
     after = end > after ? end : after;
   }

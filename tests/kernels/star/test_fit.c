@@ -365,7 +365,7 @@ MILL_TEST(errors_need_a_curvature)
   static const mill_point flat;
   make(MILL_OPT_LM);
   slot.result.vsini_err_km_s = slot.result.label_err[2] = 1;
-  mill_pair_errors(&model, &slot, &flat, centre);
+  mill_pair_errors(&model, &slot, &flat, 0);
   assert_true(isnan(slot.result.vsini_err_km_s) && isnan(slot.result.label_err[2]) &&
               isnan(slot.result.vrad_err_km_s));
 }
@@ -397,7 +397,8 @@ MILL_TEST(epochs_keep_vrad_as_their_mean)
   assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);
 }
 
-/* at a limit: F rises by 1 at the distance given, the others at their best */
+/* at a limit: F rises by 1 at the distance given, the others at their best; with or without a prior
+ * of v sin i, whose penalty is quadratic in v sin i, not in u */
 MILL_TEST(limit_of_vsini)
 {
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
@@ -405,14 +406,19 @@ MILL_TEST(limit_of_vsini)
   static const double slopes[3] = {0.3, 0, -0.05};
   for (int k = 0; k < 2; k++)
     for (int upper = 0; upper < 2; upper++)
-      for (int i_slope = 0; i_slope < 3; i_slope++) {
+      for (int i_case = 0; i_case < 6; i_case++) {
         make(MILL_OPT_LM);
         model.set.rotation = kinds[k];
         model.set.max_vsini_km_s = 80;
         memcpy(slot.best.at.hess, hess, sizeof hess);
         const double limit = upper ? 80 : 0, inwards = upper ? -1 : 1;
         slot.best.at.theta[1] = slot.best.end[1] = limit;
-        slot.best.at.grad[1] = inwards * slopes[i_slope];
+        double stiff;
+        model.set.prior_sigma[1] = i_case < 3 ? 0 : 1 + upper;
+        model.set.prior_mean[1] = limit;
+        slot.best.at.grad[1] =
+            inwards * slopes[i_case % 3] + mill_prior_gradient(&model, &slot, 1, limit, &stiff);
+        slot.best.at.hess[NP + 1] += stiff;
         assert_true(mill_fit_covariance(&model, &slot));
         assert_int_equal((slot.result.info & MILL_INFO_VSINI_ZERO) != 0, !upper);
         for (int j = 1; j < NP; j++) /* no part of the covariance */
@@ -429,7 +435,9 @@ MILL_TEST(limit_of_vsini)
         }
         assert_int_equal(mill_cholesky(4, a, 4), 0);
         mill_cholesky_solve(4, a, 4, rhs);
-        double d[NP] = {rhs[0], u, rhs[1], rhs[2], rhs[3]}, rise = slot.best.at.grad[1] * u;
+        double d[NP] = {rhs[0], u, rhs[1], rhs[2], rhs[3]}, rise = inwards * slopes[i_case % 3] * u;
+        if (i_case >= 3) /* the prior's mean is the limit */
+          rise += pow(slot.result.vsini_err_km_s / model.set.prior_sigma[1], 2);
         for (int i = 0; i < NP; i++)
           for (int j = 0; j < NP; j++)
             rise += d[i] * hess[i * NP + j] * d[j];

@@ -286,8 +286,9 @@ static int play(void)
   return n;
 }
 
-/** The joint minimum, less the centres, and the covariance of all; F there. */
-static double joint_minimum(double *x, double *inverse)
+/** The joint minimum, less the centres, and the covariance of all; F there.  stiff, mean: a penalty
+ *  stiff (x - mean)^2 of each parameter, as priors and hull facets give. */
+static double joint_minimum(const double *stiff, const double *mean, double *x, double *inverse)
 {
   double all[N_ALL * N_ALL] = {0}, rhs[N_ALL], f = 0;
   memset(x, 0, N_ALL * sizeof *x);
@@ -312,6 +313,11 @@ static double joint_minimum(double *x, double *inverse)
         }
       }
   all[N_ALL * N_ALL - 1] += 1 / (OFFSET_SIGMA * OFFSET_SIGMA);
+  for (int i = 0; i < RATIO; i++) {
+    all[i * (N_ALL + 1)] += stiff[i];
+    x[i] += stiff[i] * (mean[i] - both_centre[i]);
+    f += stiff[i] * pow(mean[i] - both_centre[i], 2);
+  }
   assert_int_equal(mill_cholesky(N_ALL, all, N_ALL), 0);
   memcpy(rhs, x, sizeof rhs);
   mill_cholesky_solve(N_ALL, all, N_ALL, x);
@@ -321,13 +327,34 @@ static double joint_minimum(double *x, double *inverse)
   return f;
 }
 
-MILL_TEST(turns_end_in_the_joint_minimum)
+/** Fit two stars: priors of label 0 of both and of label 1 of the first star, or a facet that keeps
+ *  label 0 of the second star five errors away from its centre, or neither. */
+static void expect_joint_minimum(int has_priors, int has_hull)
 {
-  double inverse[N_ALL * N_ALL], off[N_ALL];
+  double inverse[N_ALL * N_ALL], off[N_ALL], stiff[RATIO] = {0}, mean[RATIO] = {0};
+  double facet[] = {-1, -0.2, 1, -9};
   make(500);
+  model.n_hull = has_hull;
+  model.hull[0] = (mill_hull){.n_label = 1, .n_facet = 2, .facet = facet};
+  slot.hull_weight = 1e8;
+  if (has_hull) {
+    stiff[NP + 2] = slot.hull_weight;
+    mean[NP + 2] = -0.2;
+  }
+  if (has_priors) {
+    model.set.prior_mean[2] = mean[2] = mean[NP + 2] = 0.05;
+    model.set.prior_sigma[2] = 0.02;
+    stiff[2] = stiff[NP + 2] = 2500;
+    slot.prior_mean[3] = mean[3] = -0.2;
+    slot.prior_sigma[3] = 0.01;
+    stiff[3] = 1e4;
+  }
   play();
-  const double least = joint_minimum(off, inverse);
+  const double least = joint_minimum(stiff, mean, off, inverse);
   const mill_fit_result *r = &slot.result;
+  assert_int_equal((r->warn & MILL_WARN_HULL) != 0, has_hull);
+  assert_int_equal((r->info & MILL_INFO_NEAR_HULL) != 0, has_hull);
+  assert_close(r->hull_dist, has_hull ? fmax(-0.2 - r->pair_label[0], 0) : 0, 1e-15);
   assert_int_equal(r->pair, 1);
   assert_int_equal(r->info & MILL_INFO_PAIR, MILL_INFO_PAIR);
   /* The polish ends within 1e-2 of the minimum of F, which is 0.1 errors of a parameter.  Priors of
@@ -341,7 +368,8 @@ MILL_TEST(turns_end_in_the_joint_minimum)
     const double sigma = sqrt(inverse[of[i] * N_ALL + of[i]]);
     const double from = of[i] == OFFSET ? 0 : both_centre[of[i]];
     assert_close(found[i], from + off[of[i]], 0.15 * sigma);
-    assert_close(err[i], sigma, 0.01 * sigma);
+    if (!has_hull || of[i] < NP || of[i] == OFFSET) /* a star's own hull is not in its errors */
+      assert_close(err[i], sigma, 0.01 * sigma);
   }
   for (int a = 0; a < 2; a++) {
     const double sigma = sqrt(inverse[(RATIO + a) * (N_ALL + 1)]);
@@ -351,6 +379,13 @@ MILL_TEST(turns_end_in_the_joint_minimum)
   }
   assert_close(r->pair_gain, single_f - least, 0.02);
   assert_close(r->pair_peak, 30, 0);
+}
+
+MILL_TEST(turns_end_in_the_joint_minimum)
+{
+  expect_joint_minimum(0, 0);
+  expect_joint_minimum(1, 0);
+  expect_joint_minimum(0, 1);
 }
 
 MILL_TEST(the_brighter_star_is_the_row)
