@@ -167,6 +167,10 @@ class LibrarySpectra(ProgramTest):
                                    ("WAT1_001", "wtype=linear units=microns")], medium),
             ("natural log", 10**log10, [("CRVAL1", FIRST), ("CRPIX1", 1), ("CTYPE1", "WAVE-LOG"),
                                         ("CDELT1", FIRST * 2.2e-5 * np.log(10))], ()),
+            # FITS standard 4.0, 8.1: CDELT1 does not count beside CD1_1; PC1_1 multiplies it
+            ("CD and CDELT", linear, [*start[::2], ("CD1_1", STEP), ("CDELT1", 1)], medium),
+            ("astropy's m", linear, [("CRVAL1", FIRST / 1e10), ("CDELT1", 1), ("CRPIX1", 1), ("PC1_1", STEP / 1e10),
+                                     ("CUNIT1", "m")], medium),
             ("option", linear, [], (*medium, "--wave", f"{FIRST},{STEP}")),
             ("log option", 10**log10, [], (*medium, "--log-wave", f"{log10[0]!r},2.2e-5")),
         ]

@@ -65,10 +65,11 @@ class SpectraFiles(unittest.TestCase):
         image = pyfits.PrimaryHDU(cube)
         image.header.update({**WAVE, "CTYPE2": "LINEAR", "CNAME2": "logg", "CRVAL2": 1.0,
                              "CDELT2": 0.5, "CNAME3": "TEFF", "CRVAL3": 4000.0, "CDELT3": 1000.0})
+        image.header["PC3_3"] = 2.0  # FITS standard: the step is CDELT3 x PC3_3
         image.writeto(tmp("cname.fits"))
         got = read_all([tmp("cname.fits")], True, Request(LABELS[:2]))
         np.testing.assert_array_equal(got.flux, cube.reshape(6, 5))
-        np.testing.assert_array_equal(got.labels[[0, 1, 5]], [[4000, 1], [4000, 1.5], [5000, 2]])
+        np.testing.assert_array_equal(got.labels[[0, 1, 5]], [[4000, 1], [4000, 1.5], [6000, 2]])
 
 
 ARM = "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "

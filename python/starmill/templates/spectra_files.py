@@ -15,8 +15,8 @@ from scipy.interpolate import CubicSpline
 from starmill.cli.basics import INPUT, Failure, need, warn
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, guarded, has_columns, image_part,
-                                             is_table, opened, text_card, to_vacuum, unit_aa,
-                                             wavelengths, where)
+                                             is_table, opened, step_of, text_card, to_vacuum,
+                                             unit_aa, wavelengths, where)
 from starmill.templates.library_data import MAX_LABEL
 from starmill.templates.spectra_options import labels_of_name, stem
 
@@ -140,8 +140,8 @@ def axis_values(path, hdus, i, k, name, n):
             need(hdu.is_image and hdu.shape == (n,), INPUT, f"{where(path, hdus, j)}: expected an "
                  f"image of one axis with {n} numbers, the values of {name} along axis {k}")
             return image_part(hdu, slice(None))
-    start, step = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CDELT"))
-    pixel = card(path, hdus, i, f"CRPIX{k}")
+    start, pixel = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CRPIX"))
+    step = step_of(path, hdus, i, k)[1]
     need(start is not None and step is not None, INPUT,
          f"{where(path, hdus, i)}: the values of axis {k}, {name}, are not known: there is neither "
          f"an image {name} nor the card {'CRVAL' if start is None else 'CDELT'}{k}")

@@ -215,6 +215,17 @@ def rule_of_header(path, hdus, i, request, origin):
     return first * scale, step * scale, False
 
 
+def step_of(path, hdus, i, k):
+    """Return an image's step along axis k (None: no card), and before it the cards used."""
+    matrix, step, turn = (card(path, hdus, i, key)
+                          for key in (f"CD{k}_{k}", f"CDELT{k}", f"PC{k}_{k}"))
+    if matrix is not None:  # the FITS standard: CDELT does not count then
+        return f"CD{k}_{k}", matrix
+    if None in (step, turn):
+        return f"CDELT{k}", step
+    return f"CDELT{k} x PC{k}_{k}", step * turn
+
+
 def rule_of_cards(path, hdus, i, at, scale):
     """Return (first, step, is_log10) of an image's wavelengths in a unit of `scale` A, and a text
     on the cards used."""
@@ -225,8 +236,7 @@ def rule_of_cards(path, hdus, i, at, scale):
     value, pixel = card(path, hdus, i, "CRVAL1"), card(path, hdus, i, "CRPIX1")
     if value is None:
         raise Failure(INPUT, f"{at}: has no CRVAL1, so its wavelengths are not known; {HELP_WAVE}")
-    step_key = "CDELT1" if "CDELT1" in header else "CD1_1"
-    step = card(path, hdus, i, step_key)
+    step_key, step = step_of(path, hdus, i, 1)
     need(step is not None, INPUT, f"{at}: has neither CDELT1 nor CD1_1; {HELP_WAVE}")
     need(pixel is not None, INPUT, f"{at}: has CRVAL1 but no CRPIX1, so the pixel of that "
          f"wavelength is not known; {HELP_WAVE}")
