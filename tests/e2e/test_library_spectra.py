@@ -269,6 +269,9 @@ class LibrarySpectra(ProgramTest):
                    tmp("wave.fits"))
         out = ("library", "spectra", "--output", tmp("no.h5"), *GIVEN)
         os.makedirs(tmp("empty"))
+        wave = np.delete(FIRST + STEP * np.arange(N_PIX), range(500, 520))
+        bintable({"lam": wave, "f": np.ones(len(wave))}).writeto(tmp("hole.fits"))
+        hole = f"no pixel between {wave[499]:.2f} and {wave[500]:.2f} A"
         for options, status, parts in (
             ((tmp("empty"),), 3, ("has no files",)),
             ((tmp("stelib"), "--columns", "LAM,F"), 3, ("star000.fits", "LAM and F", "--columns")),
@@ -279,6 +282,7 @@ class LibrarySpectra(ProgramTest):
             ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("give only one of",)),
             ((tmp("stelib"), "--name-column", "NAME"), 2, ("--name-column", "--table")),
             ((image, "--table", tmp("stars.fits")), 2, ("of files with one spectrum",)),
+            ((tmp("hole.fits"), tmp("tables"), "--columns", "LAM,F"), 3, (hole, "--range")),
             ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
              ("60 lack a label",)),
         ):

@@ -157,7 +157,8 @@ class Job:
         kernel = np.sqrt(np.maximum(0, sigma**2 - least**2))
         return (Arm(want.name, want.name, np.log(want.min), want.ln_step, wave,
                     template_sigma_aa=middle, sigma_origin=kind), sigma if varies else None,
-                ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel))
+                ArmCut(want.n_pix, np.log(want.min), want.ln_step, kernel,
+                       FWHM_PER_SIGMA * sigma.max()))
 
     def cut_spectrum(self, spectrum):
         """Return [flux] or [flux, continuum] of each arm, float32, divided by the flux's level."""
