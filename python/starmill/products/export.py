@@ -246,7 +246,7 @@ def main(options):
         n_row = result.n_row - n_damaged - export.n_without
         print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
-                           ("left out", "inputs, whose files are gone or have changed"),
+                           ("left out", "inputs, for the reasons above"),
                            ("unreadable", "inputs, when they were fitted")):
             if n[what]:
                 print(f"{what:12} {n[what]} {says}")
