@@ -138,10 +138,10 @@ def column_numbers(path, hdus, i, name):
     values = np.asarray(hdu.data.field(name))
     if values.dtype.kind not in "iuf":
         raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} must hold numbers")
-    null = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())].null
-    out = values.astype(float)
-    if null is not None and values.dtype.kind in "iu":
-        out[values == null] = np.nan
+    column = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())]
+    raw, out = hdu.data.view(np.ndarray)[column.name], values.astype(float)
+    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is before TSCAL and TZERO
+        out[raw == column.null] = np.nan
     return out
 
 
@@ -151,7 +151,7 @@ class Origin:
 
     wavelengths: str = ""  # a text
     unit: str = ""  # of the file, where it says one
-    sigma_unit: str = ""  # of the column SIGMA, likewise
+    units: list = ()  # of the columns or images wavelength, flux, error, sigma, likewise
     is_air: bool = False
     medium_key: str = "--medium"
     fwhm_aa: float = np.nan  # card FWHM; NaN: no card
