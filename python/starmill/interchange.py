@@ -24,8 +24,7 @@ NAMES = {
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
     "error": ("error", "err", "errs", "sigma", "flux_err", "flux_error", "err_flux", "e_flux",
               "eflux", "uncertainty", "std"),
-    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var"),
-}
+    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var")}
 
 
 def mask_of(name, values):

@@ -5,7 +5,7 @@ import io
 
 from base import *  # noqa: F403
 from starmill.cli.basics import Failure
-from starmill.templates.arm_setup import read_setup
+from starmill.templates.build import read_setup
 from starmill.templates.resample import ArmCut
 from starmill.templates.spectra_files import interpolated, read_all
 from starmill.templates.spectra_options import Request, labels_of_name, list_files, read_pattern

@@ -163,8 +163,8 @@ def read(path, request):
             start = file.read(6)
         if start.startswith((b"SIMPLE", b"\x1f\x8b")):
             return read_fits(path, request)
-        return read_columns(path, *(read_array if start == b"\x93NUMPY" else read_text)(path),
-                            request)
+        read_file = read_array if start == b"\x93NUMPY" else read_text
+        return read_columns(path, *read_file(path), request)
 
 
 def noise(path, flux):
@@ -177,9 +177,8 @@ def noise(path, flux):
 
 
 def inverse_variance(path, one, name):
-    """Return a Spectrum's inverse variances, in its flux's unit.  The name of its error column says
-    if this holds inverse variances or variances.  Return 0 where a result is not positive and
-    finite."""
+    """Return a Spectrum's inverse variances in its flux's unit, 0 where not positive and finite.
+    The name of its error column says if this holds inverse variances or variances."""
     name, error = split_unit(name)[0], one.extra[0]
     power = -2 if IVAR.search(name) else 2 if VARIANCE.search(name) else 1
     flux_unit, own = (unit.strip() for unit in one.origin.units[1:3])

@@ -184,8 +184,7 @@ def matched(channels, models, path):
             at, c = max(((pixels(c.wave, wave), c) for c in unused), key=lambda p: len(p[0]),
                         default=((), None))
             n, unused = len(at), [other for other in unused if other is not c]
-            need(n, INPUT, f"{path} changed: no spectrum has the wavelengths of the model in arm "
-                           f"{name}")
+            need(n, INPUT, f"{path} changed: no spectrum has the wavelengths of arm {name}'s model")
             arms.append(Arm(name, c.wave[at], c.flux[at], c.ivar[at], c.bad[at], model[:n]))
             wave, model = wave[n:], model[n:]
     return arms

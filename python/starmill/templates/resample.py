@@ -30,8 +30,7 @@ MAX_WEIGHT = 1 << 26  # matrix elements, 800 MB
 BLOCK = 1 << 18  # weights computed at once
 MARGIN = 16  # samples beyond the arm, so that the spline's end conditions have no effect
 STEP_QUANTILE = 20  # the shortest 1 / 20 of a spectrum's steps do not count
-HOLE = 4  # times the median of NEAR steps: a longer step is a hole, which no spline may bridge
-NEAR = 33
+HOLE, NEAR = 4, 33  # a step above 4 times the median of 33 is a hole, which no spline may bridge
 MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, infinity the mean
 
 
@@ -47,8 +46,8 @@ class ArmCut:
     (A): spectra with a longer step are refused, like those with a hole longer than a pixel."""
 
     def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa, most_step=np.inf):
-        self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
-        self.most_step = most_step
+        self.n_pix, self.ln_wave0 = n_pix, ln_wave0
+        self.ln_step, self.most_step = ln_step, most_step
         self.edge = np.exp(ln_wave0 + (np.arange(n_pix + 1) - 0.5) * ln_step)
         least = MIN_KERNEL * ln_step * np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
         self.kernel = np.maximum(kernel_aa, least) if (kernel_aa >= least).any() else None
@@ -70,8 +69,7 @@ class ArmCut:
         x = wave[self._used]
         step = np.diff(x)
         lost = holes(x) & (step > self.ln_step * x[1:]) | (step > self.most_step)
-        lost &= (x[1:] > self.min_aa) & (x[:-1] < self.max_aa)
-        i = np.argmax(lost)
+        i = np.argmax(lost := lost & (x[1:] > self.min_aa) & (x[:-1] < self.max_aa))
         need(not lost[i], INPUT, f"it has no pixel between {x[i]:.7g} and {x[i + 1]:.7g} A, which "
              "an arm needs: give finer wavelengths, or arms that leave this range out")
         if self.kernel is not None:

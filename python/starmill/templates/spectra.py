@@ -362,10 +362,9 @@ def build(settings, spectra):
     facts = None
     if settings.model_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
-    return types.SimpleNamespace(
-        library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
-        outside=rows[outside], good_aa=grid.good_aa, n_align=n_align, align_step=step,
-        error_facts=facts)
+    return types.SimpleNamespace(library=library, functions=functions, rows=rows, fate=fate,
+                                 gap=gap, velocity=velocity, outside=rows[outside], n_align=n_align,
+                                 good_aa=grid.good_aa, align_step=step, error_facts=facts)
 
 
 def leave_out(made, names, part, seed):

@@ -88,13 +88,12 @@ def read_one(path, request, first=None):
             n_pix = hdus[i].shape[-1]
             need(n_pix <= MAX_PIX, INPUT,
                  f"{where(path, hdus, i)} has {n_pix} pixels; at most {MAX_PIX} can be read")
-            flux = image_part(hdus[i], (0,) * (len(hdus[i].shape) - 1) + (slice(None),))
+            flux = image_part(hdus[i], ...).ravel()
             if request.wave_file and first and len(first.wave) == n_pix:
-                one = Spectrum(first.wave, flux, origin=Origin(**vars(first.origin)))
+                wave, origin = first.wave, Origin(**vars(first.origin))
             else:
-                origin = Origin()
-                one = Spectrum(wavelengths(path, hdus, i, request, n_pix, origin), flux,
-                               origin=origin)
+                wave = wavelengths(path, hdus, i, request, n_pix, origin := Origin())
+            one = Spectrum(wave, flux, origin=origin)
         one.origin.fwhm_aa = card_of_both(path, hdus, i, "FWHM")
     return one
 

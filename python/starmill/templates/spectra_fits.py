@@ -216,14 +216,12 @@ def rule_of_header(path, hdus, i, request, origin):
 
 
 def step_of(path, hdus, i, k):
-    """Return an image's step along axis k (None: no card), and before it the cards used."""
-    matrix, step, turn = (card(path, hdus, i, key)
-                          for key in (f"CD{k}_{k}", f"CDELT{k}", f"PC{k}_{k}"))
+    """Return the main card of an image's step along axis k, and the step (None: no card)."""
+    keys = f"CD{k}_{k}", f"CDELT{k}", f"PC{k}_{k}"
+    matrix, step, turn = (card(path, hdus, i, key) for key in keys)
     if matrix is not None:  # the FITS standard: CDELT does not count then
-        return f"CD{k}_{k}", matrix
-    if None in (step, turn):
-        return f"CDELT{k}", step
-    return f"CDELT{k} x PC{k}_{k}", step * turn
+        return keys[0], matrix
+    return keys[1], step if None in (step, turn) else step * turn
 
 
 def rule_of_cards(path, hdus, i, at, scale):
