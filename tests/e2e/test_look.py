@@ -236,7 +236,7 @@ class Select(Look):
                              [*names[:2], third, *names[3:], ""])
         self.job("export", "--to", "fits", "--output", "nameless.fits", path)  # FITS pads names by spaces
         said = run("compare", path, tmp("nameless.fits"), cwd=TMP).stdout
-        self.assertIn(f"matched by OBJECT: 2 stars", said)
+        self.assertIn("matched by OBJECT: 2 stars", said)
 
 
 class DamagedRows(Look):

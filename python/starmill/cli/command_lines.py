@@ -391,8 +391,7 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
               (1, 1, "one result"), ", parquet and hats also pyarrow, hats also hats-import")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet", "hats"),
                "rvtab", "what to write (default rvtab)", "KIND")
-    job.add("output", "folder of rvtab or rvmod files, made if needed; else the catalogue",
-            needed=True)
+    job.add("output", "folder of rvtab or rvmod files, made if needed; else the table", needed=True)
     job.add("models", "models file of the result, for rvmod")
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-)", "TEXT")
     job.flag("subdirs", "keep the last two folders of each input's path, as rvspecfit does")

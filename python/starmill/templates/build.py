@@ -358,7 +358,8 @@ class Job:
         if request.wave_file:
             about = os.stat(request.wave_file)
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))
-            lines.append(f"--wave-file: {request.wave_file}, {about.st_size} bytes of {when}")
+            lines.append(f"file of wavelengths: {request.wave_file}, {about.st_size} bytes of "
+                         f"{when}")
         lines.append(str(self.origin))
         if o.native_sigma is not None:
             lines.append(f"native sigma: {o.native_sigma:.17g} A")
