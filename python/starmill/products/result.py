@@ -100,7 +100,7 @@ def check_columns(file, name, n):
     group = file.get(name)
     need(isinstance(group, h5py.Group), Wrong, f"it has no group {name}")
     for column in NEEDED[name].split():
-        need(isinstance(group.get(column), h5py.Dataset), Wrong, f"it has no {name}/{column}")
+        need(isinstance(group.get(column), h5py.Dataset), Wrong, f"{name} has no column {column}")
     for key, column in group.items():
         if not isinstance(column, h5py.Dataset):
             continue
