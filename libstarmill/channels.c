@@ -13,7 +13,7 @@ struct starmill_channels {
   mill_spectra_settings settings;
   mill_spectra *spectra;
   mill_read_batch batch;
-  char *path, flux_unit[MILL_FLUX_UNIT];
+  char flux_unit[MILL_FLUX_UNIT];
 };
 
 void starmill_channels_close(starmill_channels *channels)
@@ -24,7 +24,7 @@ void starmill_channels_close(starmill_channels *channels)
   mill_read_batch_clear(&channels->batch);
   mill_spectra_close(channels->spectra);
   mill_config_clear(&channels->config);
-  MILL_FREE(channels->path, channels);
+  mill_free(channels);
 }
 
 MILL_CLOSER(starmill_channels, starmill_channels_close)
@@ -42,16 +42,12 @@ static int index_once(mill_spectra *spectra)
 /* Open the file with c->all as library: its arm covers all wavelengths, so no channel is cut. */
 static int set_up(const char *path, const char *config, starmill_channels *c)
 {
-  const size_t n_byte = strlen(path) + 1;
-  MILL_CHECK(MILL_ALLOC(n_byte, &c->path));
-  memcpy(c->path, path, n_byte);
   mill_config_default(&c->config);
   if (config)
     MILL_CHECK(mill_config_read_text(&c->config, "the configuration", (const unsigned char *)config,
                                      strlen(config)));
   /* no arm is selected, and no channel is too short for a continuum */
   c->config.n_arm = c->config.fit.n_cont = 0;
-  c->config.cameras_of[0] = '\0';
   /* two pixels, at 1 A and e^20 A */
   c->all.n_arm = 1;
   c->all.arm[0] = (mill_arm){.name = "-", .n_pix = 2, .ln_step = 20.0, .template_sigma_aa = -1.0};
@@ -62,7 +58,7 @@ static int set_up(const char *path, const char *config, starmill_channels *c)
       .limits = {c->config.gzip_limit_mib, c->config.scratch},
   };
   MILL_FILES_LOCKED;
-  MILL_CHECK(mill_spectra_open(c->path, &c->settings, &c->spectra));
+  MILL_CHECK(mill_spectra_open(path, &c->settings, &c->spectra));
   return index_once(c->spectra);
 }
 

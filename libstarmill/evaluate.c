@@ -123,23 +123,18 @@ int starmill_fix_model_error(starmill_library *library, starmill_star *star, con
                              starmill_error *error)
 {
   MILL_REFUSE_NULL(error, library, star);
-  const int was_fixed = star->is_fixed;
-  double before[MILL_MAX_PAR];
-  const size_t n_byte = (size_t)mill_n_par(library) * sizeof *theta;
   MILL_LOCKED(&library->mutex);
+  const starmill_star before = *star;
   int err = theta ? check_within(library, theta) : MILL_OK;
   if (err != MILL_OK)
     return mill_tell(err, error);
-  memcpy(before, star->fixed_at, sizeof before);
   star->is_fixed = theta != NULL;
   if (theta)
-    memcpy(star->fixed_at, theta, n_byte);
+    memcpy(star->fixed_at, theta, (size_t)mill_n_par(library) * sizeof *theta);
   library->held = 0; /* so that the star is loaded again */
   err = mill_star_hold(library, star);
-  if (err != MILL_OK) {
-    star->is_fixed = was_fixed;
-    memcpy(star->fixed_at, before, sizeof before);
-  }
+  if (err != MILL_OK)
+    *star = before;
   return mill_tell(err, error);
 }
 
@@ -149,86 +144,69 @@ struct starmill_model {
   double m2ll, penalty;
   int n_arm, n_piece;
   starmill_model_arm arm[MILL_MAX_ARM];
+  size_t n_pix;
   starmill_piece *piece; /* [n_piece], pointing into the arrays below */
-  double *wave, *continuum, *coefficient;
-  float *flux, *template_flux, *data, *ivar;
+  double *coefficient;
+  double *wave; /* [2][n_pix] wave, continuum */
+  float *flux;  /* [4][n_pix] flux, template_flux, data, ivar */
 };
 
 void starmill_model_free(starmill_model *model)
 {
   if (!model)
     return;
-  MILL_FREE(model->piece, model->wave, model->continuum, model->coefficient, model->flux,
-            model->template_flux, model->data, model->ivar, model);
+  MILL_FREE(model->piece, model->coefficient, model->wave, model->flux, model);
 }
 
 MILL_CLOSER(starmill_model, starmill_model_free)
 
-static int is_bad(const mill_fit_settings *set, const mill_raw_segment *s, int q)
-{
-  return (s->mask && ((uint32_t)s->mask[q] & ~set->mask_ignore)) || !isfinite(s->flux[q]) ||
-         !isfinite(s->ivar[q]) || s->ivar[q] <= 0.0f || mill_wave_masked(set, s->wave_aa[q]);
-}
-
 /* Copy segment i and its model to piece i, whose pixels begin at `first` in the model's arrays. */
-static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
-                       starmill_model *m)
+static int copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
+                      starmill_model *m)
 {
   mill_segment_model from;
+  MILL_OWNED unsigned char *good = NULL;
   const mill_raw_segment *p = &star->segment[i];
-  double *coefficient = m->coefficient + (ptrdiff_t)i * MILL_MAX_CONT;
   mill_pipeline_model(h->pipeline, i, &from);
   const int n = from.n_pix, nk = from.n_cont;
-  m->piece[i] = (starmill_piece){.i_spectrum = p->channel,
-                                 .i_arm = p->arm,
-                                 .exposure = p->exposure,
-                                 .first = p->first,
-                                 .n_pix = n,
-                                 .used = from.used,
-                                 .n_continuum = nk,
-                                 .wave = m->wave + first,
-                                 .continuum = m->continuum + first,
-                                 .flux = m->flux + first,
-                                 .template_flux = m->template_flux + first,
-                                 .data = m->data + first,
-                                 .ivar = m->ivar + first,
-                                 .coefficient = coefficient};
-  memcpy(m->wave + first, p->wave_aa, (size_t)n * sizeof *m->wave);
+  double *coefficient = m->coefficient + (ptrdiff_t)i * MILL_MAX_CONT;
+  double *wave = m->wave + first, *continuum = wave + m->n_pix;
+  float *flux = m->flux + first, *templ = flux + m->n_pix, *data = templ + m->n_pix;
+  float *ivar = data + m->n_pix;
+  MILL_CHECK(MILL_ALLOC(n, &good));
+  MILL_CHECK(mill_pipeline_good(h->pipeline, i, good));
+  m->piece[i] =
+      (starmill_piece){p->channel, p->arm,    p->exposure, p->first, n,    from.used, nk,
+                       wave,       continuum, flux,        templ,    data, ivar,      coefficient};
+  memcpy(wave, p->wave_aa, (size_t)n * sizeof *wave);
+  memcpy(data, p->flux, (size_t)n * sizeof *data);
   for (int k = 0; k < nk; k++)
     coefficient[k] = from.used ? from.cont_coef[k] : (double)NAN;
   for (int q = 0; q < n; q++) {
-    const double *wave = p->wave_aa;
     const double x = 2.0 * (wave[q] - wave[0]) / (wave[n - 1] - wave[0]) - 1.0; /* -1 to 1 */
-    double sum = 0.0;
     for (int k = 0; k < nk; k++)
-      sum += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x);
-    m->continuum[first + (size_t)q] = sum;
-    m->flux[first + (size_t)q] = from.used ? from.flux[q] : NAN;
-    m->template_flux[first + (size_t)q] = from.used ? from.templ_flux[q] : NAN;
-    m->data[first + (size_t)q] = p->flux[q];
-    m->ivar[first + (size_t)q] = is_bad(&h->set, p, q) ? 0.0f : p->ivar[q];
+      continuum[q] += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x);
+    flux[q] = from.used ? from.flux[q] : NAN;
+    templ[q] = from.used ? from.templ_flux[q] : NAN;
+    ivar[q] = from.used && good[q] ? p->ivar[q] : 0.0f;
   }
+  return MILL_OK;
 }
 
 /* Allocate the model's arrays for all pieces of the star, and copy the pieces. */
 static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
 {
-  size_t n_pix = 0;
+  size_t first = 0;
   const int n = star->n_segment;
   for (int i = 0; i < n; i++)
-    n_pix += (size_t)star->segment[i].n_pix;
+    m->n_pix += (size_t)star->segment[i].n_pix;
   MILL_CHECK(MILL_ALLOC(n, &m->piece));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->wave));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->continuum));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->flux));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->template_flux));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->data));
-  MILL_CHECK(MILL_ALLOC(n_pix, &m->ivar));
   MILL_CHECK(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
-  n_pix = 0;
+  MILL_CHECK(MILL_ALLOC(2 * m->n_pix, &m->wave));
+  MILL_CHECK(MILL_ALLOC(4 * m->n_pix, &m->flux));
   for (int i = 0; i < n; i++) {
-    copy_piece(h, star, i, n_pix, m);
-    n_pix += (size_t)star->segment[i].n_pix;
+    MILL_CHECK(copy_piece(h, star, i, first, m));
+    first += (size_t)star->segment[i].n_pix;
   }
   m->n_piece = n;
   return MILL_OK;

@@ -37,6 +37,7 @@ struct starmill_star {
   int64_t target_id;
   int is_extragalactic;          /**< as in mill_catalog_row */
   int status;                    /**< STATUS if the star has no segments */
+  char reason[256];              /**< why a segment was left out as outside the library, or empty */
   int is_fixed;                  /**< 1: evaluations include the model error */
   double fixed_at[MILL_MAX_PAR]; /**< parameters at which the model error is computed */
   int n_segment;

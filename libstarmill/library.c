@@ -9,6 +9,7 @@
 
 #include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
+#include "io/surveys/formats.h"
 #include "kernels/backend.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
@@ -127,15 +128,14 @@ static void name_offsets(starmill_library *h)
   }
 }
 
-static int read_library(const char *path, mill_library *lib)
+/* Read the library, and cut it to its arms, or to the cameras of the key format, as a fit does. */
+static int read_library(const char *path, mill_config *c, mill_library *lib)
 {
   MILL_HDF5_LOCKED;
-  return mill_library_read(path, lib);
-}
-
-static int add_sky(mill_config *c, mill_library *lib)
-{
-  MILL_HDF5_LOCKED;
+  MILL_CHECK(mill_library_read(path, lib));
+  mill_format_take_cameras(c->format, lib, c);
+  mill_config_choose_sampling(lib, 1, c);
+  MILL_CHECK(mill_config_cut_arms(c, lib));
   return mill_library_add_sky(c->sky_components, lib, c->sky_hash);
 }
 
@@ -144,9 +144,7 @@ static int set_up(starmill_library *h, const char *path, const char *config)
 {
   mill_config *c = &h->config;
   MILL_CHECK(read_config(h, config));
-  MILL_CHECK(read_library(path, &h->lib));
-  MILL_CHECK(mill_config_cut_arms(c, &h->lib));
-  MILL_CHECK(add_sky(c, &h->lib));
+  MILL_CHECK(read_library(path, c, &h->lib));
   name_offsets(h);
   MILL_CHECK(mill_config_bind(c, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "libstarmill/handle.h"
-#include "kernels/base/memory.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "io/surveys/formats.h"
+#include "kernels/base/memory.h"
 
 /* ---- from a batch ---- */
 
@@ -30,9 +32,11 @@ static int take_segments(starmill_star *star)
     if (s->use != MILL_SEGMENT_FIT)
       continue;
     const int code = mill_pipeline_accepts(star->library->pipeline, s);
-    outside |= code == MILL_ERR_RANGE;
-    if (code == MILL_ERR_RANGE)
+    if (code == MILL_ERR_RANGE) {
+      outside = 1;
+      snprintf(star->reason, sizeof star->reason, "%s", mill_error_message());
       continue;
+    }
     MILL_CHECK(code);
     star->segment[star->n_segment++] = *s; /* overwrite skipped segments */
   }
@@ -206,7 +210,9 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   h->held = 0; /* in case something below fails */
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
-                      status_text(star->status));
+                      star->status == MILL_STATUS_OUTSIDE_LIBRARY && star->reason[0]
+                          ? star->reason
+                          : status_text(star->status));
   const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
   if (h->prepared.status != MILL_STATUS_NOT_DONE) /* the star cannot be fitted */
@@ -252,12 +258,15 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
   f->library = h;
   MILL_CHECK(mill_spectra_open(f->path, &h->spectra, &f->spectra));
   const char *format = mill_spectra_format_name(f->spectra);
-  if (h->config.wave_mask_auto && strcmp(format, "desi") == 0 &&
-      strcmp(h->config.format, "desi") != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s is a DESI file: open the library with format: desi, which masks the same "
-                      "wavelengths as starmill fit, or set wave_mask",
-                      path);
+  mill_config cut = h->config; /* the copy borrows the list of selected stars */
+  mill_format_take_cameras(format, &h->lib, &cut);
+  if (strcmp(h->config.format, format) != 0 &&
+      (cut.n_arm > h->config.n_arm || (cut.wave_mask_auto && strcmp(format, "desi") == 0)))
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "%s: open the library with format: %s, so that its arms and masked wavelengths "
+        "are those of starmill fit, or set arms and wave_mask",
+        path, format);
   MILL_CHECK(mill_spectra_index(f->spectra, &h->config.select, &f->index));
   return MILL_GIVE(&f, file);
 }
@@ -318,7 +327,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   MILL_CHECK(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                                row->n_exposure, &batch));
   MILL_CHECK(star_of_batch(f->library, &batch, row->target_id, star));
-  (*star)->is_extragalactic = row->is_extragalactic;
+  (*star)->is_extragalactic = row->kind.is_extragalactic;
   return MILL_OK;
 }
 

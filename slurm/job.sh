@@ -39,6 +39,7 @@ job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
 job_is_part=0     # 1: a task of a job array
+job_mark=         # of a part: the file that says that this start completed its output
 job_asked=        # why the ranks were asked to stop: limit, term or file
 job_late=0        # 1: the ranks were asked to stop and have not stopped in time
 job_interrupted=0 # 1: a trap ran while the script waited
@@ -69,7 +70,7 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
     case $argument in
       --ov*) # starmill takes shortened options
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
-          "all rows again; remove the old output by hand" ;;
+          "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
       --output=*) job_output=${argument#*=} ;;
       --stop-file=*) job_stop_files+=("${argument#*=}") ;;
       --emulator=*) emulator=${argument#*=} ;;
@@ -88,6 +89,8 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
     job_arguments=(--backend "$backend" "${job_arguments[@]}")
   job_stop_files+=("$job_output.stop")
   if ((job_is_part)); then # also the common stop file of all parts
+    job_mark=${job_output%.h5}.ok
+    rm -f -- "$job_mark"
     case $job_output in
       */*) job_stop_files+=("${job_output%/*}/stop") ;;
       *) job_stop_files+=(stop) ;;
@@ -251,6 +254,7 @@ job_main() { # COMMAND...: run it; retry after a crash, requeue, or exit with it
         job_say "ended with status $job_status"
         ;;
     esac
+    [[ -z $job_mark || ($job_status != 0 && $job_status != 3) ]] || : >"$job_mark"
     exit "$job_status"
   done
 }
@@ -291,8 +295,16 @@ job_profile() { # gpu|cpu ARGUMENTS...: job_fit under nsys, without retries and 
     "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
 
-job_merge() { # ARGUMENTS...: starmill merge, once
+job_merge() { # ARGUMENTS...: starmill merge, once, of parts that the array's last start completed
+  local argument missing=()
   job_set_up
+  for argument; do # a part that was refused or never started has the result of an earlier array
+    [[ $argument != *part-[0-9][0-9][0-9][0-9].h5 || -e ${argument%.h5}.ok ]] ||
+      missing+=("$argument")
+  done
+  ((${#missing[@]} == 0)) ||
+    job_refuse "not merged: the array did not complete ${missing[*]}: see the parts' logs;" \
+      "submit the same again to continue, or remove the folder of the parts to begin again"
   job_say "$(printf '%q ' "$SITE_PROGRAM" merge "$@")"
   exec "$SITE_PROGRAM" merge "$@"
 }

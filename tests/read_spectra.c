@@ -54,8 +54,8 @@ static json_t *row_of(const mill_catalog_row *r)
       (json_int_t)r->target_id, "fits_row", (json_int_t)r->fits_row, "fiber", (int)r->fiber,
       "exp_id", (int)r->exp_id, "ref_id", (json_int_t)r->ref_id, "n_exposure", (int)r->n_exposure,
       "first_exposure", (json_int_t)r->first_exposure, "night", (int)r->night, "object", r->object,
-      "spectype", r->spectype, "subtype", r->subtype, "ref_cat", r->ref_cat, "identifier",
-      r->identifier, "ra", real(r->target_ra), "dec", real(r->target_dec), "z", real(r->z));
+      "spectype", r->kind.spectype, "subtype", r->kind.subtype, "ref_cat", r->ref_cat, "identifier",
+      r->identifier, "ra", real(r->target_ra), "dec", real(r->target_dec), "z", real(r->kind.z));
 }
 
 static json_t *segments_of(const mill_read_batch *batch)

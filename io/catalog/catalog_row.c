@@ -13,7 +13,7 @@ void mill_catalog_row_init(mill_catalog_row *row)
   memset(row, 0, sizeof *row);
   row->target_id = row->ref_id = row->fiber = row->exp_id = row->healpix = row->uniqpix =
       row->tile_id = row->night = -1;
-  row->target_ra = row->target_dec = row->z = NAN;
+  row->target_ra = row->target_dec = row->kind.z = NAN;
   row->pmra = row->pmdec = row->parallax = NAN;
   row->gaia_g = row->gaia_bp = row->gaia_rp = NAN;
 }

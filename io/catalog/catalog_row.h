@@ -5,6 +5,14 @@
 #include "kernels/base/common.h"
 #include "src/config/star_list.h"
 
+/** What redrock or the survey says about a spectrum. */
+typedef struct mill_kind {
+  double z;      /**< NaN: unknown */
+  int32_t zwarn; /**< warning bits of redrock or SDSS; 0: none or unknown */
+  char spectype[8], subtype[24];
+  int is_extragalactic; /**< 1: classified as galaxy or quasar without warnings */
+} mill_kind;
+
 /** One row of the result in /catalog. Missing: -1, NaN, "". */
 typedef struct mill_catalog_row {
   int64_t target_id;
@@ -12,10 +20,7 @@ typedef struct mill_catalog_row {
   int32_t fiber, exp_id;
   int64_t ref_id;
   char ref_cat[16];
-  double z;      /**< by redrock, NaN: unknown */
-  int32_t zwarn; /**< warning bits of redrock or SDSS; 0: none or unknown */
-  char spectype[8], subtype[24];
-  int is_extragalactic;            /**< 1: classified as galaxy or quasar without warnings */
+  mill_kind kind;
   int32_t healpix, uniqpix;        /**< sky pixels of DESI's files, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< night: YYYYMMDD; -1: unknown, or exposures differ */
@@ -50,8 +55,8 @@ typedef struct mill_file_index {
   int64_t rows_hash;    /**< digest that identifies the rows (mill_spectra_index) */
   const char *warning;  /**< warning for the user, static text; NULL: none */
   char *redrock;        /**< path of the redrock file with Z and SPECTYPE, owned; NULL: none */
-  int64_t redrock_size; /**< 0 unless redrock selects rows */
-  double redrock_mtime; /**< 0 unless redrock selects rows */
+  int64_t redrock_size; /**< 0: no redrock file was read */
+  double redrock_mtime;
 } mill_file_index;
 
 /** Allocate room for n_row rows and n_exposure exposures in a zeroed index; its counts stay 0. */

@@ -15,7 +15,7 @@ static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_IDENTIFIER, MI
 static const double FAR = 5.0; /* errors: warn of a prior further outside its parameter's range */
 
 struct mill_prior_table {
-  int n_pair, pair[MILL_MAX_PAR]; /* parameters that have priors */
+  int n_pair, pair[MILL_MAX_PAR]; /* parameters that have priors; -1: `own` lacks it */
   double *prior;                  /* [n_row][n_pair][2] value and error; error 0: no prior */
   mill_star_rows star;
   int64_t n_beyond;             /* priors more than FAR errors outside the fit's range */
@@ -166,8 +166,8 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
 }
 
 /* If column i holds a parameter's values, set column[parameter] to i and the column of errors. */
-static int take_column(const source *s, const mill_library *lib, const mill_fit_settings *set,
-                       int i, int column[][2])
+static int take_column(const source *s, const mill_library *lib, const mill_library *own,
+                       const mill_fit_settings *set, int i, int column[][2])
 {
   int is_error, other;
   const char *name = s->column[i];
@@ -195,7 +195,8 @@ static int take_column(const source *s, const mill_library *lib, const mill_fit_
                       name, is_error ? "" : ERROR_END);
   if (is_error)
     return MILL_OK;
-  if (set->fixed[j])
+  const int i_own = find_parameter(own, name, strlen(name));
+  if (i_own >= 0 && set->fixed[i_own])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors of %s, which is fixed: remove it from the table "
                       "or from fix_param",
@@ -298,8 +299,8 @@ static void digest(const mill_library *lib, mill_prior_table *t)
   mill_sha256_final(&sha, t->hash);
 }
 
-static int read_table(source *s, const mill_library *lib, int n_lib, const mill_fit_settings *set,
-                      mill_prior_table *t)
+static int read_table(source *s, const mill_library *lib, int n_lib, const mill_library *own,
+                      const mill_fit_settings *set, mill_prior_table *t)
 {
   int column[MILL_MAX_PAR][2]; /* value and error of each parameter; -1: none */
   double range[2];
@@ -312,7 +313,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   for (int j = 0; j < MILL_MAX_PAR; j++)
     column[j][0] = -1;
   for (int i = 0; i < s->n_column; i++)
-    MILL_CHECK(take_column(s, lib, set, i, column));
+    MILL_CHECK(take_column(s, lib, own, set, i, column));
   for (int j = 0; j < MILL_MAX_PAR; j++)
     if (column[j][0] >= 0)
       t->pair[t->n_pair++] = j;
@@ -331,12 +332,14 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
   digest(lib, t);
+  for (int *p = t->pair; p < t->pair + t->n_pair; p++)
+    *p = find_parameter(own, s->column[column[*p][0]], strlen(s->column[column[*p][0]]));
   return MILL_OK;
 }
 
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
-                          const mill_fit_settings *set, const mill_open_limits *limits,
-                          mill_prior_table **out)
+                          const mill_library *own, const mill_fit_settings *set,
+                          const mill_open_limits *limits, mill_prior_table **out)
 {
   int err = MILL_OK;
   source s = {.path = path, .h5 = {.id = H5I_INVALID_HID}};
@@ -345,7 +348,7 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
   MILL_TRY(mill_star_table_is_hdf5(path, "a FITS or HDF5 table of priors", &s.is_hdf5));
   MILL_TRY(MILL_ALLOC(1, &t));
   err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
-  MILL_STEP(read_table(&s, lib, n_lib, set, t));
+  MILL_STEP(read_table(&s, lib, n_lib, own, set, t));
   MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
   err = MILL_GIVE(&t, out);
 done:
@@ -372,6 +375,8 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
   MILL_CHECK(mill_star_rows_find(&table->star, row, &at));
   for (int k = 0; at >= 0 && k < table->n_pair; k++) {
     const double *prior = table->prior + (at * table->n_pair + k) * 2;
+    if (table->pair[k] < 0)
+      continue;
     star->prior_mean[table->pair[k]] = prior[0];
     star->prior_sigma[table->pair[k]] = prior[1];
     *has_any |= prior[1] > 0.0;

@@ -23,12 +23,13 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *  - NAME is VRAD, VSINI or a label of lib[0], named as in the library or in the result.
  *  - Rows without a key and other columns are ignored; column names may have any case.
  *
- *  limits may be NULL (io/fits/fits_guard.h).  Not collective.
+ *  own: the library to fit with, in whose order priors are given; labels it lacks are left out.
+ *  set is bound to it.  limits may be NULL (io/fits/fits_guard.h).  Not collective.
  *  MILL_ERR_CONFIG: no pair, a pair of a fixed or unknown parameter, half a pair, an error that is
  *  not positive, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
-                          const mill_fit_settings *set, const mill_open_limits *limits,
-                          mill_prior_table **out);
+                          const mill_library *own, const mill_fit_settings *set,
+                          const mill_open_limits *limits, mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
 /** Copy the priors of the star of a catalog row to *star; *has_any: 1 if there are any.

@@ -115,7 +115,7 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
   size_t n = 0;
   mill_output_texts texts = {0};
   MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* refuses a shape larger than the file */
-  MILL_TRY(mill_output_read_texts(file->id, file->path, name, &texts));
+  MILL_TRY(mill_output_read_texts(file->id, file->path, name, 1, &texts));
   if (texts.n != n_row)
     MILL_FAIL(MILL_ERR_CONFIG, "%s is damaged: /%s needs a text for each row", file->path, name);
   out->there = 1;

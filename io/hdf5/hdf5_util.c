@@ -106,6 +106,11 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
   if (*file < 0 && flags != H5F_ACC_RDONLY)
     return MILL_ERROR(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path,
                       mill_h5_reason());
+  if (*file < 0 && strstr(mill_h5_reason(), "flag values don't match"))
+    return MILL_ERROR(code,
+                      "%s: this process has the file open: close it (in Python, h5py's File; "
+                      "a result can also be read by starmill.Result)",
+                      path);
   if (*file < 0)
     return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be truncated or damaged: %s",
                       path, mill_h5_reason());

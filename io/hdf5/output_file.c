@@ -121,12 +121,10 @@ static file_mark mark_of(const char *path)
 {
   struct stat status;
   file_mark mark = {-1, -1, -1};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  MILL_AT_END(mill_descriptor_close) const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd >= 0 && fstat(fd, &status) == 0)
     mark = (file_mark){(int64_t)status.st_ino, (int64_t)status.st_size,
                        (int64_t)status.st_mtim.tv_sec};
-  if (fd >= 0)
-    close(fd);
   return mark;
 }
 
@@ -161,13 +159,20 @@ int mill_output_sync(const char *path, int fd)
   return MILL_OK;
 }
 
-int mill_output_still_there(const char *path, int fd)
+int mill_output_still_there(const char *path, int fd, const mill_output_mark *mark)
 {
   char link[64], now[PATH_MAX] = "";
   struct stat held, named;
   const int is_known = fd >= 0 && fstat(fd, &held) == 0;
-  if (fd < 0 || (is_known && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
-                 held.st_ino == named.st_ino))
+  const int is_there = is_known && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+                       held.st_ino == named.st_ino;
+  if (is_there && mark->n > 0 && pread(fd, now, (size_t)mark->n, mark->at) >= 0 &&
+      memcmp(now, mark->bytes, (size_t)mark->n) != 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s was overwritten while this job wrote it, and its contents are lost: "
+                      "remove it, then give the same command again to start over",
+                      path);
+  if (fd < 0 || is_there)
     return MILL_OK;
   if (is_known && held.st_nlink == 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
@@ -230,7 +235,6 @@ int mill_output_peek(const char *path, const char *object, const char *name, cha
 int mill_output_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
                            const char *const *text, int n_text)
 {
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   MILL_OWNED char *packed = NULL;
   size_t n_byte = 1;
   for (int i = 0; i < n_text; i++)
@@ -239,14 +243,14 @@ int mill_output_attr_texts(hid_t loc, const char *path, const char *object, cons
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
   MILL_AT_END(mill_h5_id_close) const hid_t type = mill_h5_text_type(n_byte);
-  return mill_h5_write_attr(&file, object, name, type, type, n_text, packed);
+  return mill_h5_write_attr(MILL_OUTPUT(loc, path), object, name, type, type, n_text, packed);
 }
 
 int mill_output_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
                            const int64_t *value, int n_value)
 {
-  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
-  return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
+  const hid_t i64 = H5T_STD_I64LE;
+  return mill_h5_write_attr(MILL_OUTPUT(loc, path), object, name, i64, i64, n_value, value);
 }
 
 /* Create a dataset.  is_column: HDF5 writes no zeros, since the caller writes all values.
@@ -318,9 +322,8 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
   return mill_output_write_whole(loc, path, name, type, text);
 }
 
-/* Read a dataset of fixed-length texts; n_dim 0: a single text.  Zeros are added at the end. */
-static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
-                      mill_output_texts *out)
+int mill_output_read_texts(hid_t loc, const char *path, const char *name, int n_dim,
+                           mill_output_texts *out)
 {
   enum { MAX_TEXT = 1 << 28 };
   MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
@@ -344,14 +347,9 @@ static int read_texts(hid_t loc, const char *path, const char *name, int n_dim,
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text)
 {
   mill_output_texts one;
-  const int err = read_texts(loc, path, name, 0, &one);
+  const int err = mill_output_read_texts(loc, path, name, 0, &one);
   *text = one.text;
   return err;
-}
-
-int mill_output_read_texts(hid_t loc, const char *path, const char *name, mill_output_texts *out)
-{
-  return read_texts(loc, path, name, 1, out);
 }
 
 int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,

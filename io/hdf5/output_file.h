@@ -48,8 +48,16 @@ int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */
 int mill_output_sync(const char *path, int fd);
 
-/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd.  fd -1: MILL_OK. */
-int mill_output_still_there(const char *path, int fd);
+/** Bytes by which a run knows its open output, and their place; n <= 0: none. */
+typedef struct mill_output_mark {
+  int64_t at;
+  ssize_t n;
+  char bytes[1024];
+} mill_output_mark;
+
+/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd, and fd has the mark:
+ *  cp and > write over a file without a new inode.  fd -1: MILL_OK. */
+int mill_output_still_there(const char *path, int fd, const mill_output_mark *mark);
 
 /** Close a file; flush it first, unless err is a failure.  Returns err, or else a new failure. */
 int mill_output_end(const char *path, hid_t *file, int err);
@@ -97,13 +105,15 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
 /** Read a scalar text dataset; the caller frees it with mill_free. */
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text);
 
-/** A dataset [n] of texts, each padded with zeros to n_byte bytes; free text with mill_free. */
+/** A dataset of texts, each padded with zeros to n_byte bytes; n_dim 1: [n]; 0: one text.  Free
+ *  text, which ends with a zero more, with mill_free. */
 typedef struct mill_output_texts {
   char *text;
   size_t n_byte;
   int64_t n;
 } mill_output_texts;
-int mill_output_read_texts(hid_t loc, const char *path, const char *name, mill_output_texts *out);
+int mill_output_read_texts(hid_t loc, const char *path, const char *name, int n_dim,
+                           mill_output_texts *out);
 
 /** Read a whole dataset [n_row], which must have this type; not collective. */
 int mill_output_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,

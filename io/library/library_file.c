@@ -151,10 +151,11 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
     n_read++;
   }
   if (n_read == 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "sky_components: %s has no group for any arm of the fit, such as %s; "
-              "make it again with starmill library sky",
-              path, lib->arm[0].name);
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "sky_components: %s has no group %s: groups have the names of the spectra's channels, "
+        "and an arm takes the group of its name; name the arms like the groups",
+        path, lib->arm[0].name);
 done:
   mill_sha256_final(&sha, hash);
   mill_h5_close(&file);

@@ -111,7 +111,7 @@ static const line fits_line[] = {
      "error of the velocity of arm %s; with rescale_errors multiplied by the square root of the "
      "arm's RCHISQ, if this is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
-    {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
+    {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a usable pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
      "probability that errors alone make the arms' velocities differ by more than they do; errors "
      "include vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer "
@@ -227,9 +227,9 @@ static const line catalog_line[] = {
     {ONCE, "EXPID", I32, 1, C(exp_id), -1, "", "exposure"},
     {ONCE, "REF_ID", I64, 1, C(ref_id), -1, "", "identifier in REF_CAT"},
     {ONCE, "REF_CAT", TEXT(ref_cat), 0, "", "reference catalog"},
-    {ONCE, "Z", F64, 1, C(z), NAN, "", "redshift of redrock"},
-    {ONCE, "SPECTYPE", TEXT(spectype), 0, "", "spectral type of redrock"},
-    {ONCE, "SUBTYPE", TEXT(subtype), 0, "", "spectral subtype of redrock"},
+    {ONCE, "Z", F64, 1, C(kind.z), NAN, "", "redshift of redrock"},
+    {ONCE, "SPECTYPE", TEXT(kind.spectype), 0, "", "spectral type of redrock"},
+    {ONCE, "SUBTYPE", TEXT(kind.subtype), 0, "", "spectral subtype of redrock"},
     {ONCE, "HEALPIX", I32, 1, C(healpix), -1, "",
      "HEALPix pixel of the file; DESI: nside 64, nested"},
     {ONCE, "UNIQPIX", I32, 1, C(uniqpix), -1, "",
@@ -303,8 +303,7 @@ static const line file_line[] = {
      "why the file could not be read; empty if it was read"},
     {ONCE, "SIZE", I64, 1, S(RESULT, size), 0, "byte", "size"},
     {ONCE, "MTIME", F64, 1, S(RESULT, mtime), 0, "s", SINCE_1970},
-    {ONCE, "REDROCK_SIZE", I64, 1, S(RESULT, redrock_size), 0, "byte",
-     "size of the redrock file if it selected rows of the input, else 0"},
+    {ONCE, "REDROCK_SIZE", I64, 1, S(RESULT, redrock_size), 0, "byte", "size of REDROCK, else 0"},
     {ONCE, "REDROCK_MTIME", F64, 1, S(RESULT, redrock_mtime), 0, "s", SINCE_1970 " of REDROCK"},
     {ONCE, "ROW_START", I64, 1, S(RESULT, row_start), 0, "", "first row of the file"},
     {ONCE, "N_ROW", I64, 1, S(RESULT, n_row), 0, "", "rows of the file"},

@@ -21,15 +21,6 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* Write the first line that differs between two identities: "was", now "is". */
-static void find_difference(const char *was, const char *is, char *out, size_t size)
-{
-  size_t n_was, n_is;
-  mill_first_difference(&was, &n_was, &is, &n_is);
-  snprintf(out, size, "\"%.*s\", now \"%.*s\"", (int)(n_was < 100 ? n_was : 100), was,
-           (int)(n_is < 100 ? n_is : 100), is);
-}
-
 int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 {
   MILL_CHECK(mill_output_read_text(file, path, "provenance/IDENTITY", &o->identity));
@@ -43,11 +34,13 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
 {
   MILL_AT_END(mill_result_origin_clear) mill_result_origin was = {0};
-  char difference[256];
   MILL_CHECK(mill_result_origin_read(file, path, &was));
-  if (strcmp(was.identity, info->identity) != 0) {
-    find_difference(was.identity, info->identity, difference, sizeof difference);
-    return REFUSED("%s exists and was made with other settings (%s)", path, difference);
+  const char *then = was.identity, *now = info->identity;
+  if (strcmp(then, now) != 0) {
+    size_t n_then, n_now;
+    mill_first_difference(&then, &n_then, &now, &n_now);
+    return REFUSED("%s exists and was made with other settings (\"%.*s\", now \"%.*s\")", path,
+                   (int)(n_then < 100 ? n_then : 100), then, (int)(n_now < 100 ? n_now : 100), now);
   }
   if (strcmp(was.hash, info->lib->hash) != 0)
     return REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
@@ -92,7 +85,7 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
   if (finished)
     MILL_CHECK(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
   MILL_CHECK(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
-  if (damaged.n_catalog > 0)
+  if (damaged.n_catalog > 0 && n_repaired == 0) /* a repaired file's rows are written again */
     return REFUSED("%s: %s; a fit cannot repair /catalog", path,
                    mill_damaged_rows_text(&damaged, text));
   *found =
@@ -106,13 +99,12 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_result_summary summary;
+  mill_result_summary summary = {0};
   struct stat status;
-  size_t n_row = 0;
   const size_t one = 1;
+  size_t n_row = 0;
   *found = 0;
   memset(peek, 0, sizeof *peek);
-  memset(&summary, 0, sizeof summary);
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
     return MILL_OK;
   MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
@@ -126,6 +118,8 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   MILL_CHECK(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
   MILL_CHECK(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
+  MILL_CHECK(
+      mill_h5_read(&file, "provenance/UNMODELLED", H5T_NATIVE_INT, 1, &one, &peek->unmodelled));
   *found = 1;
   return MILL_OK;
 }
@@ -253,6 +247,10 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
     mill_lock_tidy(path);
+    if (info->models && access(info->models, F_OK) == 0 &&
+        mill_models_check(info->models, file->path) != MILL_OK)
+      return REFUSED("%s; give another --models, or --overwrite to start over",
+                     mill_error_message());
   } else
     mill_lock_remove_leftovers(&file->lock, path);
   if (file->was_void) {

@@ -25,7 +25,7 @@ static inline void mill_result_origin_clear(mill_result_origin *origin) /**< als
 
 typedef struct mill_result_peek {
   int64_t n_row, n_status[MILL_N_STATUS];
-  int finished;
+  int finished, unmodelled; /**< /provenance/FINISHED and UNMODELLED */
   char device[256];
 } mill_result_peek;
 

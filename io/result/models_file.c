@@ -24,6 +24,7 @@ struct mill_models_file {
   mill_table *arm[MILL_MAX_ARM]; /**< NULL: no file has the arm */
   mill_lock lock;                /**< held by rank 0 */
   int fd;                        /**< descriptor of `file`; -1: not open */
+  mill_output_mark mark;         /**< from the beginning, with RUN_ID */
 };
 
 const mill_table *mill_models_arm(const mill_models_file *models, int arm)
@@ -82,65 +83,51 @@ done:
   return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
-/* A block of consecutive result rows, and their rows of /models, which are consecutive too. */
-typedef struct block {
-  const mill_table *catalog; /* with the columns CATALOG_NAMES */
-  int64_t first, n_model;
-  char *row;   /* packed rows of /catalog */
-  char *model; /* [n_model] packed rows of /models */
-} block;
-
-static void clear_block(block *b)
+/* Write the rows of /models, which are consecutive, of the result's rows [start, start + n). */
+static int write_block(const mill_models_info *info, const mill_table *catalog,
+                       const mill_table *models, int64_t start, int64_t n)
 {
-  MILL_FREE(b->row, b->model);
-  *b = (block){.catalog = b->catalog};
-}
-
-static int64_t integer_of(const block *b, int64_t i, int column)
-{
-  const mill_columns *columns = &b->catalog->columns;
-  return mill_column_integer(&columns->column[column], b->row + (size_t)i * columns->row_size);
-}
-
-/* Read the result's rows [start, start + n), and pack their rows of /models. */
-static int collect_models(const mill_models_info *info, const mill_columns *models, int64_t start,
-                          int64_t n, block *b)
-{
-  const mill_columns *catalog = &b->catalog->columns;
-  const mill_column *name = &catalog->column[IDENTIFIER], *to = models->column;
+  const mill_columns *from = &catalog->columns;
+  const mill_column *name = &from->column[IDENTIFIER], *to = models->columns.column;
   enum { FITS_ROW, EXPOSURE, MODEL_TARGET, MODEL_IDENTIFIER }; /* columns of /models */
-  MILL_CHECK(mill_alloc_bytes((size_t)n, catalog->row_size, (void **)&b->row));
-  MILL_CHECK(mill_table_read(mill_table_range(b->catalog, start, n, b->row)));
-  b->first = n > 0 ? integer_of(b, 0, FIRST_EXPOSURE) : 0;
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t n_exp = integer_of(b, i, N_EXPOSURE), first = integer_of(b, i, FIRST_EXPOSURE);
-    if (n_exp < 0 || b->first < 0 || first != b->first + b->n_model ||
-        first > info->n_exposure - n_exp)
+  MILL_OWNED char *rows = NULL, *packed = NULL;
+  int64_t begin = 0, n_model = 0;
+  MILL_CHECK(mill_alloc_bytes((size_t)n, from->row_size, (void **)&rows));
+  MILL_CHECK(mill_table_read(mill_table_range(catalog, start, n, rows)));
+  const char *row = rows;
+  for (int64_t i = 0; i < n; i++, row += from->row_size) {
+    const int64_t n_exp = mill_column_integer(&from->column[N_EXPOSURE], row);
+    const int64_t first = mill_column_integer(&from->column[FIRST_EXPOSURE], row);
+    begin = i == 0 ? first : begin;
+    if (n_exp < 0 || begin < 0 || first != begin + n_model || first > info->n_exposure - n_exp)
       return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: row %lld has impossible exposures",
                         info->result_path, (long long)(start + i));
-    b->n_model += n_exp;
+    n_model += n_exp;
   }
-  MILL_CHECK(mill_alloc_bytes((size_t)b->n_model, models->row_size, (void **)&b->model));
-  char *model = b->model;
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t row = start + i, target = integer_of(b, i, TARGET);
-    const int32_t n_exp = (int32_t)integer_of(b, i, N_EXPOSURE);
-    for (int32_t e = 0; e < n_exp; e++, model += models->row_size) {
-      memcpy(model + to[FITS_ROW].at, &row, sizeof row);
+  MILL_CHECK(mill_alloc_bytes((size_t)n_model, models->columns.row_size, (void **)&packed));
+  char *model = packed;
+  row = rows;
+  for (int64_t i = start; i < start + n; i++, row += from->row_size) {
+    const int64_t target = mill_column_integer(&from->column[TARGET], row);
+    const int32_t n_exp = (int32_t)mill_column_integer(&from->column[N_EXPOSURE], row);
+    for (int32_t e = 0; e < n_exp; e++, model += models->columns.row_size) {
+      memcpy(model + to[FITS_ROW].at, &i, sizeof i);
       memcpy(model + to[EXPOSURE].at, &e, sizeof e);
       memcpy(model + to[MODEL_TARGET].at, &target, sizeof target);
-      memcpy(model + to[MODEL_IDENTIFIER].at, b->row + (size_t)i * catalog->row_size + name->at,
+      memcpy(model + to[MODEL_IDENTIFIER].at, row + name->at,
              name->n_byte < to[MODEL_IDENTIFIER].n_byte ? name->n_byte
                                                         : to[MODEL_IDENTIFIER].n_byte);
     }
   }
-  return MILL_OK;
+  const mill_table_part part = mill_table_range(models, begin, n_model, packed);
+  return mill_table_write(&part);
 }
 
 /* Open the file and the tables of its arms for writing. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
+  models->mark.n = pread(models->fd, models->mark.bytes, sizeof models->mark.bytes, 0);
   MILL_CHECK(mill_output_open(path, H5F_ACC_RDONLY, &models->file));
   mill_h5_forget(models->file); /* open during the whole job, so not to blame for a crash */
   for (int a = 0; a < info->lib->n_arm; a++) {
@@ -177,7 +164,6 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
   const int64_t from = mill_mpi_share(mpi, info->n_exposure, &to);
   mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
-  block b = {0};
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
@@ -187,16 +173,10 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
                            &table));
   MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
                                  CATALOG_NAMES, &catalog));
-  b.catalog = catalog;
-  for (int64_t at = lo; at < hi; at += BLOCK_ROWS) {
-    MILL_TRY(collect_models(info, &columns, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS, &b));
-    const mill_table_part part = mill_table_range(table, b.first, b.n_model, b.model);
-    MILL_TRY(mill_table_write(&part));
-    clear_block(&b);
-  }
+  for (int64_t at = lo; at < hi; at += BLOCK_ROWS)
+    MILL_TRY(write_block(info, catalog, table, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS));
   MILL_TRY(mill_output_sync(path, models->fd));
 done:
-  clear_block(&b);
   mill_table_close(table);
   mill_table_close(catalog);
   return close_arms(models, err);
@@ -229,13 +209,22 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   return MILL_OK;
 }
 
+int mill_models_check(const char *path, const char *result)
+{
+  char id[MILL_RUN_ID_SIZE], of_result[MILL_RUN_ID_SIZE];
+  MILL_CHECK(mill_output_peek(path, "/", "RUN_ID", id, sizeof id));
+  MILL_CHECK(mill_output_peek(result, "provenance", "RUN_ID", of_result, sizeof of_result));
+  if (strcmp(id, of_result) != 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
+                      result);
+  return MILL_OK;
+}
+
 void mill_models_remove_of(const char *path, const char *result)
 {
-  char end[MILL_MAX_PATH], id[MILL_RUN_ID_SIZE], of_result[MILL_RUN_ID_SIZE];
-  if (mill_resolve_links(path, end, sizeof end) == MILL_OK && access(end, F_OK) == 0 &&
-      mill_output_peek(end, "/", "RUN_ID", id, sizeof id) == MILL_OK &&
-      mill_output_peek(result, "provenance", "RUN_ID", of_result, sizeof of_result) == MILL_OK &&
-      strcmp(id, of_result) == 0)
+  char end[MILL_MAX_PATH];
+  if (mill_resolve_links(path, end, sizeof end) == MILL_OK &&
+      mill_models_check(end, result) == MILL_OK)
     unlink(end);
 }
 
@@ -277,12 +266,10 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
                           const char *temporary, int *found)
 {
   const int code = overwrite ? MILL_OK : inspect(models->path, info, found);
-  if (code == MILL_ERR_OUTPUT && info->target)
-    return MILL_ERROR(code, "%s; give another --models, or remove %s to start over",
-                      mill_error_message(), info->result_path);
   if (code == MILL_ERR_OUTPUT)
-    return MILL_ERROR(code, "%s; give another --models, or --overwrite to start over",
-                      mill_error_message());
+    return MILL_ERROR(code, "%s; give another --models, or %s%s to start over",
+                      mill_error_message(), info->target ? "remove " : "--overwrite",
+                      info->target ? info->result_path : "");
   MILL_CHECK(code);
   mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
   return *found ? MILL_OK : create(temporary, info);
@@ -334,7 +321,7 @@ int mill_models_still_there(const mill_models_file *models)
   if (!models)
     return MILL_OK;
   MILL_CHECK(mill_lock_keep(&models->lock));
-  return mill_output_still_there(models->path, models->fd);
+  return mill_output_still_there(models->path, models->fd, &models->mark);
 }
 
 int mill_models_flush(const mill_models_file *models)

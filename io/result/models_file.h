@@ -31,6 +31,9 @@ typedef struct mill_models_info {
   int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
+/** Fail with MILL_ERR_OUTPUT unless path has the models of the result at `result`.  One rank. */
+int mill_models_check(const char *path, const char *result);
+
 /** Remove the models file at path if it belongs to the result at path `result`.  One rank alone. */
 void mill_models_remove_of(const char *path, const char *result);
 

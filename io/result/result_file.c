@@ -20,6 +20,7 @@
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 #include "src/system/thread.h"
+#include "src/system/version.h"
 #include "src/system/watchdog.h"
 
 /* Longest time to read or write a row, s: 1 kB at 10 MB/s, the lowest sustained rate of a disk. */
@@ -86,6 +87,10 @@ static int open_tables(mill_result_file *file, const char *path)
   MILL_CHECK(
       mill_output_open(path, file->mpi.rank == 0 ? H5F_ACC_RDWR : H5F_ACC_RDONLY, &file->file));
   mill_h5_forget(file->file); /* open during the whole job, so not to blame for a crash */
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t start = H5Dopen2(file->file, "provenance/START_TIME", H5P_DEFAULT);
+  file->mark.at = (int64_t)H5Dget_offset(start);
+  file->mark.n = pread(file->fd, file->mark.bytes, MILL_TIME_SIZE - 1, file->mark.at);
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
@@ -222,25 +227,60 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Mark the file unfinished, and find the rows that earlier runs have not done.  Collective. */
-static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
+/* Write /catalog of this rank's repaired files again; their rows are still to be fitted. */
+static int renew_catalog(mill_result_file *file, const mill_run_info *info,
+                         const int64_t *first_exposure)
 {
-  int code = MILL_OK;
-  const uint8_t not_finished = 0;
+  int n_repaired;
+  mill_run_info one = *info;
+  MILL_OWNED mill_input_file *then = NULL;
+  MILL_CHECK(mill_result_inputs_repaired(file->file, file->path, info, &then, &n_repaired));
+  for (int i = info->file_start; i < info->file_end; i++, one.index++) {
+    one.file_start = i;
+    one.file_end = i + 1;
+    if (then[i].size != info->file[i].size || then[i].mtime != info->file[i].mtime)
+      MILL_CHECK(mill_result_catalog_write(file->file, file->fd, file->path, &one, first_exposure,
+                                           file->n_exposure));
+  }
+  return MILL_OK;
+}
+
+/* On rank 0: warn if another version of the program began the result. */
+static int compare_versions(hid_t file, const char *path)
+{
+  char version[64], revision[64];
+  const mill_h5_file *output = MILL_OUTPUT(file, path);
+  const char *now = mill_version(), *now_revision = mill_version_revision();
+  MILL_CHECK(mill_h5_read_attr_text(output, "provenance", "VERSION", version, sizeof version));
+  MILL_CHECK(mill_h5_read_attr_text(output, "provenance", "REVISION", revision, sizeof revision));
+  if (strcmp(version, now) != 0 || strcmp(revision, now_revision) != 0)
+    mill_log_warning("%s was begun by starmill %s (%s) and is continued by %s (%s): their rows may "
+                     "differ; --overwrite fits all rows again",
+                     path, version, revision, now, now_revision);
+  return MILL_OK;
+}
+
+/* Mark the file unfinished, and find the rows that earlier runs have not done.  Collective. */
+static int continue_rows(mill_result_file *file, const mill_run_info *info,
+                         const int64_t *first_exposure, int retry_failed)
+{
   uint8_t was_finished = 0;
-  if (file->mpi.rank == 0)
-    code = mill_output_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                                  1, &was_finished);
-  /* a finished file is unfinished while its failed rows are fitted again */
-  if (code == MILL_OK && file->mpi.rank == 0)
-    code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                                   &not_finished);
-  /* record the present inputs before rows are fitted from them */
-  if (code == MILL_OK && file->mpi.rank == 0 && retry_failed)
-    code = mill_result_inputs_note(file->file, file->path, info);
-  MILL_CHECK(mill_mpi_agree(&file->mpi, code));
-  MILL_CHECK_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));
-  return mill_result_learn_wanted(file, retry_failed, was_finished);
+  const char *const name = "provenance/FINISHED", *path = file->path;
+  int err = retry_failed ? renew_catalog(file, info, first_exposure) : MILL_OK;
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  if (file->mpi.rank == 0) {
+    err = mill_output_read_whole(file->file, path, name, H5T_NATIVE_UINT8, 1, &was_finished);
+    /* a finished file is unfinished while its failed rows are fitted again */
+    MILL_STEP(mill_output_write_whole(file->file, path, name, H5T_NATIVE_UINT8, &(uint8_t){0}));
+    /* record the present inputs before rows are fitted from them */
+    MILL_STEP(retry_failed ? mill_result_inputs_note(file->file, path, info) : MILL_OK);
+    MILL_STEP(compare_versions(file->file, path));
+  }
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  MILL_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));
+  err = mill_result_learn_wanted(file, retry_failed, was_finished);
+done:
+  return err;
 }
 
 /* Holding the lock, create the file or open the one to continue.  Collective. */
@@ -256,7 +296,7 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
-    MILL_CHECK(continue_rows(file, info, retry_failed));
+    MILL_CHECK(continue_rows(file, info, first_exposure, retry_failed));
   return mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock));
 }
 
@@ -380,7 +420,6 @@ static int write_end(mill_result_file *file)
 /* Flush the rows, and mark the file finished if all rows are done.  Collective. */
 static int finish(mill_result_file *file, mill_result_summary *summary)
 {
-  const uint8_t finished = 1;
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
   /* each rank counts the blocks it wrote: network file systems may show other blocks late */
@@ -405,7 +444,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   if (file->mpi.rank == 0 && code == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
     code = mill_output_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
-                                   &finished);
+                                   &(uint8_t){1});
   return mill_mpi_agree(&file->mpi, code);
 }
 
@@ -438,8 +477,7 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
 int mill_result_close(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
-  mill_result_summary counts;
-  memset(&counts, 0, sizeof counts);
+  mill_result_summary counts = {0};
   if (!file)
     return MILL_OK;
   if (file->is_finished) {
@@ -461,7 +499,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   close_tables(file);
   err = mill_output_end(file->path, &file->file, err);
   if (err == MILL_OK && file->mpi.rank == 0)
-    err = mill_output_still_there(file->path, file->fd);
+    err = mill_output_still_there(file->path, file->fd, &file->mark);
   err = mill_mpi_agree(&file->mpi, err);
   if (err == MILL_OK && file->target[0]) {
     counts.old = MILL_OLD_NONE;

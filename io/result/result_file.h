@@ -23,7 +23,7 @@ typedef struct mill_input_file {
   char format[16];          /**< name of its mill_format; empty: unknown */
   char frame[16];           /**< frame of its wavelengths: barycentric, ... */
   int64_t rows_hash;        /**< mill_file_index.rows_hash, before joining */
-  const char *redrock;      /**< redrock file that selected its rows; empty: none */
+  const char *redrock;      /**< redrock file that was read; empty: none */
   int64_t redrock_size;
   double redrock_mtime;
 } mill_input_file;

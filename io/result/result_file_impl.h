@@ -8,6 +8,7 @@
 #include <hdf5.h>
 
 #include "io/files/lock_file.h"
+#include "io/hdf5/output_file.h"
 #include "io/result/models_file.h"
 #include "io/result/result_file.h"
 #include "io/result/table.h"
@@ -44,6 +45,7 @@ struct mill_result_file {
   mill_result_summary found;
   hid_t file;                /* rank 0 alone writes by HDF5 */
   int fd;                    /* descriptor of `file`; -1: not open */
+  mill_output_mark mark;     /* START_TIME */
   mill_table *fits, *epochs; /* epochs NULL: the result has no /epochs */
   int64_t n_row, n_exposure;
   mill_models_file *models;

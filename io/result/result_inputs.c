@@ -249,38 +249,39 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
                       was.n_file, info->n_file);
   for (int i = 0; i < was.n_file; i++)
     MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
-    if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
-      MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
-                            was.file[i].redrock, info->file[i].redrock));
+  for (int i = 0; i < was.n_file; i++)
+    MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
+                          was.file[i].redrock, info->file[i].redrock));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
     for (int i = 0; i < was.n_file; i++) {
       const mill_input_file *then = &was.file[i], *now = &info->file[i];
-      const char *redrock = now->redrock_size > 0 ? now->redrock : NULL;
+      const char *redrock = k > 1 && now->redrock ? now->redrock : "";
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
         return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
-                          path, now->path, redrock ? ", rows selected by " : "",
-                          redrock ? redrock : "", number[k].changed);
+                          path, now->path, redrock[0] ? " with " : "", redrock, number[k].changed);
     }
   return MILL_OK;
 }
 
 /* ---- repaired files ---- */
 
-/* Check a changed input, whose rows are [start, start + n_row) of the n_all rows of the result.
- * Fail if the input now has another number of rows, or if any of its rows is fitted. */
-static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
-                          int64_t start, int64_t n_row)
+/* Check a changed input, whose rows begin at `start` of the n_all rows of the result.  Fail if it
+ * has another number of rows, format or frame (FRAMES), or if any of its rows is fitted. */
+static int check_repaired(hid_t file, const char *path, const mill_input_file *then,
+                          const mill_input_file *input, int64_t n_all, int64_t start)
 {
-  mill_result_summary summary;
-  memset(&summary, 0, sizeof summary);
-  if (n_row != input->n_row)
-    return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: the input %s has changed: it has %lld selected rows now, but had %lld "
-                      "when the result was begun. A result takes no new rows: fit this file into a "
-                      "result of its own, with another --output",
-                      path, input->path, (long long)input->n_row, (long long)n_row);
+  const int64_t n_row = then->n_row;
+  mill_result_summary summary = {0};
+  if (n_row != input->n_row ||
+      (n_row > 0 && (strcmp(then->format, input->format) || strcmp(then->frame, input->frame))))
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: the input %s has changed: it has %lld selected rows now, but had %lld "
+        "when the result was begun (%s %s, now %s %s): fit this file into a result of "
+        "its own, with another --output",
+        path, input->path, (long long)input->n_row, (long long)n_row, then->format, then->frame,
+        input->format, input->frame);
   MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
@@ -313,7 +314,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
     mill_input_file *input = &table[i];
     const mill_input_file *then = &was.file[i];
     if (then->size != input->size || then->mtime != input->mtime) {
-      MILL_CHECK(check_repaired(file, path, input, n_all, start, then->n_row));
+      MILL_CHECK(check_repaired(file, path, then, input, n_all, start));
       input->size = then->size;
       input->mtime = then->mtime;
       ++*n_repaired;

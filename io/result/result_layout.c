@@ -269,8 +269,7 @@ done:
 
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
 {
-  const uint8_t yes = 1;
-  return mill_output_write_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, &yes);
+  return mill_output_write_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, &(uint8_t){1});
 }
 
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models)

@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
@@ -89,7 +88,7 @@ static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_mess
 {
   if (file->io.rank == 0) {
     MILL_CHECK(mill_lock_keep(&file->lock));
-    MILL_CHECK(mill_output_still_there(file->path, file->fd));
+    MILL_CHECK(mill_output_still_there(file->path, file->fd, &file->mark));
     MILL_CHECK(mill_models_still_there(file->models));
   }
   if (file->own.code != MILL_OK)

@@ -107,15 +107,16 @@ static const mill_input_entry *find_done(const mill_input_table *table, const ch
   if (!entry || !entry->is_done || strcmp(entry->settings, settings) != 0 ||
       !is_as_it_was(path, entry->size, entry->mtime))
     return NULL;
-  if (!select->redrock)
-    return entry;
   const char *redrock = select->redrock_file;
   if (!*redrock) {
     if (mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
       return NULL;
     redrock = beside;
   }
-  return is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime) ? entry : NULL;
+  return (*redrock ? is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime)
+                   : entry->redrock_size == 0)
+             ? entry
+             : NULL;
 }
 
 /* An input that the table lists as done. */

@@ -521,19 +521,21 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
   MILL_TRY(mill_spectra_index(*spectra, &inputs->settings.config->select, index));
   const int is_same = index->file_size == file->size && index->file_mtime == file->mtime;
   const int has_same_rows = index->n_row == n_row && index->rows_hash == file->rows_hash;
-  if (!is_same && has_same_rows && index->file_size == file->size) {
+  const int has_same_redrock =
+      index->redrock_size == file->redrock_size && index->redrock_mtime == file->redrock_mtime;
+  if (!is_same || !has_same_rows || (file->redrock_size > 0 && !has_same_redrock)) {
     char host[256];
     mill_host_name(host, sizeof host);
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s changed while the job was running, or its copy on host %s has lost the file's "
-              "time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
-              file->path, host);
+    MILL_FAIL(
+        MILL_ERR_INPUT,
+        "%s%s%s changed while the job was running, or its copy on host %s has lost the file's "
+        "time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
+        file->path, is_same && file->redrock[0] ? ": its redrock file " : "",
+        is_same ? file->redrock : "", host);
   }
-  if (!is_same || !has_same_rows)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s%s%s changed while the job was running: run it again on the new file", file->path,
-              is_same && index->redrock ? ": its redrock file " : "",
-              is_same && index->redrock ? index->redrock : "");
+  for (int64_t i = 0; i < index->n_row && !has_same_redrock;
+       i++) /* a redrock file came: too late */
+    index->row[i].kind = (mill_kind){.z = NAN};
 done:
   if (err != MILL_OK) {
     mill_spectra_close(*spectra);

@@ -16,7 +16,8 @@ typedef struct entry {
   int64_t target_id;
   char object[sizeof((mill_catalog_row *)0)->object];
   double ra, dec; /* degrees; NaN: unknown */
-  int32_t file, n_exposure;
+  int32_t file, n_exposure, tile_id, night;
+  mill_kind kind;
 } entry;
 
 typedef struct exposure {
@@ -60,6 +61,9 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
       e->target_id = row->target_id;
       e->ra = row->target_ra;
       e->dec = row->target_dec;
+      e->tile_id = row->tile_id;
+      e->night = row->night;
+      e->kind = row->kind;
       e->row = i;
       e->file = f;
       e->n_exposure = row->n_exposure;
@@ -398,32 +402,44 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
+/* Give the first part the class of the first classified part; keep tile and night if all agree. */
+static void combine(entry *first, const entry *other)
+{
+  if (!first->kind.spectype[0] && isnan(first->kind.z))
+    first->kind = other->kind;
+  first->tile_id = first->tile_id == other->tile_id ? first->tile_id : -1;
+  first->night = first->night == other->night ? first->night : -1;
+}
+
 /* Fill `part` with the parts of this rank's joined rows, sorted by entry.owner, and `start` with
  * the start of each joined row.  Count joined rows and their exposures by file of the first part.
  * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
-static void list_parts(const survey *owned, mill_keyed *order, mill_join_part *part,
+static void list_parts(survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
 {
   int64_t n_taken = 0;
+  entry *first = NULL; /* of the joined row */
   for (int64_t i = 0; i < owned->n_entry; i++)
     order[i] = (mill_keyed){owned->entry[i].owner, i};
   if (owned->n_entry > 0)
     qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
-  for (int64_t i = 0, file = 0; i < owned->n_entry; i++) { /* file: of the joined row */
-    const entry *e = &owned->entry[order[i].place];
+  for (int64_t i = 0; i < owned->n_entry; i++) {
+    entry *e = &owned->entry[order[i].place];
     part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
     if (e->place == e->owner) {
-      file = e->file;
-      start[(*n_new)++] = (mill_join_start){i, n_taken};
-      n_row[file]++;
+      first = e;
+      start[(*n_new)++] = (mill_join_start){i, n_taken, 0};
+      n_row[e->file]++;
     }
-    n_exposure[file] += e->n_exposure;
+    combine(first, e);
+    start[*n_new - 1].is_extragalactic = first->kind.is_extragalactic;
+    n_exposure[first->file] += e->n_exposure;
     n_taken += e->n_exposure;
   }
 }
 
 /* Make the table of joined rows on all ranks, and count the rows and exposures of all files. */
-static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill_keyed *order,
+static int make_table(const mill_mpi *mpi, survey *owned, int n_file, mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
   int64_t n[2] = {owned->n_entry, owned->n_exposure}, before[2] = {0, 0}, n_new = 0;
@@ -434,7 +450,7 @@ static int make_table(const mill_mpi *mpi, const survey *owned, int n_file, mill
   list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */
-    start[n_new++] = (mill_join_start){n[0], n[1]};
+    start[n_new++] = (mill_join_start){n[0], n[1], 0};
   for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
@@ -469,8 +485,12 @@ static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *
   for (int64_t i = 0; i < n_row; i++) {
     const int64_t owner = order[*next].key;
     mill_catalog_row *row = &index->row[index->n_row++];
-    *row = old.row[owned->entry[order[*next].place].row];
+    const entry *first = &owned->entry[order[*next].place];
+    *row = old.row[first->row];
     row->n_exposure = 0;
+    row->tile_id = first->tile_id;
+    row->night = first->night;
+    row->kind = first->kind;
     for (; *next < owned->n_entry && order[*next].key == owner; ++*next) {
       const int64_t k = order[*next].place;
       const exposure *from = owned->exposure + exposure_start[k];

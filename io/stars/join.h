@@ -16,6 +16,7 @@ typedef struct mill_join_part {
 typedef struct mill_join_start {
   int64_t part;     /**< index of its first part */
   int64_t exposure; /**< number of its first exposure in the catalog */
+  int is_extragalactic;
 } mill_join_start;
 
 /** The joined rows; equal on all ranks, with one copy of the large arrays per node.

@@ -269,7 +269,7 @@ static int collect_segments(worker *w, mill_batch *batch)
 static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
   star->identity = mill_star_identity(row->target_id, row->object);
-  star->warn = row->is_extragalactic ? MILL_WARN_CLASS : 0;
+  star->warn = row->kind.is_extragalactic ? MILL_WARN_CLASS : 0;
   star->stays = 1; /* its pixels stay in pinned memory with the batch */
   if (plan->start)
     MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
@@ -283,6 +283,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
                       mill_batch *batch)
 {
   mill_reader *reader = w->reader;
+  const mill_join *join = reader->plan.inputs->join;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_exposure = 0;
@@ -302,6 +303,9 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* a joined row belongs to the file of its first part, which is file i */
     MILL_CHECK(describe_star(&reader->plan, &s->index.row[part[0].row], star));
+    if (join)
+      star->warn =
+          join->start[join->row_start[i] + wanted[k]].is_extragalactic ? MILL_WARN_CLASS : 0;
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

@@ -76,8 +76,8 @@ int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
     if (!name[i])
       continue;
     *plane = (mill_plane){.name = name[i], .i_hdu = camera->i_hdu, .row = is_alone ? 0 : -1};
-    MILL_CHECK((is_alone ? mill_single_pixels : mill_single_vector)(
-        c->file, camera->i_hdu, name[i], &camera->n_pix, &plane->number));
+    MILL_CHECK(mill_single_column(c->file, camera->i_hdu, is_alone, name[i], &camera->n_pix,
+                                  &plane->number));
   }
   return MILL_OK;
 }

@@ -53,9 +53,10 @@ static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, d
   MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "AIRORVAC", medium, sizeof medium, NULL));
   MILL_CHECK(mill_single_specsys(file->fits, i_hdu, &frame));
   a->air = strncasecmp(medium, "air", 3) == 0;
-  if (frame != MILL_FRAME_UNKNOWN)
-    file->frame = frame;
-  return MILL_OK;
+  return frame == MILL_FRAME_UNKNOWN
+             ? MILL_OK
+             : mill_single_add_frame(file->fits, i_hdu, file->frame == MILL_FRAME_UNKNOWN, frame,
+                                     &file->frame);
 }
 
 /* Read an arm's wavelengths, the same for all rows, and convert them to A. */
@@ -181,10 +182,9 @@ static int warn_missing_arms(mill_desi_file *file)
   return MILL_OK;
 }
 
-/* Write the HDU prefix of a channel: its name in upper case. */
+/* Write the HDU prefix of a channel, its name in upper case, to zeroed memory. */
 static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 {
-  memset(prefix, 0, MILL_MAX_NAME);
   for (size_t j = 0; j + 1 < MILL_MAX_NAME && name[j]; j++)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }
@@ -210,7 +210,7 @@ static int open_arms(mill_desi_file *file)
   MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
 
   int n_there = 0;
-  char names[MILL_MAX_ARM * (MILL_MAX_NAME + 8)] = "";
+  char names[DESI_MAX_CHANNEL * (MILL_MAX_NAME + 8)] = "";
   for (int i = 0; i < file->n_arm; i++) {
     mill_desi_arm *a = &file->arm[i];
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s_FLUX", i ? ", " : "",
@@ -229,96 +229,80 @@ static int open_arms(mill_desi_file *file)
 
 /* ---- choice of arms -------------------------------------------------------- */
 
-/* Does name end with suffix?  *n_prefix: length of the part before it. */
-static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
+/* Return the length of a name before its end `suffix`; 0: it has another end. */
+static size_t length_before(const char *name, const char *suffix)
 {
   const size_t n = strlen(name), n_suffix = strlen(suffix);
-  if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
-    return 0;
-  *n_prefix = n - n_suffix;
-  return 1;
+  return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0 ? n - n_suffix : 0;
 }
 
 /* Is this a DESI file, with FIBERMAP or an HDU of wavelengths? */
 static int desi_recognise(const mill_fits_guard *guard)
 {
-  size_t n;
   for (int i = 0; i < guard->n_hdu; i++)
     if (strcmp(guard->hdu[i].name, "FIBERMAP") == 0 ||
-        has_suffix(guard->hdu[i].name, "_WAVELENGTH", &n))
+        length_before(guard->hdu[i].name, "_WAVELENGTH") > 0)
       return 1;
   return 0;
 }
 
-static int find_prefix(const mill_desi_file *file, const char *name)
+static int has_prefix(const mill_desi_file *file, const char *name)
 {
-  char prefix[MILL_MAX_NAME];
-  set_prefix(prefix, name);
-  for (int i = 0; i < file->n_arm; i++)
-    if (strcmp(file->arm[i].prefix, prefix) == 0)
-      return i;
-  return -1;
+  int i = 0;
+  while (i < file->n_arm && strcasecmp(file->arm[i].prefix, name) != 0)
+    i++;
+  return i < file->n_arm;
 }
 
-/* List the channels to read: the library's arms and those named by the key arms.  If the file has
- * none of these, list all its channels, which will be cut by wavelength. */
-static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+/* List the file's channels, then the library's other arms, to report them as missing.  A file with
+ * none of these arms has other channels on purpose. */
+static int choose_arms(mill_desi_file *file, const mill_library *lib)
 {
-  const mill_library *lib = settings->lib;
-  const mill_config *config = settings->config;
   const mill_fits_guard *guard = file->fits->guard;
-  int n_there = 0, n_channel = 0, i_hdu;
-  char name[MILL_MAX_NAME];
-  size_t n;
-  for (int i = 0; i < lib->n_arm; i++) {
-    mill_desi_arm *a = &file->arm[file->n_arm++];
-    set_prefix(a->prefix, lib->arm[i].name);
-    MILL_CHECK(find_image(file, a->prefix, image_name[DESI_FLUX], &i_hdu));
-    n_there += i_hdu >= 0;
-  }
-  for (int i = 0; i < config->n_arm; i++) {
-    set_prefix(name, config->arm[i].channel);
-    MILL_CHECK(find_image(file, name, image_name[DESI_FLUX], &i_hdu));
-    if (!name[0] || find_prefix(file, name) >= 0 || i_hdu < 0)
+  int i_wave, n_own = 0;
+  for (int i = 0; i < guard->n_hdu; i++) {
+    char name[MILL_MAX_NAME] = "";
+    const size_t n = length_before(guard->hdu[i].name, "_FLUX");
+    if (n == 0 || n >= sizeof name)
+      continue;
+    memcpy(name, guard->hdu[i].name, n);
+    MILL_CHECK(find_image(file, name, "WAVELENGTH", &i_wave));
+    if (i_wave < 0)
       continue;
     if (file->n_arm == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: more than %d channels are asked for; name fewer in arms", guard->path,
-                        MILL_MAX_ARM);
-    memcpy(file->arm[file->n_arm++].prefix, name, sizeof name);
-    n_there++;
-  }
-  for (int i = 0; i < guard->n_hdu && n_there == 0; i++) {
-    if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
-      continue;
-    if (n_channel == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, so it is no DESI file",
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d channels, so it is no DESI file",
                         guard->path, MILL_MAX_ARM);
-    memset(name, 0, sizeof name);
-    memcpy(name, guard->hdu[i].name, n);
-    set_prefix(file->arm[n_channel++].prefix, name);
+    set_prefix(file->arm[file->n_arm++].prefix, name);
   }
-  if (n_channel > 0)
-    file->n_arm = n_channel;
+  const int n_channel = file->n_arm;
+  for (int i = 0; i < lib->n_arm; i++)
+    n_own += has_prefix(file, lib->arm[i].name);
+  for (int i = 0; i < lib->n_arm && (n_own > 0 || n_channel == 0); i++)
+    if (!has_prefix(file, lib->arm[i].name))
+      set_prefix(file->arm[file->n_arm++].prefix, lib->arm[i].name);
   return MILL_OK;
 }
 
-/* Mark arms that are not fitted, so that their S/N does not select rows. */
-static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+/* Does a channel go to a fitted arm?  If not, its S/N does not select rows.  The rules are those
+ * of io/surveys/spectra_cut.c. */
+static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
+  const double first = a->wave_aa[0], last = a->wave_aa[a->n_pix - 1];
+  int by_name = -1, by_wave = 0;
   for (int i = 0; i < lib->n_arm; i++) {
-    const int k = find_prefix(file, lib->arm[i].name);
-    const int choice = mill_config_find_arm(settings->config, lib->arm[i].name);
-    const int takes_other = choice >= 0 && settings->config->arm[choice].channel[0];
-    if (k >= 0 && (!settings->arm_wanted[i] || takes_other))
-      file->arm[k].is_unwanted = 1;
+    const int wanted = settings->arm_wanted[i];
+    const mill_arm_choice choice = mill_config_arm(settings->config, lib->arm[i].name);
+    if (wanted && strcasecmp(choice.channel, a->prefix) == 0)
+      return 1;
+    if (choice.channel[0])
+      continue;
+    if (strcasecmp(lib->arm[i].name, a->prefix) == 0)
+      by_name = wanted;
+    by_wave |= wanted && first < choice.max_aa && last > choice.min_aa &&
+               mill_arm_overlaps(&lib->arm[i], first, last);
   }
-  for (int i = 0; i < settings->config->n_arm; i++) {
-    const int k = find_prefix(file, settings->config->arm[i].channel);
-    if (k >= 0)
-      file->arm[k].is_unwanted = 0;
-  }
+  return by_name >= 0 ? by_name : by_wave;
 }
 
 /* ---- as a format -------------------------------------------------------- */
@@ -326,7 +310,7 @@ static void want_arms(mill_desi_file *file, const mill_spectra_settings *setting
 static void desi_close(void *state)
 {
   mill_desi_file *file = state;
-  for (int i = 0; i < MILL_MAX_ARM; i++)
+  for (int i = 0; i < file->n_arm; i++)
     mill_free(file->arm[i].wave_aa);
   mill_free(file->convert);
 }
@@ -335,12 +319,13 @@ static int desi_open(void *state, const mill_spectra_settings *settings, int *fr
 {
   mill_desi_file *file = state;
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  file->frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
-  MILL_CHECK(choose_arms(file, settings));
+  MILL_CHECK(choose_arms(file, settings->lib));
   MILL_CHECK(open_arms(file));
-  *frame = file->frame;
-  want_arms(file, settings);
+  *frame = file->frame == MILL_FRAME_UNKNOWN ? MILL_FRAME_BARYCENTRIC : file->frame;
+  for (mill_desi_arm *a = file->arm; a < file->arm + file->n_arm; a++)
+    if (a->n_pix > 0)
+      file->n_fitted += !(a->is_unwanted = !is_fitted(a, settings));
   return MILL_OK;
 }
 
@@ -369,7 +354,8 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
   *n_byte = 0;
   for (int i = 0; i < file->n_arm; i++) {
     const mill_channel channel = describe_channel(file, i);
-    if (channel.n_pix > 0)
+    /* if no channel is fitted, all are read, so that STATUS can tell why */
+    if (channel.n_pix > 0 && (file->n_fitted == 0 || !file->arm[i].is_unwanted))
       MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
     for (int k = 0; k < DESI_N_IMAGE; k++) {
       if (file->arm[i].image[k].i_hdu < 0 ||
@@ -386,8 +372,8 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   mill_desi_file *file = state;
-  place to[MILL_MAX_ARM][DESI_N_IMAGE] = {{{0}}};
-  int wants[MILL_MAX_ARM] = {0};
+  place to[DESI_MAX_CHANNEL][DESI_N_IMAGE] = {{{0}}};
+  int wants[DESI_MAX_CHANNEL] = {0};
   size_t n_byte;    /* memory of an exposure */
   void *all = NULL; /* memory of all exposures */
   for (int i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 
 /** Images of an arm. */
 enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
+enum { DESI_MAX_CHANNEL = 2 * MILL_MAX_ARM };
 
 /** How the pixels of an image are stored. */
 typedef struct mill_desi_image {
@@ -30,12 +31,12 @@ typedef struct mill_desi_file {
   mill_fits_file *fits;           /**< borrowed */
   mill_open_limits limits;        /**< limits of opening the redrock file */
   int joint;                      /**< all exposures of a target become one row */
-  int frame;                      /**< enum mill_frame */
+  int frame;                      /**< of SPECSYS, enum mill_frame */
   int i_fibermap, i_exp_fibermap; /**< -1: the file lacks the table */
   int64_t n_spec;
-  int n_arm;
-  mill_desi_arm arm[MILL_MAX_ARM];
-  double *convert; /**< [convert_room] buffer for a row that is not plain */
+  int n_arm, n_fitted;                 /**< n_fitted: channels that go to fitted arms */
+  mill_desi_arm arm[DESI_MAX_CHANNEL]; /**< the file's channels, then the library's other arms */
+  double *convert;                     /**< [convert_room] buffer for a row that is not plain */
   size_t convert_room;
 } mill_desi_file;
 

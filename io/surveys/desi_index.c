@@ -246,10 +246,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
     return MILL_OK;
   }
   MILL_CHECK(code);
-  if (select->redrock) {
-    index->redrock_size = redrock->file_size;
-    index->redrock_mtime = redrock->file_mtime;
-  }
+  index->redrock_size = redrock->file_size;
+  index->redrock_mtime = redrock->file_mtime;
   const size_t n = strlen(path) + 1;
   MILL_CHECK(MILL_ALLOC(n, &index->redrock));
   memcpy(index->redrock, path, n);
@@ -258,13 +256,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
 
 static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
 {
-  static const mill_redshift none = {.z = NAN};
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
-  match = match ? match : &none;
-  row->z = match->z;
-  row->zwarn = match->zwarn;
-  memcpy(row->spectype, match->spectype, sizeof row->spectype);
-  memcpy(row->subtype, match->subtype, sizeof row->subtype);
+  row->kind = match ? match->kind : (mill_kind){.z = NAN};
 }
 
 /* Add the n kept FITS rows of a star to the index as one row; all: header values of all rows. */

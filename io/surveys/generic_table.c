@@ -172,7 +172,7 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   double to_aa = 0.0, last = 0.0;
   int number;
   if (hdu->kind == MILL_FITS_TABLE) {
-    MILL_CHECK(mill_single_pixels(t->file, i_hdu, WAVELENGTH, &t->n_shared, &number));
+    MILL_CHECK(mill_single_column(t->file, i_hdu, 1, WAVELENGTH, &t->n_shared, &number));
     MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
     MILL_CHECK(mill_single_numbers(t->file, i_hdu, number, 0, 0, t->n_shared, t->shared_wave_aa));
     MILL_CHECK(column_unit(t, i_hdu, number, unit, sizeof unit));

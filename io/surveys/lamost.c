@@ -201,9 +201,9 @@ static const mill_fits_wish wish[] = {
     MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
     MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0),
     MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 0),
-    MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
-    MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
-    MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+    MILL_ROW_WISH("Z", DOUBLE, kind.z, NAN, 0),
+    MILL_ROW_WISH("CLASS", TEXT, kind.spectype, 0, 0),
+    MILL_ROW_WISH("SUBCLASS", TEXT, kind.subtype, 0, 0)};
 enum { N = sizeof wish / sizeof *wish };
 
 /* Set the star's name: DESIG, which all visits share, else OBSID, FILENAME or the file's name.

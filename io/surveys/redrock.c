@@ -18,10 +18,10 @@ enum { ID, Z, ZWARN, SPECTYPE, SUBTYPE, N_WISH };
   }
 static const mill_fits_wish wish[N_WISH] = {
     [ID] = {"TARGETID", MILL_AS_INT64, -1, 1, AT(target_id)},
-    [Z] = {"Z", MILL_AS_DOUBLE, NAN, 1, AT(z)},
-    [ZWARN] = {"ZWARN", MILL_AS_INT32, 0, 0, AT(zwarn)},
-    [SPECTYPE] = {"SPECTYPE", MILL_AS_TEXT, 0, 1, AT(spectype)},
-    [SUBTYPE] = {"SUBTYPE", MILL_AS_TEXT, 0, 0, AT(subtype)}};
+    [Z] = {"Z", MILL_AS_DOUBLE, NAN, 1, AT(kind.z)},
+    [ZWARN] = {"ZWARN", MILL_AS_INT32, 0, 0, AT(kind.zwarn)},
+    [SPECTYPE] = {"SPECTYPE", MILL_AS_TEXT, 0, 1, AT(kind.spectype)},
+    [SUBTYPE] = {"SUBTYPE", MILL_AS_TEXT, 0, 0, AT(kind.subtype)}};
 
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out)
 {

@@ -5,13 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/catalog/catalog_row.h"
 #include "io/fits/fits_guard.h"
 
 typedef struct mill_redshift {
   int64_t target_id;
-  double z;
-  int32_t zwarn;                 /**< 0 if the file has no ZWARN */
-  char spectype[8], subtype[24]; /**< empty if the file lacks the column */
+  mill_kind kind;
 } mill_redshift;
 
 /** The redshifts of a file; zero it before use. */

@@ -138,8 +138,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
   MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-END", &end_s, NULL));
   camera->mjd = 0.5 * (begin_s + end_s) / 86400.0;
-  *frame_of_all = camera == c->camera || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
-  return MILL_OK;
+  return mill_single_add_frame(c->file, camera->i_hdu, camera == c->camera, frame, frame_of_all);
 }
 
 /* Set sigma_aa (A) from wdisp, in pixels of 1e-4 in log10 wavelength.  A pixel with invalid wdisp
@@ -327,10 +326,10 @@ static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32,
                                              MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
                                              MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
                                              MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
-                                             MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
-                                             MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
-                                             MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
-                                             MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+                                             MILL_ROW_WISH("Z", DOUBLE, kind.z, NAN, 0),
+                                             MILL_ROW_WISH("ZWARNING", INT32, kind.zwarn, 0, 0),
+                                             MILL_ROW_WISH("CLASS", TEXT, kind.spectype, 0, 0),
+                                             MILL_ROW_WISH("SUBCLASS", TEXT, kind.subtype, 0, 0)};
 enum { N_WISH = sizeof wish_of_all / sizeof *wish_of_all };
 
 /* Read the object's row into v [N_WISH] and *row. */

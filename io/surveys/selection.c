@@ -22,8 +22,8 @@ static int is_slow(const mill_selection *select, double z)
 
 int mill_selection_is_extragalactic(const mill_selection *select, const mill_catalog_row *row)
 {
-  return (strcmp(row->spectype, "GALAXY") == 0 || strcmp(row->spectype, "QSO") == 0) &&
-         row->zwarn == 0 && !is_slow(select, row->z);
+  return (strcmp(row->kind.spectype, "GALAXY") == 0 || strcmp(row->kind.spectype, "QSO") == 0) &&
+         row->kind.zwarn == 0 && !is_slow(select, row->kind.z);
 }
 
 static int keeps_star(const mill_selection *select, int in_class, double z, const char *spectype)
@@ -45,7 +45,7 @@ int mill_selection_keeps(const mill_selection *select, const mill_candidate *c)
 {
   return (!c->objtype || keeps_objtype(select, c->objtype)) &&
          (!mill_selection_has_scores(select) || c->sn >= select->min_sn) &&
-         keeps_star(select, c->in_class, c->row->z, c->row->spectype);
+         keeps_star(select, c->in_class, c->row->kind.z, c->row->kind.spectype);
 }
 
 int mill_selection_has_exp_id(const mill_selection *select)

@@ -179,6 +179,19 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
   return MILL_OK;
 }
 
+int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame)
+{
+  const int was = is_first ? own : *frame;
+  *frame = own == MILL_FRAME_UNKNOWN ? own : was;
+  return *frame == MILL_FRAME_UNKNOWN ||
+                 (own == MILL_FRAME_TOPOCENTRIC) == (was == MILL_FRAME_TOPOCENTRIC)
+             ? MILL_OK
+             : MILL_ERROR_HDU(file, i_hdu,
+                              " is %s, but spectra before it are %s: correct their wavelengths to "
+                              "one frame, or put them into separate files",
+                              mill_frame_name(own), mill_frame_name(was));
+}
+
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)
 {
   int corrected = 0, vacuum = 1, found;
@@ -269,57 +282,29 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 
 /* ---- pixels ----------------------------------------------------------- */
 
-/* Find a column with a fixed number of numbers per row. */
-static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_fits_column *out)
-{
-  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, NULL, out));
-  const int type = out->type;
-  if (type != TBYTE && type != TSBYTE && type != TSHORT && type != TLONG && type != TLONGLONG &&
-      type != TFLOAT && type != TDOUBLE)
-    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, as many in each row", name);
-  return MILL_OK;
-}
-
-/* The column has one spectrum, with a pixel per row or all in one row. */
-int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
+int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char *column,
+                       int *n_pix, int *number)
 {
   mill_fits_column c;
-  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, column, NULL, &c));
   *number = c.number;
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1], n = n_row == 1 ? c.repeat : n_row;
+  if (c.type != TBYTE && c.type != TSBYTE && c.type != TSHORT && c.type != TLONG &&
+      c.type != TLONGLONG && c.type != TFLOAT && c.type != TDOUBLE)
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, as many in each row",
+                          column);
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  const int64_t n = is_alone && n_row != 1 ? n_row : c.repeat;
   const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)n;
-  if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))
+  if (*n_pix > 0 && n == *n_pix && (n == c.repeat || c.repeat == 1))
     return MILL_OK;
-  if (is_first)
-    return MILL_ERROR_HDU(file, i_hdu,
-                          ": column %s has %lld rows of %lld values, expected 2 to %d pixels: one "
-                          "pixel in each row, or all pixels in one row; make the file again",
-                          column, (long long)n_row, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
   return MILL_ERROR_HDU(file, i_hdu,
-                        ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; "
-                        "fetch the file again",
-                        column, (long long)n_row, (long long)c.repeat, *n_pix);
-}
-
-int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
-{
-  mill_fits_column c;
-  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
-  *number = c.number;
-  if (*n_pix == 0 && c.repeat >= 2 && c.repeat <= MILL_SINGLE_MAX_PIX)
-    *n_pix = (int)c.repeat;
-  if (*n_pix == 0)
-    return MILL_ERROR_HDU(
-        file, i_hdu, ": column %s holds %lld values a row, expected 2 to %d: a row is one spectrum",
-        column, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
-  if (c.repeat != *n_pix)
-    return MILL_ERROR_HDU(
-        file, i_hdu,
-        ": column %s holds %lld values a row, but a spectrum has %d; make the file again", column,
-        (long long)c.repeat, *n_pix);
-  return MILL_OK;
+                        ": column %s has %lld rows of %lld values, expected %s%d pixels, %s; make "
+                        "the file again",
+                        column, (long long)n_row, (long long)c.repeat, is_first ? "2 to " : "",
+                        is_first ? MILL_SINGLE_MAX_PIX : *n_pix,
+                        is_alone ? "one in each row or all in one row" : "all in each row");
 }
 
 /* For reals, CFITSIO gets no substitute for nulls: it would replace infinity too. */

@@ -45,6 +45,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
+/** Combine the frame `own` of an HDU with *frame, that of the spectra before it.  *frame becomes
+ *  unknown if either is.  MILL_ERR_INPUT: they differ (barycentric and heliocentric do not). */
+int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame);
+
 /** Set *to_aa to the Angstroms in a unit.  Returns 0 unless Angstrom, AA, nm, um, micron or m. */
 int mill_single_unit(const char *text, double *to_aa);
 
@@ -68,15 +72,13 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 
 /** Find a column of numbers, ignoring case.
  *
- *  mill_single_pixels  the table is one spectrum, with a pixel per row or all in one row
- *  mill_single_vector  each row is a spectrum
- *  n_pix  in/out       0: set it; else the column must have as many pixels
+ *  is_alone       1: the table is one spectrum, with a pixel per row or all in one row;
+ *                 0: each row is a spectrum
+ *  n_pix  in/out  0: set it; else the column must have as many pixels
  *
  *  MILL_ERR_INPUT: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
-int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
-                       int *number);
-int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
-                       int *number);
+int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char *column,
+                       int *n_pix, int *number);
 
 /** Read n_pix numbers of a column's row, from number `first` (counted from 0) on.  NaN and infinity
  *  are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */

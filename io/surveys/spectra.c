@@ -398,7 +398,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   mill_file_index_identify(spectra->name, select->star, spectra->settings.config->join_by_name,
                            index);
   for (int64_t i = 0; i < index->n_row; i++)
-    index->row[i].is_extragalactic = mill_selection_is_extragalactic(select, &index->row[i]);
+    index->row[i].kind.is_extragalactic = mill_selection_is_extragalactic(select, &index->row[i]);
 done:
   if (err != MILL_OK)
     mill_file_index_clear(index);

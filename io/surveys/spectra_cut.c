@@ -67,21 +67,6 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
-/* Append pixels [first, first + n) of a channel as a piece of this arm. */
-static int add_piece(const mill_spectra *spectra, mill_known_waves *known, int arm, int first,
-                     int n)
-{
-  /* skip a remainder that is too short to determine the continuum */
-  if (n < 2 * spectra->settings.config->fit.n_cont)
-    return MILL_OK;
-  if (known->n_piece == MILL_MAX_PIECE)
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: channel %s is cut into more than %d pieces; name fewer arms",
-                      spectra->name, known->name, MILL_MAX_PIECE);
-  known->piece[known->n_piece++] = (mill_piece){.arm = arm, .first = first, .n = n};
-  return MILL_OK;
-}
-
 /* Divide the pixels of a channel among the arms. */
 static int cut(const mill_spectra *spectra, mill_known_waves *known)
 {
@@ -90,6 +75,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const int n_pix = known->n_pix;
   unsigned by_choice = 0, by_wave = 0; /* bits of arms that take this channel; any channel */
   int same_name = -1;
+  mill_piece lone = {0}; /* used if all are too short for a continuum, which the pipeline reports */
   known->n_piece = known->outside = 0;
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm_rule *rule = &spectra->arm[a];
@@ -104,6 +90,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
     if (strcasecmp(lib->arm[a].name, known->name) == 0)
       same_name = a;
   }
+  const unsigned mask = by_choice ? by_choice : by_wave;
   if (!by_choice && same_name >= 0) {
     const mill_arm_rule *rule = &spectra->arm[same_name];
     int first = 0, end = n_pix;
@@ -113,22 +100,25 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    /* keep a piece of any length: the pipeline reports a segment with too few pixels */
-    if (end > first)
-      known->piece[known->n_piece++] =
-          (mill_piece){.arm = same_name, .first = first, .n = end - first};
-    else
-      known->outside = 1;
-    return MILL_OK;
-  }
-  const unsigned mask = by_choice ? by_choice : by_wave;
-  for (int first = 0, end; first < n_pix; first = end) {
-    const int arm = arm_of(spectra, mask, wave[first]);
-    for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
-      end++;
-    if (arm >= 0)
-      MILL_CHECK(add_piece(spectra, known, arm, first, end - first));
-  }
+    lone = (mill_piece){.arm = same_name, .first = first, .n = end - first};
+  } else
+    for (int first = 0, end; first < n_pix; first = end) {
+      const int arm = arm_of(spectra, mask, wave[first]);
+      for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
+        end++;
+      const mill_piece piece = {.arm = arm, .first = first, .n = end - first};
+      if (arm >= 0 && piece.n > lone.n)
+        lone = piece;
+      if (arm < 0 || piece.n < 2 * spectra->settings.config->fit.n_cont)
+        continue;
+      if (known->n_piece == MILL_MAX_PIECE)
+        return MILL_ERROR(MILL_ERR_INPUT,
+                          "%s: channel %s is cut into more than %d pieces; name fewer arms",
+                          spectra->name, known->name, MILL_MAX_PIECE);
+      known->piece[known->n_piece++] = piece;
+    }
+  if (known->n_piece == 0 && lone.n > 0)
+    known->piece[known->n_piece++] = lone;
   known->outside = known->n_piece == 0 && mask != 0;
   return MILL_OK;
 }

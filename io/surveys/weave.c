@@ -111,7 +111,7 @@ static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
   MILL_CHECK(mill_single_linear_wave(c->file, i_hdu[DATA], &wcs, medium, camera->n_pix,
                                      camera->wave_aa, &camera->air));
   MILL_CHECK(mill_single_specsys(c->file, i_hdu[DATA], &own_frame));
-  *frame = c->n_camera == 1 || *frame == own_frame ? own_frame : MILL_FRAME_UNKNOWN;
+  MILL_CHECK(mill_single_add_frame(c->file, i_hdu[DATA], c->n_camera == 1, own_frame, frame));
   return mill_camera_scale(c, camera);
 }
 

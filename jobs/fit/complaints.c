@@ -78,7 +78,7 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
                                              : "resolution matrix or other line-spread function",
                      c->lib->path);
   if (fresh[MILL_OUTSIDE])
-    mill_log_warning("%s: skipped arm %s, outside the library %s (%s)", path,
+    mill_log_warning("%s: skipped arm %s, which the library %s cannot fit (%s)", path,
                      list_arms(c->lib, fresh[MILL_OUTSIDE], arms), c->lib->path, left->reason);
   if (fresh[MILL_BEYOND])
     complain_of_range(c, path, left);

@@ -18,9 +18,8 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   MILL_OWNED char *identity = NULL, *config = NULL;
   size_t config_size = 0;
   FILE *text = open_memstream(&config, &config_size);
-  int code = text ? mill_config_print(&setup->config, text)
-                  : MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
-  if (text && fclose(text) != 0 && code == MILL_OK)
+  int code = text ? mill_config_print(&setup->config, text) : MILL_OK;
+  if ((!text || fclose(text) != 0) && code == MILL_OK)
     code = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (code == MILL_OK)
     code = mill_fit_identity(call->options, &setup->config, &identity);
@@ -145,14 +144,20 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
+  const char *models = call->options->models, *output = call->options->output;
+  const mill_result_peek *was = &out->existing.peek; /* zero on other ranks than 0 */
   MILL_CHECK(open_result(call, setup, inputs, device, out));
+  if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
+      was->n_status[MILL_STATUS_FITTED] > 0)
+    mill_log_warning("%s was begun with --models: rows fitted now get no models", output);
+  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
+      (was->unmodelled || access(models, F_OK) != 0))
+    mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
+                     was->unmodelled ? "has rows that were fitted without --models"
+                                     : "is gone, or has another name than in the finished fit");
   if (out->outcome != MILL_OPEN_CONTINUE)
     memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);
-  if (out->outcome == MILL_OPEN_FINISHED && call->mpi->rank == 0 && call->options->models &&
-      access(call->options->models, F_OK) != 0)
-    mill_log_warning("%s is not written: %s was finished without models; --overwrite fits again",
-                     call->options->models, call->options->output);
   return MILL_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
+#include "io/surveys/formats.h"
 #include "kernels/base/error.h"
 #include "src/config/arms.h"
 #include "src/pipeline/device_model.h"
@@ -131,8 +132,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
   if (format)
-    mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera,
-                             format->cameras_are_channels, config);
+    mill_format_take_cameras(format->name, &setup->lib, config);
   /* the option replaces the cameras' widths, too */
   const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
   for (int i = 0; i < config->n_arm && is_given; i++)
@@ -204,13 +204,19 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0));
+    /* the fit has checked names; a library to sample that is not its first may lack labels */
+    MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0 && setup->start_library <= 1));
   }
   if (call->options->fit && config->sky_components[0])
     MILL_CHECK(mill_sampled_check_same(call->options->fit, "sky_components", config->sky_components,
                                        config->sky_hash, "restore the file, or fit again"));
   MILL_CHECK(unite_libraries(setup));
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
+  for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
+    if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
+      mill_log_warning("sky_components: %s has no group %s, so this arm is fitted without: an arm "
+                       "takes the group of its name, and groups are named like channels",
+                       config->sky_components, setup->lib.arm[a].name);
   if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
@@ -226,8 +232,10 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
       mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
   if (!config->prior_table[0])
     return MILL_OK;
-  MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,
-                                   &config->fit, &limits, &setup->priors));
+  /* names are those of the fit's first library, which has all labels */
+  const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
+  MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
+                                   setup->library, &config->fit, &limits, &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)

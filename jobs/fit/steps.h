@@ -12,6 +12,7 @@
 /** A rank's counts and wall-clock seconds, for the summary. */
 typedef struct mill_fit_tally {
   int64_t n_put; /**< rows finished */
+  int arms;      /**< bits of the arms that got a spectrum */
   mill_reader_cost read;
   double fit_s;       /**< from the common start of fitting to this rank's last star */
   double read_wait_s; /**< waiting for the reader */

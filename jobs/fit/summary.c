@@ -53,25 +53,20 @@ static void print_balance(const mill_balance *b, int n_rank)
          percent(b->put_wait_s, b->fit_s));
 }
 
-/* A bit of a flag column, with its texts. */
+/* A bit of a flag column, or a value of STATUS, with its texts. */
 typedef struct mill_bit {
   int bit;
   const char *name, *meaning;
 } mill_bit;
 
+#define BIT(symbol, bit, name, meaning) {symbol, name, meaning},
+
 static void print_reasons(const mill_result_summary *summary)
 {
-  static const struct {
-    int status;
-    const char *name, *meaning;
-  } reason[] = {
-#define REASON(symbol, code, name, meaning) {symbol, name, meaning},
-      MILL_STATUS_LIST(REASON)
-#undef REASON
-  };
+  static const mill_bit reason[] = {MILL_STATUS_LIST(BIT)};
   for (size_t i = 0; i < sizeof reason / sizeof reason[0]; i++) {
-    const int64_t n = summary->n_status[reason[i].status];
-    if (reason[i].status > MILL_STATUS_FITTED && n > 0)
+    const int64_t n = summary->n_status[reason[i].bit];
+    if (reason[i].bit > MILL_STATUS_FITTED && n > 0)
       printf("  %-16s %lld: %s\n", reason[i].name, (long long)n, reason[i].meaning);
   }
 }
@@ -79,16 +74,12 @@ static void print_reasons(const mill_result_summary *summary)
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;
-  switch (task->out->summary.old) {
-  case MILL_OLD_WAITS:
+  if (task->out->summary.old == MILL_OLD_WAITS)
     printf("result       %s.new, which replaces %s when it is finished\n", path, path);
-    break;
-  case MILL_OLD_KEPT:
+  else if (task->out->summary.old == MILL_OLD_KEPT)
     printf("result       none: %s is unchanged\n", path);
-    break;
-  default:
+  else
     printf("result       %s\n", path);
-  }
 }
 
 /* Print the number of fitted rows with each bit of a flag column. */
@@ -108,10 +99,8 @@ static void print_bits(const char *column, const int64_t *n_row, const mill_bit 
 
 static void print_flags(const mill_result_summary *summary)
 {
-#define BIT(symbol, bit, name, meaning) {symbol, name, meaning},
   static const mill_bit warn[] = {MILL_WARN_LIST(BIT)}, info[] = {MILL_INFO_LIST(BIT)},
                         post[] = {MILL_POST_LIST(BIT)};
-#undef BIT
   print_bits("RVS_WARN", summary->n_warn, warn, (int)(sizeof warn / sizeof warn[0]));
   print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
   print_bits("POST_FLAG", summary->n_post, post, (int)(sizeof post / sizeof post[0]));
@@ -215,6 +204,20 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
+/* Warn of fitted arms that got no spectrum, though others did. */
+static int warn_of_arms(const mill_fit_task *task)
+{
+  int arms = 0;
+  MILL_CHECK_MPI(
+      MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, task->call->mpi->comm));
+  for (int a = 0; a < task->setup->lib.n_arm && arms != 0; a++)
+    if (task->setup->arm_wanted[a] && !(arms & 1 << a))
+      mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it; in the key "
+                       "arms give its channel or other limits, or leave it out",
+                       task->setup->lib.arm[a].name);
+  return MILL_OK;
+}
+
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
 {
   int64_t n_put = 0;
@@ -232,6 +235,7 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
                        task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
                        task->out->summary.n_status[MILL_STATUS_FITTED]));
   MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width));
+  MILL_CHECK(warn_of_arms(task));
   warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);

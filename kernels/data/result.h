@@ -80,7 +80,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
     "Levenberg-Marquardt steps did not converge; another optimizer was used")                      \
-  X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
+  X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "an arm or exposure in the file had no good pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
     "templates are broader than the line-spread function in a tenth of an arm or more")            \
   X(MILL_INFO_LSF_UNUSABLE, 32, "LSF_UNUSABLE",                                                    \

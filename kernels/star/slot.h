@@ -56,10 +56,11 @@ typedef struct mill_segment {
   int paired;           /**< 1 + the star (0, 1) whose tangents are asked; 0: one star is fitted */
   double pair_ln;       /**< ln of the unit of `pair` */
   double pair_ln_ratio; /**< ln(flux of the other star's template / flux of this star's) */
-  float *error;         /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
-                     1 - E^T E */
+  /** [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is 1 - E^T E.  Then n_sky rows
+   *  for mill_segment_of_data. */
+  float *error;
   double own_sum_ln_var, own_dd;
-  double sn; /**< median of flux sqrt(ivar) over good pixels; -1e9: there is none */
+  double sn; /**< median of flux sqrt(ivar) over usable pixels; -1e9: there is none */
   int n_good;
   int narrow; /**< 1: a sizeable part of the matrix is narrower than the templates */
   int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */
@@ -70,7 +71,7 @@ typedef struct mill_slot {
   enum mill_request request;  /**< of the next round; MILL_REQ_NONE: the star's row is finished */
   int arms;                   /**< bit a: segments of arm a are asked */
   int n_vel;                  /**< velocities of a segment */
-  int data_only;              /**< 1: values without model error */
+  int data_only;              /**< 1: values without model error except the sky */
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
   int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
@@ -146,7 +147,7 @@ enum mill_answer_place {
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
   MILL_ANSWER_CHISQ_C,    /**< chi-square of the continuum alone */
-  MILL_ANSWER_CHISQ_DATA, /**< chi-square without model error, as in the next two */
+  MILL_ANSWER_CHISQ_DATA, /**< chi-square without model error except the sky, as in the next two */
   MILL_ANSWER_CHISQ_C_DATA,
   MILL_ANSWER_NOISE,    /**< chi-square of the noise (mill_block_noise) */
   MILL_ANSWER_GAIN,     /**< drop of chi-square if each block of pixels had a factor of its own */
@@ -281,7 +282,7 @@ enum mill_star_count {
   MILL_COUNT_VELOCITY,  /**< n_segment * MILL_N_PROFILE */
   MILL_COUNT_ANSWER,    /**< n_segment * mill_answer_pitch */
   MILL_COUNT_OWN,       /**< n_pix where a segment has a model error, else 0 */
-  MILL_COUNT_ERROR,     /**< mill_n_error * mill_row_pitch(n_pix) */
+  MILL_COUNT_ERROR,     /**< (mill_n_error + n_sky) * mill_row_pitch(n_pix) */
   MILL_COUNT_PAIR,      /**< (1 + n_deriv) * mill_row_pitch(n_pix) with binaries, else 0 */
   MILL_COUNT_BLOCKS,    /**< mill_guess_lanes(n_block) * guess_n * 2 * MILL_GUESS_LANE */
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */

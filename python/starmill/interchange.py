@@ -50,8 +50,9 @@ def known_unit(unit: str, words: str) -> tuple[str, str]:
 def in_unit(values, unit, power=1):
     """Convert a quantity or a column to unit ** power; return values without a unit unchanged."""
     own = getattr(values, "unit", None)
-    if own is None:
+    if own is None or (unit is None and own == ""):
         return values
+    need(unit is not None, ValueError, f"flux has no unit, but its error has {own}: give it one")
     unit = unit if power == 1 else unit ** power  # a text has no power
     if hasattr(values, "to_value"):
         return values.to_value(unit)

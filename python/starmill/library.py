@@ -77,8 +77,7 @@ class Spectrum(FromOthers):
         need((self.ivar is None) != (self.error is None), ValueError,
              "a Spectrum needs ivar or error, and not both")
         unit = getattr(self.flux, "unit", None)
-        powers = {"ivar": -2, "error": 1, "systematic": 1}
-        for name, power in powers.items() if unit is not None else ():
+        for name, power in {"ivar": -2, "error": 1, "systematic": 1}.items():
             setattr(self, name, in_unit(getattr(self, name), unit, power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
@@ -122,8 +121,7 @@ class Spectrum(FromOthers):
 
     def _fill(self, to) -> list:
         """Fill a starmill_spectrum; the caller keeps the returned list as long as the struct."""
-        name = None if self.name is None else _ffi.new("char[]", self.name.encode())
-        to.name = _ffi.NULL if name is None else name
+        name = to.name = _ffi.NULL if self.name is None else _ffi.new("char[]", self.name.encode())
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
         to.n_diag = 0 if self.resolution is None else self.resolution.shape[0]
         to.wave = _ffi.from_buffer("double[]", self.wave)
@@ -139,8 +137,8 @@ class Library:
 
     Args:
         path (str or path-like): A library file, or a shipped library by name, such as fgk.h5.
-        **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
-            DESI spectra, ``format="desi"`` masks the dichroic as ``starmill fit`` does.
+        **config: Keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.
+            ``format="desi"`` cuts the library into DESI's cameras and masks the dichroic.
 
     Raises:
         StarmillError: The file is no library, or a key or value is wrong.
@@ -212,30 +210,33 @@ class Library:
 
     def theta(self, **values: float) -> Floats:
         """Return theta [n_par] from parameters by name; the others are 0."""
-        names = [parameter.name for parameter in self.parameters]
-        theta = np.zeros(len(names))
-        for name, value in values.items():
-            theta[self._index(names, name)] = value
-        return theta
+        return self._by_name(values, 0.0)
 
-    @staticmethod
-    def _index(names: Sequence[str], name: str) -> int:
-        need(name in names, KeyError, f"no parameter {name}; the library has {', '.join(names)}")
-        return names.index(name)
+    def _by_name(self, values: Mapping[str, float], others: float) -> Floats:
+        names = [parameter.name for parameter in self.parameters]
+        for name in values:
+            need(name in names, KeyError, f"no parameter {name}: give one of {', '.join(names)}")
+        return np.array([values.get(name, others) for name in names], np.float64)
 
     def constrain(self, fixed: Optional[Mapping[str, float]] = None,
                   priors: Optional[Mapping[str, tuple[float, float]]] = None) -> None:
-        """Fix parameters and set Gaussian priors (mean, sigma) for all later calls."""
-        names = [parameter.name for parameter in self.parameters]
-        held, mean, sigma = (np.full(len(names), value) for value in (np.nan, 0.0, 0.0))
-        for name, value in (fixed or {}).items():
-            held[self._index(names, name)] = value
-        for name, (centre, width) in (priors or {}).items():
-            mean[self._index(names, name)], sigma[self._index(names, name)] = centre, width
+        """Fix parameters, set priors (mean, sigma) for all later calls.  None: keep; {}: remove."""
         with self._lock:
-            _call(_lib.starmill_library_constrain, self._handle, *(
-                _ffi.from_buffer("double[]", a) for a in (held, mean, sigma)))
-            self._constraints = (dict(fixed or {}), dict(priors or {}))
+            fixed = dict(self._constraints[0] if fixed is None else fixed)
+            priors = dict(self._constraints[1] if priors is None else priors)
+            mean, sigma = ({n: prior[k] for n, prior in priors.items()} for k in (0, 1))
+            wrong = [n for n in fixed if not np.isfinite(fixed[n])]
+            wrong += [n for n in sigma if not sigma[n] > 0]
+            need(not wrong, ValueError, f"{', '.join(wrong)}: give a number or a sigma above 0")
+            self._call(_lib.starmill_library_constrain, *(
+                _ffi.from_buffer("double[]", self._by_name(values, others))
+                for values, others in ((fixed, np.nan), (mean, 0.0), (sigma, 0.0))))
+            self._constraints = fixed, priors
+
+    def _call(self, function, *args) -> None:
+        """Call a function of the library, not during another thread's fit with constraints."""
+        with self._lock:
+            _call(function, self._handle, *args)
 
 
 class Star:
@@ -306,7 +307,7 @@ class SpectraFile:
 @dataclass
 class Piece:
     """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error
-    after `fix_model_error`.  data, ivar: flux and inverse variance of the spectrum."""
+    after `fix_model_error`.  data, ivar: the spectrum's; ivar 0: a pixel that does not count."""
 
     spectrum: int
     arm: str
@@ -353,6 +354,12 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
     return points.reshape(-1, n_par), points.ndim == 1
 
 
+def _point(library: Library, theta: ArrayLike):
+    points, _ = _points(library, theta)
+    need(len(points) == 1, ValueError, f"one point is needed, theta has {len(points)}")
+    return _ffi.from_buffer("double[]", points)
+
+
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
     """Compute -2 ln L at theta [n_par] or [n, n_par]; inf beyond limits of velocity or v sin i.
 
@@ -368,9 +375,8 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
     curvature = np.empty((n, n_par, n_par)) if derivatives else None
     to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
           for a in (points, value, more, gradient, curvature)]
-    _call(_lib.starmill_minus2loglike, star.library._handle, star._handle, n, *to)
-    if penalty:
-        value += more
+    star.library._call(_lib.starmill_minus2loglike, star._handle, n, *to)
+    value = value + more if penalty else value
     if single:
         return (value[0], gradient[0], curvature[0]) if derivatives else float(value[0])
     return (value, gradient, curvature) if derivatives else value
@@ -385,21 +391,16 @@ def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
     """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
     does at its solution.  theta None: leave them out."""
-    points = None if theta is None else _points(star.library, theta)[0]
-    _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
-          _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
+    star.library._call(_lib.starmill_fix_model_error, star._handle,
+                       _ffi.NULL if theta is None else _point(star.library, theta))
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
     """Compute a star's model at theta [n_par], by arm and by piece."""
-    library = star.library
-    points, _ = _points(library, theta)
-    need(len(points) == 1, ValueError, "one point is needed")
-    handle = _ffi.new("starmill_model **")
-    _call(_lib.starmill_model_create, library._handle, star._handle,
-          _ffi.from_buffer("double[]", points), handle)
-    found = _ffi.gc(handle[0], _lib.starmill_model_free)
-    names = list(library.arms)
+    to = _ffi.new("starmill_model **")
+    star.library._call(_lib.starmill_model_create, star._handle, _point(star.library, theta), to)
+    found = _ffi.gc(to[0], _lib.starmill_model_free)
+    names = list(star.library.arms)
     arm, piece = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
     by_arm: dict[str, dict] = {"chisq": {}, "chisq_c": {}, "n_pix": {}, "sn": {}}
     for i, name in enumerate(names):
@@ -438,12 +439,11 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
-    points, _ = _points(library, theta)
     one = _ffi.new("starmill_spectrum *")
     keep = spectrum._fill(one)
     flux = np.empty(ones.size, dtype=np.float32)
-    _call(_lib.starmill_template, library._handle, one, _ffi.from_buffer("double[]", points),
-          _ffi.from_buffer("float[]", flux))
+    library._call(_lib.starmill_template, one, _point(library, theta),
+                  _ffi.from_buffer("float[]", flux))
     del keep
     return flux
 
@@ -451,11 +451,10 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
     """Find where a fit would start: return theta [at most n, n_par] of the best templates and
     velocities, the best first, and their chi-squares up to a constant."""
-    handle = star.library._handle
-    n_par = _lib.starmill_library_n_par(handle)
+    n_par = _lib.starmill_library_n_par(star.library._handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
-    _call(_lib.starmill_guess, handle, star._handle, n, _ffi.from_buffer("double[]", theta),
-          _ffi.from_buffer("double[]", chisq), found)
+    star.library._call(_lib.starmill_guess, star._handle, n, _ffi.from_buffer("double[]", theta),
+                       _ffi.from_buffer("double[]", chisq), found)
     return theta[:found[0]], chisq[:found[0]]
 
 
@@ -514,8 +513,8 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         start (array [n_star, n_start, 2 + n_label], optional): Points to start from; the best
             solution is kept (default: the initial guess).
         fixed (mapping of str to float, optional): Values of parameters to hold.
-        priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors
-            replace the library's for this fit only.
+        priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors each
+            replace the library's for this fit only (default: the library's).
     """
     if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
         raise TypeError("fit takes a list of stars, which library.star and library.open give")
@@ -535,7 +534,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         if fixed is not None or priors is not None:
             library.constrain(fixed, priors)
         try:
-            _call(_lib.starmill_fit, library._handle, handles, len(stars), pointer, n_start, table)
+            library._call(_lib.starmill_fit, handles, len(stars), pointer, n_start, table)
         finally:
             if library._constraints is not before:
                 library.constrain(*before)

@@ -51,14 +51,14 @@ class Result(Columns):
     def __init__(self, path: Any, *, calibrated: bool = False, check: bool = True):
         with errors():
             self._file = files.Result(str(path))
-            if calibrated:
-                self._file.calibrate()
+            left = self._file.calibrate() if calibrated else ""
             n = self._file.n_row
             whole = self._file.whole(0, n) if check else np.ones(n, bool)
             self._columns = {c.name: c for c in table.calibrated(table.whole(self._file),
                                                                  self._file)}
-        if self._file.n_damaged:
-            warnings.warn(f"{path}: {self._file.damaged_rows()}; left out", stacklevel=2)
+        for note in left, self._file.n_damaged and f"{path}: {self._file.damaged_rows()}; left out":
+            if note:
+                warnings.warn(note, stacklevel=2)
         self._block = files.Block(self._file, 0, whole)
         self._rows = np.arange(len(self._block.rows))
         self._read: dict[str, NDArray] = {}

@@ -149,11 +149,42 @@ def test_fixed_parameters_priors_and_starts(library, made):
     assert best["M2LL"][0] == min(singles)
     with pytest.raises(KeyError, match="no parameter mass"):
         starmill.fit([star], fixed={"mass": 1})
-    # what the library holds comes back after a fit with its own
+    for wrong in ({"fixed": {"teff": np.nan}}, {"priors": {"teff": (5000, 0)}}):
+        with pytest.raises(ValueError, match="teff: give a number"):
+            starmill.fit([star], **wrong)
+    # what the library holds comes back after a fit with its own; of the other kind it stays
     library.constrain(fixed={"vsini": 11.0})
     starmill.fit([star], fixed=fixed)
     assert starmill.fit([star])["VSINI"][0] == 11
-    library.constrain()
+    both = starmill.fit([star], priors={"teff": (5000, 1)})
+    assert both["VSINI"][0] == 11 and abs(both["TEFF"][0] - 5000) < 50
+    library.constrain({}, {"teff": (5000, 1)})
+    both = starmill.fit([star], fixed={"vsini": 11.0})
+    assert both["VSINI"][0] == 11 and abs(both["TEFF"][0] - 5000) < 50
+    library.constrain(priors={})
+    assert starmill.fit([star])["TEFF"][0] == free["TEFF"][0]
+
+
+def test_priors_of_a_fit_are_not_those_of_another_thread(library, made, monkeypatch):
+    spectrum, theta = made
+    star, other = library.star(spectrum), library.star(spectrum)
+    seen, done, call = set(), threading.Event(), starmill.library._call
+
+    def late(function, *given):  # time for the other thread
+        done.wait(0.2 if function is starmill.library._lib.starmill_fit else 0)
+        call(function, *given)
+
+    def look():
+        while not done.is_set():
+            seen.add(starmill.minus2loglike(star, theta, penalty=True))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    monkeypatch.setattr(starmill.library, "_call", late)
+    starmill.fit([other], priors={"teff": (4800, 20)})
+    done.set()
+    thread.join()
+    assert seen == {starmill.minus2loglike(star, theta, penalty=True)}
 
 
 def test_a_systematic_error_lowers_the_weight(library, made):
@@ -185,6 +216,11 @@ def test_what_is_wrong_is_said(library, made, tmp_path):
             (ValueError, "flux has shape", starmill.Spectrum, [1, 2, 3], [1, 2], [1, 1, 1]),
             (ValueError, "single precision", starmill.Spectrum, [1, 2], [1e-20, 0], [1e41, 1e40]),
             (ValueError, "theta has shape", starmill.loglike, star, theta[:3]),
+            (ValueError, "theta has 2", starmill.fix_model_error, star, [theta, theta]),
+            (ValueError, "theta has 2", starmill.template, library, [theta, theta], spectrum.wave),
+            (ValueError, "theta has 0", starmill.template, library, np.empty((0, 6)), spectrum.wave),
+            (ValueError, "flux has no unit",
+             lambda: starmill.Spectrum([1, 2], [1, 2], error=Quantity([1, 2], 1e-3))),
             (starmill.StarmillError, "max_vel", starmill.model, star, theta + 5000 * np.eye(6)[0]),
             (TypeError, "not of Endless", library.star, type("Endless", (), {"__getitem__": lambda s, i: s})()),
             (TypeError, "list of stars", starmill.fit, star),

@@ -444,6 +444,8 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
 {
   int first, end, n_covered = 0, n_taken = 0;
   mill_arm_choice taken[MILL_MAX_ARM];
+  if (!mill_config_lacks_ranges(config, lib))
+    return;
   for (int i = 0; i < n; i++)
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
       return; /* the library's arms are the cameras already */

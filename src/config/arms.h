@@ -27,12 +27,12 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
 
 /** Turn the cameras [n] of a format that the library covers into arms, for mill_config_cut_arms.
  *  If arms are configured, take only the cameras of their names, with the settings of these arms.
- *  Call it only if mill_config_lacks_ranges returns 1.
  *
  *  are_channels  each camera is a channel of the same name
  *
- *  Changes nothing if an arm of the library has a camera's name, if the library has several arms
- *  and a camera reaches beyond its own, or if the library lacks a configured camera. */
+ *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
+ *  name, if the library has several arms and a camera reaches beyond its own, or if the library
+ *  lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);

@@ -89,13 +89,10 @@ int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
     if (i_par < 0)
       continue;
     const mill_fit_settings *fit = &config->fit;
-    const double min = i_par == MILL_PAR_VRAD    ? fit->min_vel_km_s
-                       : i_par == MILL_PAR_VSINI ? fit->min_vsini_km_s
-                                                 : lib->label[i_par - MILL_PAR_LABEL0].min;
-    const double max = i_par == MILL_PAR_VRAD    ? fit->max_vel_km_s
-                       : i_par == MILL_PAR_VSINI ? fit->max_vsini_km_s
-                                                 : lib->label[i_par - MILL_PAR_LABEL0].max;
-    const int is_label = i_par >= MILL_PAR_LABEL0;
+    const int is_label = i_par >= MILL_PAR_LABEL0, is_vrad = i_par == MILL_PAR_VRAD;
+    const mill_label *label = &lib->label[is_label ? i_par - MILL_PAR_LABEL0 : 0];
+    const double min = is_label ? label->min : is_vrad ? fit->min_vel_km_s : fit->min_vsini_km_s;
+    const double max = is_label ? label->max : is_vrad ? fit->max_vel_km_s : fit->max_vsini_km_s;
     if (!(item->value >= min && item->value <= max))
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "fix_param: %s = %s is outside its range%s%s; give a value from %s to %s%s",

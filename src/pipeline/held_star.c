@@ -224,6 +224,12 @@ void mill_pipeline_model(const mill_pipeline *p, int i_segment, mill_segment_mod
   mill_slots_fetched(&p->slots, 0, i_segment, model);
 }
 
+int mill_pipeline_good(const mill_pipeline *p, int i_segment, unsigned char *good)
+{
+  const mill_segment *s = &p->held.segment[i_segment];
+  return p->backend->download(p->all.seat[0].device, good, s->good, (size_t)s->n_pix);
+}
+
 int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, double *chisq)
 {
   const mill_slot *host = &p->slots.host;

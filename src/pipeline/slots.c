@@ -201,7 +201,7 @@ static void count_segment(const mill_slots *s, const mill_member *m, const mill_
   count[MILL_COUNT_COEF] = with_parts ? MILL_MAX_CONT : 0;
   count[MILL_COUNT_OWN] = arm->error.fraction || n_error > 0 ? n : 0;
   count[MILL_COUNT_PAIR] = m->model.set.binaries ? (size_t)(1 + m->model.n_deriv) * pitch : 0;
-  count[MILL_COUNT_ERROR] = pitch * (size_t)n_error;
+  count[MILL_COUNT_ERROR] = pitch * (size_t)(n_error + arm->n_sky);
   count[MILL_COUNT_BLOCKS] =
       (size_t)mill_guess_lanes(n_block) * 2 * MILL_GUESS_LANE * (size_t)m->model.guess_n;
 }

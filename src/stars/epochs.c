@@ -5,41 +5,67 @@
 
 #include "kernels/base/memory.h"
 
-/* Exposures more than NIGHT_GAP days apart are of different nights. */
-static const double NIGHT_GAP = 0.5;
+/* Exposures more than NIGHT_GAP days apart are of different nights.  Exposures within AT_ONCE days
+ * are one if their spectra differ in wavelength: its arms came in several files. */
+static const double NIGHT_GAP = 0.5, AT_ONCE = 1e-4;
 
 typedef struct exposure_time {
-  double mjd; /* infinite: unknown */
-  int exposure;
+  double mjd; /* infinite: unknown; such times differ by NaN, so each is an epoch */
+  int epoch, n;
+  mill_raw_segment *segment; /* [n] */
 } exposure_time;
 
 static int by_mjd(const void *a, const void *b)
 {
   const exposure_time *x = a, *y = b;
   return x->mjd != y->mjd ? (x->mjd > y->mjd) - (x->mjd < y->mjd)
-                          : (x->exposure > y->exposure) - (x->exposure < y->exposure);
+                          : (x->segment > y->segment) - (x->segment < y->segment);
+}
+
+/* Does s cover the middle of r?  It does not cover that of a neighbouring camera. */
+static int covers(const mill_raw_segment *s, const mill_raw_segment *r)
+{
+  const double middle_aa = r->wave_aa[r->n_pix / 2];
+  return s->arm == r->arm && s->wave_aa[0] <= middle_aa && middle_aa <= s->wave_aa[s->n_pix - 1];
+}
+
+/* Return the epoch of earlier spectra to which exposure t belongs; -1: none. */
+static int find_epoch(const mill_star *star, const exposure_time *t)
+{
+  int epoch = -1;
+  for (const mill_raw_segment *r = star->segment; r < t->segment; r++) {
+    if (!(fabs(t->mjd - r->mjd) < AT_ONCE))
+      continue;
+    for (const mill_raw_segment *s = t->segment; s < t->segment + t->n; s++)
+      if (covers(s, r) || covers(r, s))
+        return -1;
+    epoch = r->epoch;
+  }
+  return epoch;
 }
 
 /* By night: order exposures by time; an epoch begins after a gap of NIGHT_GAP or more. */
 int mill_star_number_epochs(mill_star *star, int by_night)
 {
-  mill_raw_segment *const end = star->segment + star->n_segment;
-  exposure_time *time = NULL;
+  MILL_OWNED exposure_time *time = NULL;
   int n = 0;
   MILL_CHECK(MILL_ALLOC(star->n_segment, &time));
-  for (const mill_raw_segment *s = star->segment; s < end; s++)
-    if (n == 0 || s->exposure != time[n - 1].exposure)
-      time[n++] = (exposure_time){.mjd = by_night && isfinite(s->mjd) ? s->mjd : (double)INFINITY,
-                                  .exposure = s->exposure};
+  for (mill_raw_segment *s = star->segment; s < star->segment + star->n_segment; s++) {
+    if (n == 0 || s->exposure != s[-1].exposure)
+      time[n++] =
+          (exposure_time){.mjd = isfinite(s->mjd) ? s->mjd : (double)INFINITY, .segment = s};
+    time[n - 1].n++;
+  }
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
-  for (const exposure_time *t = time; t < time + n; t++) {
-    /* exposures without a time differ by NaN: each is an epoch */
-    star->n_epoch += t == time || !(t->mjd - t[-1].mjd < NIGHT_GAP);
-    for (mill_raw_segment *s = star->segment; s < end; s++)
-      if (s->exposure == t->exposure)
-        s->epoch = star->n_epoch - 1;
+  for (exposure_time *t = time; t < time + n; t++) {
+    t->epoch = !by_night                                    ? find_epoch(star, t)
+               : t > time && t->mjd - t[-1].mjd < NIGHT_GAP ? t[-1].epoch
+                                                            : -1;
+    if (t->epoch < 0)
+      t->epoch = star->n_epoch++;
+    for (int i = 0; i < t->n; i++)
+      t->segment[i].epoch = t->epoch;
   }
-  mill_free(time);
   return MILL_OK;
 }

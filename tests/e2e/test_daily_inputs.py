@@ -175,6 +175,16 @@ class Daily(ProgramTest):
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
+        # where redrock only classifies, too: its file comes later, and goes again
+        beside, daily = self.at("redrock-y.fits"), (*daily[1:-1], self.add("coadd-y.fits"))
+        self.run_fit("c.h5", *daily)
+        write_redrock(beside, target, [0.5], ["GALAXY"])
+        for out in "d.h5", "e.h5":
+            self.run_fit(out, *daily)
+            self.assertEqual(read(self.at(out))["RVS_WARN"][0] & 32768 > 0, os.path.exists(beside))
+            self.assertIn("nothing to fit", self.run_fit("f.h5", *daily).stdout)
+            if out == "d.h5":
+                os.remove(beside)
 
     def test_a_result_that_has_lost_its_input(self):
         star, other = self.add("coadd-x.fits"), self.add("coadd-y.fits")

@@ -75,6 +75,7 @@ class Epochs(ProgramTest):
             np.testing.assert_allclose(row["VRAD_RANGE"], np.ptp(v, axis=1), rtol=1e-12)
             np.testing.assert_array_equal(row["N_EPOCH"], v.shape[1])
             differs = row["FIT_INFO"] & EPOCHS_DIFFER > 0
+            mean = np.average(v, axis=1, weights=of["VRAD_ERR"][:, columns] ** -2)
             off = (row["VRAD"] - mean) / row["VRAD_ERR"]  # the likelihoods are nearly parabolas
             self.assertLess(np.abs(off[differs]).max(), 0.2)
 
@@ -95,6 +96,24 @@ class Epochs(ProgramTest):
         pull = (self.row["TEFF"] - self.stars.label[:, 0]) / self.row["TEFF_ERR"]
         self.assertLess(np.abs(pull).max(), 5)
 
+    def test_arms_of_an_exposure_in_two_files_are_one_epoch(self):
+        parts = []
+        for k, path in enumerate(self.files[:2]):
+            for left_out in "B", "RZ":
+                parts.append(tmp(f"arm-{k}-without-{left_out}.fits"))
+                with pyfits.open(path) as hdus:
+                    pyfits.HDUList([h for h in hdus if h.name[:2] not in [x + "_" for x in left_out]
+                                    and h.name != "SCORES"]).writeto(parts[-1])
+        fits = [("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
+                 "--output", tmp(out), *files) for out, files in (("whole.h5", self.files[:2]), ("arms.h5", parts))]
+        for words in fits:
+            run(*words)
+        whole, arms = read(tmp("whole.h5")), read(tmp("arms.h5"))
+        np.testing.assert_array_equal(arms["N_EPOCH"], 2)
+        np.testing.assert_array_equal(read(tmp("arms.h5"), "epochs")["EPOCH"], [0, 0, 1, 1] * len(AMPLITUDE))
+        # the same spectra in another order: sums differ in their last digits, fits by 0.01 errors
+        np.testing.assert_allclose(arms["VRAD_CHI2"] ** 0.5, whole["VRAD_CHI2"] ** 0.5, atol=0.05, rtol=1e-3)
+
     def test_nights(self):
         of = self.by_star(tmp("nights.h5"))
         np.testing.assert_array_equal(of["EPOCH"], np.tile((0, 0, 1, 1), (len(AMPLITUDE), 1)))
@@ -107,6 +126,38 @@ class Epochs(ProgramTest):
             # the likelihoods are parabolas but for a tenth of an error
             np.testing.assert_allclose((v - mean) / err, 0, atol=0.1)
             np.testing.assert_allclose(err, w.sum(axis=1) ** -0.5, rtol=0.05)
+
+    def test_the_floor_moves_no_velocity(self):
+        """It enters VRAD_CHI2 and VRAD_PVAL alone, also where the epochs' errors differ."""
+        put(JOIN + ".floor", f"join_by_name: true\nepochs: exposure\nepoch_floor: {FLOOR}\n")
+        row = self.one_fit("floor.h5", "--config", JOIN + ".floor")
+        self.assertLessEqual(set(differing(self.row, row)), {"VRAD_CHI2", "VRAD_PVAL", "CRC"})
+        self.assertEqual(differing(read(self.path, "epochs"), read(tmp("floor.h5"), "epochs")), [])
+
+    def test_noise_does_not_move_a_constant_star(self):
+        """The first exposure is noise alone, and all errors are too small by a factor of 5: the
+        other velocities stay within 5 of the true errors."""
+        put(JOIN + ".noise", "join_by_name: true\nepochs: exposure\nrescale_errors: true\n")
+        random, files = np.random.default_rng(9), [tmp(f"noise-{i}.fits") for i in range(N_EPOCH)]
+        for i, (path, other) in enumerate(zip(self.files, files)):
+            with pyfits.open(path) as hdus:
+                for arm in "BRZ":
+                    flux, ivar = hdus[f"{arm}_FLUX"].data, hdus[f"{arm}_IVAR"].data
+                    if i == 0:
+                        flux[:] = random.normal(size=flux.shape) / np.sqrt(np.maximum(ivar, 1e-30))
+                    ivar *= 25
+                hdus.writeto(other)
+        ids = [a for star in self.row["TARGETID"][AMPLITUDE == 0] for a in ("--object", star)]
+        run("fit", "--config", JOIN + ".noise", "--library", self.library, "--output", tmp("noise.h5"),
+            *ids, *files)
+        row, of = read(tmp("noise.h5")), self.by_star(tmp("noise.h5"))
+        np.testing.assert_array_equal(row["FIT_INFO"] & EPOCHS_DIFFER, 0)
+        self.assertGreater(row["VRAD_PVAL"].min(), 1e-4)
+        lost = np.isnan(of["VRAD"])
+        np.testing.assert_array_equal(of["EPOCH_FLAG"], 2 * lost)  # NO_MINIMUM
+        self.assertFalse(lost[:, 1:].any())
+        off = (of["VRAD"] - self.velocity[AMPLITUDE == 0])[:, 1:]
+        self.assertLess(np.abs((off - off.mean(axis=1, keepdims=True)) / of["VRAD_ERR"][:, 1:]).max(), 5)
 
     def test_two_ranks_give_the_same_bits(self):
         self.one_fit("ranks.h5", "--epochs", "exposure", ranks=2)
@@ -128,7 +179,9 @@ class Epochs(ProgramTest):
     def test_merge_export_and_report(self):
         run("merge", "--output", tmp("merged.h5"), self.path)
         self.assertEqual(differing(read(self.path, "epochs"), read(tmp("merged.h5"), "epochs")), [])
-        run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+        for says in "time", "existing":
+            done = run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+            self.assertIn(f"rows         {self.of['VRAD'].size}\n{says}", done.stdout)
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
             self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")
@@ -141,6 +194,8 @@ class Epochs(ProgramTest):
         shown = run("show", self.path, self.row["TARGETID"][0]).stdout.split("\nepochs\n")[1].split("\n")
         self.assertEqual([line.split()[2] for line in shown[1:1 + N_EPOCH]],
                          [f"{v:.9g}" for v in self.of["VRAD"][0]])
+        np.testing.assert_allclose([float(line.split()[1]) for line in shown[1:1 + N_EPOCH]],
+                                   self.of["MJD"][0], rtol=0, atol=1e-6)  # 0.1 s
         with without_pictures():
             run("report", "--output", tmp("epochs.html"), self.path)
         good = self.row["RVS_WARN"] == 0

@@ -185,6 +185,17 @@ class Export(ProgramTest):
                         self.assertEqual(hdus["FIBERMAP"].data.tobytes(),
                                          inputs["FIBERMAP"].data.tobytes())
 
+    def test_rvmod_of_a_fit_continued_without_models(self):
+        fit, models = shutil.copy(OUT, tmp("half.h5")), shutil.copy(MODELS, tmp("half-models.h5"))
+        with h5py.File(fit, "r+") as f, h5py.File(models, "r+") as m:
+            f["provenance/UNMODELLED"][...] = 1
+            for arm in "brz":
+                m[f"models/{arm}/flux"][3:5] = np.nan
+            m["models/b/flux"][7] = np.nan  # a star without good pixels in one arm
+        for _ in range(2):  # also when the products are there
+            done = self.export("--to", "rvmod", "--models", models, "--output", tmp("half"), fit, status=3)
+            self.assertOneLine(done, models, "no models of 2 stars", "without --models", status=3)
+
     def test_any_number_of_processes(self):
         folder = tmp("workers")
         done = self.export("--output", folder, "--workers", 1, OUT)
@@ -351,6 +362,14 @@ class Export(ProgramTest):
         found = [t for name in files for t in Table.read(name)["TARGETID"].tolist()]
         self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
+    def test_sn_of_an_arm_without_good_pixels(self):
+        """It is -1e9 in HDF5 and NaN in FITS; compare takes the S/N of the star's other arms."""
+        path = shutil.copy(OUT, tmp("no-b.h5"))
+        edited(path, lambda fits, _: fits["SN_B"].put(3, -1e9))
+        self.export("--to", "fits", "--output", tmp("no-b.fits"), path)
+        for pair in (path, tmp("no-b.fits")), (tmp("no-b.fits"), path):
+            self.assertIn("| SN | 9 | 0.00 | 0.00 |", run("compare", "--all", *pair).stdout)
+
     def test_pixels_of_the_sky(self):
         from starmill.products.sky import healpix
         ra, dec = np.array(PIXELS)[:, :2].T
@@ -435,11 +454,13 @@ class Export(ProgramTest):
                 (["1/x.fits", "/d/2/x.fits", "x..y/x.fits"], True, None),
                 (["../x.fits"], False, None), (["../x.fits"], True, "../x.fits"),
                 (["/d/../a/x.fits"], True, "outside")):
-            result = types.SimpleNamespace(files=paths)
+            result = types.SimpleNamespace(files=paths, catalog={"files/ERROR": np.zeros(len(paths), "S")})
             if says:
                 self.assertRaisesRegex(Failure, says, names_of, result, subdirs, "")
             else:
                 self.assertEqual(len(set(names_of(result, subdirs, "rvtab-"))), len(paths))
+        result.files, result.catalog = ["a/x.fits", "b/x.fits"], {"files/ERROR": np.array([b"cut", b""])}
+        self.assertEqual(names_of(result, False, ""), [None, "x.fits"])  # one has no product
 
     # ---- inputs ----
 
@@ -515,7 +536,7 @@ class Export(ProgramTest):
             f["fits/STATUS"][8] = 0
         rows = np.delete(np.arange(9), [4, 8])
         for kind, name in (("rvtab", "bad"), ("fits", "bad.fits"), ("rvmod", "bad"),
-                           ("fits", "bad.fits")):  # what is there goes on lacking them
+                           ("fits", "bad.fits")):  # what is there lacks them and is made again
             models = ["--models", MODELS] * (kind == "rvmod")
             done = self.export("--to", kind, *models, "--output", tmp(name), bad, status=3)
             self.assertOneLine(done, bad, "2 rows", "damaged and left out", status=3)
@@ -528,6 +549,11 @@ class Export(ProgramTest):
         with h5py.File(MODELS) as models:
             self.assertSame(pyfits.getdata(tmp("bad/rvmod-coadd-mock-00001.fits"), "B_MODEL"),
                             models["models/b/flux"][[3, 5]], "model")
+        shutil.copy2(OUT, bad)  # restored, older than the products
+        for kind, name, says in (("rvtab", "bad", "written      2\nexisting     1"),
+                                 ("fits", "bad.fits", "rows         9\ntime")):
+            self.assertIn(says, self.export("--to", kind, "--output", tmp(name), bad).stdout)
+        self.assertSame(pyfits.getdata(tmp("bad.fits"))["TARGETID"], columns()["TARGETID"][0], "table")
 
     def test_files_without_a_fibermap(self):
         """A plain table has none: RVTAB stands alone."""

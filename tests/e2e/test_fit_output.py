@@ -4,8 +4,12 @@ do not stop a fit, and a result that is missing at the end is no success.  Best-
 right shapes, units and chi-square."""
 
 import random
+import types
 
 from common import *  # noqa: F403
+from starmill.cli.basics import Failure
+from starmill.products import models as opened
+from starmill.products.result import Result
 
 N_KILL = 15
 
@@ -85,12 +89,21 @@ class Moved(EndToEnd):
             shutil.copy(self.stars, folder + "/other")
             os.replace(folder + "/other", folder + "/out.h5")
 
+        other, other_models = tmp("other.h5"), tmp("other-models.h5")
+        run("fit", "--library", library(), "--output", other, "--models", other_models, "--config",
+            put("other.yaml", "npoly: 11\n"), self.stars)
         for name, disturb, says, interval in (
             ("removed", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "0.1"),
             # before the first rows are written: seen at the end, too
             ("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "600"),
             ("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed", "0.1"),
             ("replaced", replace, "out.h5 was removed", "0.1"),
+            # in place, by files of another run on the same inputs, which have the same size
+            ("cp", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overwritten", "0.1"),
+            ("cp late", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overw", "600"),
+            ("emptied", lambda f: put(f + "/models.h5", b""), "models.h5 was overwritten", "0.1"),
+            ("cp models", lambda f: put(f + "/models.h5", content(other_models)),
+             "models.h5 was overwritten", "0.1"),
         ):
             with self.subTest(name):
                 self.disturbed(name, disturb, says, interval=interval)
@@ -147,6 +160,18 @@ class Models(EndToEnd):
                     total += chisq
                 np.testing.assert_allclose(total, table["CHISQ_TOT"][row], rtol=1e-4)
 
+    def test_a_finished_result_has_its_models(self):
+        stars = cut("done.fits", [3, 60, 100])
+        args = ("done.h5", "--models", tmp("done-models.h5"), stars)
+        self.fit(*args)
+        whole = content(tmp("done-models.h5"))
+        self.assertIn("finished already", self.fit(*args).stdout)
+        self.fit("other-done.h5", "--models", tmp("other-done.h5.models"), stars)
+        for bad, says in ((b"", "HDF5"), (whole[:len(whole) // 2], "done-models.h5"),
+                          (content(tmp("other-done.h5.models")), "belongs to another result")):
+            put(tmp("done-models.h5"), bad)
+            self.assertOneLine(self.fit(*args, status=4), says, "--overwrite", status=4)
+
     def test_rows_without_a_model_are_nan(self):
         def edit(hdus):
             hdus["B_MASK"].data[0] = 1
@@ -163,6 +188,54 @@ class Models(EndToEnd):
             self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
             there = np.setdiff1d(range(3), missing)
             self.assertTrue(np.isfinite(model[there]).all())
+
+    def test_rows_fitted_without_models_are_told(self):
+        stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
+        self.fit("half.h5", "--models", path, stars)
+        os.rename(path, path + ".away")
+        done = self.fit("half.h5", "--models", path, stars)
+        self.assertOneLine(done, path, "is gone", status=0)
+        os.rename(path + ".away", path)
+        with h5py.File(self.path, "r+") as f:  # as after a stop
+            f["fits/STATUS"][2] = 0
+            f["provenance/FINISHED"][...] = 0
+        for models, says in (([], "was begun with --models"),
+                             (["--models", path], "has rows that were fitted without --models")):
+            done = self.fit("half.h5", *models, stars)
+            self.assertOneLine(done, self.path, says, status=0)
+
+    def test_stars_without_a_stored_model_are_fitted_again(self):
+        """For plot and report, from their own input: another has the same names.  A refit has the
+        same bits."""
+        def brighter(hdus):
+            for arm in ARMS:
+                hdus[arm + "_FLUX"].data *= 3
+                hdus[arm + "_IVAR"].data /= 9
+
+        files = [cut(os.path.join(new_folder(folder), "coadd.fits"), [3, 60], edit)
+                 for folder, edit in (("x1", None), ("x2", brighter))]
+        path, options = tmp("x-models.h5"), types.SimpleNamespace(
+            models=None, library=None, program=STARMILL)
+        self.fit("x.h5", "--models", path, *files)
+        kept = shutil.copy(path, tmp("kept.h5"))
+        os.remove(path)
+        flux = models(kept)["R"][1]
+        again = opened.open_models(Result(self.path), [1, 3], options)
+        for row in (1, 3):
+            np.testing.assert_array_equal(again.of(row)[0]["r"][1], flux[row])
+        # row 3 as of a run without --models
+        other = shutil.copy(self.path, tmp("x-gap.h5"))
+        with h5py.File(other, "r+") as f, h5py.File(shutil.copy(kept, path), "r+") as m:
+            f["provenance/UNMODELLED"][...] = 1
+            for arm in "brz":
+                m[f"models/{arm}/flux"][3] = np.nan
+        result = Result(other)
+        self.assertIsInstance(opened.open_models(result, [1], options), opened.Models)
+        again = opened.open_models(result, [1, 3], options)
+        np.testing.assert_array_equal(again.of(3)[0]["r"][1], flux[3])
+        options.models = path
+        self.assertRaisesRegex(Failure, "lacks the models of 1 stars", opened.open_models, result,
+                               [1, 3], options)
 
     def test_rows_on_different_wavelengths_have_their_own(self):
         """Arm r of the second file is shifted, and 20 pixels shorter in the third."""

@@ -27,11 +27,11 @@ class Redrock(EndToEnd):
         write_redrock(path, self.ids, np.full(n, 0.5), ["STAR" if i in kept else "GALAXY" for i in range(n)])
         os.utime(path, (1.7e9, 1.7e9))
 
-    def refused(self, *parts, more=()):
+    def refused(self, *parts, select=("--redrock",)):
         before = content(self.path)
         for ranks in (0, 2):
-            done = starmill("fit", "--library", library(), "--output", self.path, "--redrock",
-                            self.stars, *more, ranks=ranks)
+            done = starmill("fit", "--library", library(), "--output", self.path, *select,
+                            self.stars, ranks=ranks)
             self.assertOneLine(done, self.path, self.stars, "--overwrite", *parts, status=4)
             self.assertEqual(content(self.path), before)
 
@@ -63,15 +63,24 @@ class Redrock(EndToEnd):
         self.refused("its redrock file was", self.redrock, f"now {zbest}")
         os.remove(zbest)
 
-    def test_file_by_which_nothing_is_selected_may_change(self):
-        self.write([0, 1])
+    def test_file_that_only_classifies_must_stay_too(self):
+        """Else a result mixes rows with and without CLASS."""
         self.fit("columns.h5", self.stars)
-        self.assertEqual([p.decode() for p in read(self.path, "catalog/files")["REDROCK"]], [self.redrock])
         unfinish(self.path)
-        self.write([1, 2])
+        self.write([0, 1])
+        refused = functools.partial(self.refused, select=())
+        refused(f"its redrock file was none, now {self.redrock}")
+        os.remove(self.redrock)
+        self.fit("columns.h5", self.stars)  # as it was begun
+        self.assertFalse((read(self.path)["RVS_WARN"] & 32768).any())
+        self.write([0, 1])
+        self.fit("columns.h5", "--overwrite", self.stars)
+        self.assertEqual(list(read(self.path)["RVS_WARN"] & 32768 > 0), [False, False, True, True])
+        unfinish(self.path)
         os.utime(self.redrock, (1.8e9, 1.8e9))
-        self.fit("columns.h5", self.stars)
-        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 4)
+        refused(f"with {self.redrock}: the time of change of its redrock file differs")
+        os.remove(self.redrock)
+        refused(f"its redrock file was {self.redrock}, now none")
 
 
 class Ranks(EndToEnd):
@@ -143,7 +152,10 @@ class Repaired(EndToEnd):
         damage_tiles(self.bad, range(3))
         self.fit("out.h5", self.bad, self.good, status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), 3 * [UNREADABLE] + 3 * [FITTED])
-        shutil.copy(SURVEY, self.bad)  # of another size
+        with pyfits.open(SURVEY) as hdus:  # of another size, with other positions
+            hdus["FIBERMAP"].data["TARGET_RA"] += 90
+            hdus["FIBERMAP"].data["FIBER"] += 7
+            hdus.writeto(self.bad, overwrite=True)
         before = content(self.path)
         done = self.fit("out.h5", self.bad, self.good, status=4)
         self.assertOneLine(done, self.bad, "size has changed", status=4)
@@ -156,6 +168,19 @@ class Repaired(EndToEnd):
         self.assertIn("finished already", self.fit("out.h5", self.bad, self.good).stdout)
         self.fit("undisturbed.h5", self.bad, self.good)
         self.assertEqual(differing(again, read(self.path)), [])
+        for group in ("catalog", "catalog/exposures"):
+            self.assertEqual(differing(read(tmp("out.h5"), group), read(self.path, group)), [], group)
+
+    def test_a_file_in_another_frame(self):
+        """The result says one frame of all its files, which does not change."""
+        damage_tiles(self.bad, range(3))
+        self.fit("out.h5", self.bad, self.good, status=3)
+        with pyfits.open(SURVEY) as hdus:
+            for hdu in hdus:
+                hdu.header["SPECSYS"] = "TOPOCENT"
+            hdus.writeto(self.bad, overwrite=True)
+        self.assertOneLine(self.retry(self.bad, self.good, status=4), self.bad,
+                           "desi barycentric, now desi topocentric", "result of its own", status=4)
 
     def test_a_file_of_which_rows_were_fitted(self):
         self.fit("whole.h5", self.good)

@@ -2,6 +2,7 @@
 """Other surveys from file to row: SDSS and LAMOST stars, their names, frames, exposures."""
 
 from common import *  # noqa: F403
+import starmill
 from survey_files import B, COADD, HELIOCENTRIC, NO_WIDTH, R, SDSS_BAD, Formats, Reader
 
 SDSS = [data(f"real/sdss/{n}.fits.gz") for n in ("spec-0266-51602-0031", "spec-3586-55181-0500")]
@@ -88,6 +89,44 @@ class Surveys(EndToEnd):
                              [table["NPIX_" + arm][0] for arm in arms.upper().split(",")])
             self.assertEqual(named["NPIX_TOT"][0], sum(named["NPIX_" + arm][0] for arm in arms.upper().split(",")))
             self.assertEqual(differing(table, named) == [], arms == "b,r,z")
+
+    def test_c_and_python_cut_it_as_well(self):
+        """Also on coarser grids, with the widths of lamost.yaml and with arms by name."""
+        fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
+        for name, keys, files in (
+                ("desi", {"velocity_offsets": True}, [cut("desi.fits", [3])]),
+                ("desi", {"arms": ["b", "r"]}, [cut("desi.fits", [3])]),
+                ("lamost", {"arms": [{"name": "b", "fwhm": 2.7}, {"name": "r", "resolving_power": 1650}]},
+                 LAMOST[:2]),
+                ("sdss", {}, SDSS)):
+            keys["format"] = name
+            self.fit("program.h5", "--overwrite", "--backend", "cpu", *config("keys.yaml", json.dumps(keys)), *files,
+                     lib=fgk)
+            library = starmill.Library(fgk, **keys)
+            table, expected = starmill.fit([star for f in files for star in library.open(f)]), read(self.path)
+            self.assertEqual(sorted(table.names), sorted(expected))
+            self.assertEqual([n for n in expected if expected[n].tobytes() != table[n].tobytes()], [])
+            with self.assertRaisesRegex(starmill.StarmillError, f"format: {name}"):
+                starmill.Library(fgk, wave_mask=[]).open(files[0])
+        whole = starmill.Library(fgk, wave_mask=[], arms=["opt"])  # on purpose
+        self.assertEqual(starmill.fit([whole.open(files[0])[0]])["STATUS"][0], FITTED)
+
+    def test_a_camera_without_an_arm_of_its_name_goes_to_the_arm_that_covers_it(self):
+        desi, lib = cut("desi.fits", [3]), os.path.join(SOURCE, "libraries", "fgk.h5")
+        n_pix = 0  # of cameras R and Z between 5900 and 9000 A
+        with pyfits.open(desi) as hdus:
+            for x in "RZ":
+                wave, ivar, mask = (hdus[f"{x}_{name}"].data for name in ("WAVELENGTH", "IVAR", "MASK"))
+                n_pix += ((wave > 5900) & (wave < 9000) & (ivar[0] > 0) & (mask[0] == 0)).sum()
+        for b, r in ("b", "r"), ("b", "red"), ("blue", "red"):
+            arms = f"arms: [{{name: {b}, max: 5700}}, {{name: {r}, min: 5900, max: 9000}}]\nwave_mask: []\n"
+            done = self.fit("parts.h5", "--overwrite", *config("arms.yaml", arms), desi, lib=lib)
+            # the fit leaves out a few pixels of its own (outliers)
+            self.assertAlmostEqual(read(self.path)[f"NPIX_{r.upper()}"][0] / n_pix, 1, delta=0.01, msg=arms)
+            self.assertNotIn("WARN", done.stderr)
+        arms = arms.replace("9000", "9000, channel: q")
+        done = self.fit("parts.h5", "--overwrite", *config("arms.yaml", arms), desi, lib=lib)
+        self.assertIn("arm red got no spectrum: no channel", done.stderr)
 
     def test_without_a_line_spread_function_nothing_is_fitted(self):
         done = self.fit("no-lsf.h5", LAMOST[0], status=3)

@@ -90,7 +90,7 @@ class Alike(Formats):
             for edits, *parts in files:
                 with self.subTest(kind=kind, edits=edits):
                     s = Sample(kind, edits=edits)
-                    single = "exposures: single\n" if edits.startswith("-@") else ""
+                    single = "exposures: single\n" if "@" in edits[:2] else ""
                     self.refused(s, *parts, config=f"format: {s.format}\n" + single)
         for kind in KINDS:  # forced on a file of another format
             for other in ("desi", "sdss", "lamost", "lamost-mrs", "weave", "4most", "pfs", "generic"):
@@ -115,7 +115,6 @@ class Alike(Formats):
                 ("sdss", "!HELIO_RV", "coadd", UNKNOWN),
                 ("sdss", "+HELIO   =                    F", "coadd", TOPOCENTRIC),
                 ("sdss", "!HELIO_RV", "joint", HELIOCENTRIC),
-                ("sdss", "@3+HELIO   =                    F", "joint", UNKNOWN),
                 ("lamost", "!HELIO;+HELIO   =                    F", "coadd", TOPOCENTRIC),
                 ("lamost", "!HELIO;+HELIO_RV=            -29.28083", "coadd", HELIOCENTRIC),
                 ("lamost", "!HELIO", "coadd", UNKNOWN), ("lamost", "!HELIO;+HELIO_RV= -9999", "coadd", UNKNOWN),

@@ -404,7 +404,7 @@ class Sky(ProgramTest):
     def test_files_that_are_wrong(self):
         wave, rows = np.linspace(9000, 9800, 50), np.ones((2, 50), "f4")
         for parts, wrong in (
-                (("no group for any arm",), {"q/wave": wave, "q/components": rows}),
+                (("no group b", "names of the spectra's channels"), {"q/wave": wave, "q/components": rows}),
                 (("z/wave",), {"z/components": rows}), (("1 to 18",), {"z/wave": wave, "z/components": rows[:, :1]}),
                 (("not ascending at pixel 1",), {"z/wave": wave[::-1], "z/components": rows}),
                 (("component 1 at pixel 0",), {"z/wave": wave, "z/components": rows * [[1], [np.nan]]}),
@@ -416,3 +416,8 @@ class Sky(ProgramTest):
                 put("sky.yaml", f"lsf_width_error: 0.1\nsky_components: {tmp('wrong.h5')}\n")
                 done = self.fit("no.h5", "--config", tmp("sky.yaml"), self.files["clean"], lib=self.library, status=2)
                 self.assertOneLine(done, *parts, status=2)
+        with h5py.File(tmp("wrong.h5"), "w") as f:
+            f["z/wave"], f["z/components"] = wave, rows * np.float32(0.01)
+        put("sky.yaml", f"arms: [b, z]\nsky_components: {tmp('wrong.h5')}\n")
+        done = self.fit("no.h5", "--config", tmp("sky.yaml"), self.files["clean"], lib=self.library)
+        self.assertEqual(re.findall("no group (.), so this arm is fitted without", done.stderr), ["b"])

@@ -12,6 +12,7 @@ try:
     import scipy.ndimage  # noqa: F401
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
+from starmill import Result as starmill_result  # noqa: E402
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
@@ -109,6 +110,12 @@ class Show(Look):
         self.assertIn("row 7 of", self.job("show", FIT, name))
         self.refused("show", FIT, "1", said=["no row has the TARGETID", "'1'", "--print identifier"])
         self.refused("show", LIBRARY, "1", said=["is not a result of starmill"], status=4)
+
+    def test_a_negative_targetid(self):
+        path = copied("negative.h5", edit=lambda fits, _: fits["TARGETID"].put([6, 7], [-5, -1]))
+        self.assertIn("row 6 of", self.job("show", path, "-5"))
+        self.assertEqual(starmill_result(path).star("-5").rows.tolist(), [6])
+        self.refused("show", path, "-1", said=["no row has the TARGETID", "'-1'"])  # none
 
     def test_names_that_are_no_utf_8(self):
         def edit(_, catalog):
@@ -393,6 +400,13 @@ class Plot(Look):
             n = 1 + 0.05792105 / (238.0185 - s2) + 0.00167917 / (57.362 - s2)
             s2 = (1e4 / (wave * n)) ** 2
         np.testing.assert_allclose(vacuum(wave), wave * n, rtol=5e-8)
+
+    def test_links_are_followed_before_dots(self):
+        os.makedirs(tmp("real/deep"))
+        os.symlink("real/deep", tmp("link"))
+        shutil.copy(SURVEY, tmp("real/x.fits"))
+        self.job("fit", "--library", LIBRARY, "--output", "dots.h5", "--quiet", "link/../x.fits")
+        self.job("plot", "dots.h5", FITS["TARGETID"][0], "--output", "dots.png")  # fits it again
 
     def test_an_input_that_changed_and_models_of_another_fit(self):
         target = FITS["TARGETID"][0]

@@ -34,6 +34,18 @@ class Merge(ProgramTest):
         self.assertOneLine(done, "starmill merge: ", *says, status=status)
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
 
+    def test_results_of_two_versions(self):
+        """They may differ, as may the rows of a result that another version continues."""
+        path = self.part("older.h5", FILES[1:2])
+        self.assertNotIn("differ", self.merge("same.h5", self.one, path).stderr)
+        with h5py.File(path, "r+") as f:
+            f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
+            f["fits/STATUS"][0] = f["provenance/FINISHED"][0] = 0
+        for begun in (True, False):  # the second time it is finished
+            done = self.fit("older.h5", "--threads", 1, "--slots", 2, FILES[1], lib=LIBRARY)
+            self.assertEqual("(older) and is continued by" in done.stderr, begun, done.stderr)
+        self.assertIn("older: rows may differ", self.merge("versions.h5", self.one, path).stderr)
+
     def test_as_one_run(self):
         whole = self.part("whole.h5", FILES, status=3)
         parts = [self.one, self.part("b.h5", FILES[1:4], status=3),
@@ -209,6 +221,38 @@ class Merge(ProgramTest):
         self.merge("tried.h5", *parts)
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
+    def test_parts_of_several_folders(self):
+        """Paths that are relative to the folders of the parts lead to the inputs afterwards."""
+        parts = []
+        for i, folder in enumerate(("night1", "a-later-night")):
+            os.mkdir(tmp(folder))
+            shutil.copy(FILES[i], tmp(folder))
+            parts.append(os.path.join(tmp(folder), "o.h5"))
+            self.ends(0, "fit", "--library", LIBRARY, "--output", "o.h5", "--threads", 1,
+                      os.path.basename(FILES[i]), cwd=tmp(folder))
+        self.merge("nights.h5", *parts)
+        self.assertEqual([os.path.join(os.fsencode(tmp("night1")), p) for p in
+                          read(tmp("nights.h5"), "catalog/files")["PATH"]],
+                         [os.fsencode(os.path.join(os.path.dirname(part), os.path.basename(path)))
+                          for part, path in zip(parts, FILES)])
+        done = self.ends(0, "export", "--output", tmp("of-nights"), tmp("nights.h5"))
+        self.assertIn("written      2\n", done.stdout)
+
+    def test_a_part_without_a_readable_input(self):
+        """It does not cut the library's one arm into cameras: the merged result has the arms of the
+        other part, in either order."""
+        shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+        self.fit("void.h5", FILES[2], lib=shipped, status=3)
+        self.fit("cameras.h5", FILES[0], lib=shipped)
+        void, some = tmp("void.h5"), self.path
+        for out, parts in (("before.h5", [void, some]), ("after.h5", [some, void])):
+            self.merge(out, *parts)
+            self.assertEqual(differing(read(some), read(tmp(out))), [])
+            with h5py.File(some) as one, h5py.File(tmp(out)) as made:
+                self.assertEqual(one["provenance/IDENTITY"][()], made["provenance/IDENTITY"][()])
+                self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
+                                 [0, 4] if parts[0] == void else [4, 0])
+
     def test_stopped_and_killed(self):
         """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same
         command takes over; a living lock is kept."""
@@ -292,7 +336,8 @@ class Calibration(ProgramTest):
         self.assertEqual(said["CAL_PAIRS"][names.index("FEH")], 8)
         for name in "FEH", "ALPHAFE":
             self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
-        run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
+        done = run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
+        self.assertOneLine(done, made, "no factor for FEH_ERR, ALPHAFE_ERR, which stay", status=0)
         with pyfits.open(tmp("calibrated.fits")) as f:
             table, header = f[1].data, f[1].header
         for name in fits:
@@ -304,8 +349,14 @@ class Calibration(ProgramTest):
                 wanted = np.where((wanted > 0) & free, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
                 self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
             np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
-        found = Result(made, calibrated=True).select("VRAD_ERR < 2")
+        with self.assertWarnsRegex(UserWarning, "FEH_ERR, ALPHAFE_ERR, which stay"):
+            found = Result(made, calibrated=True).select("VRAD_ERR < 2")
         self.assertEqual(found.rows.tolist(), np.flatnonzero(table["VRAD_ERR"] < 2).tolist())
         self.assertOneLine(starmill("export", "--to", "fits", "--calibrated", "--output",
                                     tmp("no.fits"), path), "no calibration", "merge --calibrate",
                            status=2)
+        few = tmp("few-calibrated.h5")  # of four stars, each with one row
+        run("merge", "--calibrate", "--output", few, self.path)
+        done = self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), few)
+        self.assertOneLine(done, few, "no factor for VRAD_ERR, VSINI_ERR", "more rows", status=2)
+        self.assertFalse(os.path.exists(tmp("no.fits")))

@@ -93,7 +93,12 @@ class Several(EndToEnd):
         self.assertEqual(differing(read(tmp("killed.h5")), self.both), [])
 
     def test_a_sample_has_the_wavelengths_of_both(self):
-        wide = put("wide.yaml", CONFIG.replace("4750", "4690"))
+        """And the priors, but for those of labels that its library lacks."""
+        target = self.both["TARGETID"]
+        bintable({"TARGETID": target} | {name: np.full(len(target), value) for name, value in (
+            ("LOGG", 4.0), ("LOGG_ERR", 1.0), ("FEH", -0.2), ("FEH_ERR", 0.5))}).writeto(tmp("priors.fits"))
+        priors = f"priors: [{{param: feh, mean: 0, sigma: 1}}]\nprior_table: {tmp('priors.fits')}\n"
+        wide = put("wide.yaml", CONFIG.replace("4750", "4690") + priors)
         stars = [w for k in (COOL, HOT) for w in ("--object", int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]))]
         fit, post = tmp("wide.h5"), tmp("wide-post.h5")
         run(*(wide if w == tmp("run.yaml") else w for w in self.command("wide.h5", *stars)))

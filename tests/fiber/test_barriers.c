@@ -93,7 +93,6 @@ static const harmless allowed[] = {
     {"mill_block_final", 3, 3, serial},
     {"mill_block_factor_error", 1, 1, sums},
     {"mill_block_fix_error", 1, 1, own},
-    {"mill_block_fix_error", 2, 2, serial},
     {"mill_block_flux", 1, 1, next},      /* mill_block_rotation_kernel */
     {"mill_block_flux_level", 1, 3, own}, /* a median counts its thread's own pixels */
     {"mill_block_guess_starts", 1, 2, serial},
@@ -110,7 +109,6 @@ static const harmless allowed[] = {
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
     {"mill_block_resolve", 1, 1, own},             /* a copy, where there is no resolution */
     {"mill_block_weigh_error", 1, 1, sums},
-    {"mill_block_whiten_error", 1, 1, sums},
     {NULL, 0, 0, NULL},
 };
 

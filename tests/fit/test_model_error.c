@@ -112,22 +112,27 @@ static void add_width(const made_segment *s, int n_share, const double *templ, c
   made_more_aa2 = 0;
 }
 
+/** Component j of the sky at a segment's pixels. */
+static void sky_row(const made_segment *s, int j, double *row)
+{
+  const mill_sky *sky = &fx.lib.arm[s->arm].sky;
+  for (int p = 0; p < s->n_pix; p++) {
+    row[p] = 0;
+    for (int k = 0; k < sky->n_pix - 1; k++) {
+      const double u = (s->wave_aa[p] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
+      const float *y = sky->component + j * sky->n_pix + k;
+      if (u >= 0 && u <= 1)
+        row[p] = (1 - u) * (double)y[0] + u * (double)y[1];
+    }
+  }
+}
+
 /** What the sky adds to the covariance. */
 static void add_sky_rows(const made_segment *s, dense *d)
 {
-  const mill_sky *sky = &fx.lib.arm[s->arm].sky;
   double row[MADE_MAX_PIX];
-  for (int j = 0; j < sky->n_component; j++) {
-    for (int p = 0; p < s->n_pix; p++) {
-      row[p] = 0;
-      for (int k = 0; k < sky->n_pix - 1; k++) {
-        const double u =
-            (s->wave_aa[p] - sky->wave_aa[k]) / (sky->wave_aa[k + 1] - sky->wave_aa[k]);
-        const float *y = sky->component + j * sky->n_pix + k;
-        if (u >= 0 && u <= 1)
-          row[p] = (1 - u) * (double)y[0] + u * (double)y[1];
-      }
-    }
+  for (int j = 0; j < fx.lib.arm[s->arm].sky.n_component; j++) {
+    sky_row(s, j, row);
     cblas_dger(CblasRowMajor, s->n_pix, s->n_pix, 1, row, 1, row, 1, d->inverse, s->n_pix);
   }
 }
@@ -234,8 +239,11 @@ static void compare_dense(const double *theta, double f_error, double hess_error
   for (int i = 0; i < fx.star.n_segment; i++) {
     const made_segment *s = &fx.star.segment[i];
     int n_share = 0;
-    for (int k = 0; k < fx.star.n_segment; k++)
-      n_share += fx.star.segment[k].arm == s->arm;
+    for (int k = 0; k < fx.star.n_segment; k++) {
+      const made_segment *t = &fx.star.segment[k];
+      const double middle = s->wave_aa[s->n_pix / 2];
+      n_share += t->arm == s->arm && t->wave_aa[0] <= middle && middle <= t->wave_aa[t->n_pix - 1];
+    }
     double cont[MADE_MAX_PIX];
     static double v[NP][MADE_MAX_PIX];
     make_dense(s, n_share, &of_segment[i]);
@@ -282,6 +290,22 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
       compare_dense(fx.truth, 2e-3, 2e-5);
       end();
     }
+}
+
+/** Halves of an arm share no template error; the two exposures of the first half do. */
+MILL_TEST(pieces_of_an_arm)
+{
+  begin(8, 3, 0);
+  for (int i = 0; i < fx.star.n_segment; i++) {
+    made_segment *s = &fx.star.segment[i];
+    s->n_pix /= 2;
+    memmove(s->wave_aa, s->wave_aa + s->exposure % 2 * s->n_pix,
+            (size_t)s->n_pix * sizeof *s->wave_aa);
+  }
+  made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
+  open_pipeline();
+  compare_dense(place, 2e-3, 2e-5);
+  end();
 }
 
 /** An error of the width of a sigma or a matrix, with and without the library's model error. */
@@ -374,6 +398,29 @@ MILL_TEST(off_is_absent)
   assert_int_equal(with.status, MILL_STATUS_FITTED);
   for (int l = 0; l < fx.lib.n_label; l++)
     assert_true(with.label_err[l] > 0.99 * absent.label_err[l]); /* at another solution */
+  mill_library_clear(&fx.lib);
+}
+
+/** A residual of the sky that is fitted is neither noise nor misfit, nor a velocity of epochs. */
+MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
+{
+  mill_fit_result r;
+  begin(4, 1, 0);
+  made_check(test_library_add_sky(&fx.lib));
+  for (int i = 0; i < fx.star.n_segment; i++) {
+    made_segment *s = &fx.star.segment[i];
+    double row[MADE_MAX_PIX];
+    sky_row(s, 1, row);
+    for (int p = 0; p < s->n_pix; p++)
+      s->flux[p] += (float)(3 * row[p]);
+  }
+  fit_once(&r);
+  assert_int_equal(r.status, MILL_STATUS_FITTED);
+  assert_int_equal(r.warn & MILL_WARN_NO_STAR, 0);
+  /* chi-squares of n pixels: six standard deviations */
+  const double n = (double)r.n_pix_tot;
+  assert_close(r.chisq_data / n, 1, 6 * sqrt(2 / n));
+  assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n));
   mill_library_clear(&fx.lib);
 }
 

@@ -43,7 +43,7 @@ int fuzz_priors(const uint8_t *bytes, size_t n)
   mill_star star;
   int has_any;
   two_labels();
-  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, &table);
+  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &lib, &set, &limits, &table);
   fuzz_check_code("table of priors", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;

@@ -172,6 +172,17 @@ MILL_TEST(stars_that_cannot_be_fitted_say_why)
           fx.truth[0], &m2ll, NULL, NULL, NULL);
   refused(STARMILL_INPUT, "outside the library", minus2loglike, fx.library, star[1], 1, fx.truth[0],
           &m2ll, NULL, NULL, NULL);
+  starmill_arm arm;
+  starmill_star *little = NULL;
+  check(library_arm, fx.library, 0, &arm);
+  for (int p = 0; p < 9; p++)
+    wave[p] = arm.min_wave + 1 + p;
+  far.n_pix = 9;
+  far.sigma = one;
+  check(star_create, fx.library, &far, 1, &little);
+  refused(STARMILL_INPUT, "npoly: 5 needs 10 pixels or more", minus2loglike, fx.library, little, 1,
+          fx.truth[0], &m2ll, NULL, NULL, NULL);
+  starmill_star_free(little);
   starmill_table *table = fit_of(fx.library, star, 3);
   const int32_t *code = column_of(table, "STATUS");
   assert_int_equal(code[0], MILL_STATUS_NO_ARM);

@@ -85,9 +85,9 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
       row->exp_id = 100 + f;
       row->ref_id = -1;
       memcpy(row->ref_cat, "G2", 2);
-      row->z = i % 3 ? 1e-4 * i : NAN;
-      snprintf(row->spectype, sizeof row->spectype, "STAR");
-      snprintf(row->subtype, sizeof row->subtype, "G_%d", i % 7);
+      row->kind.z = i % 3 ? 1e-4 * i : NAN;
+      snprintf(row->kind.spectype, sizeof row->kind.spectype, "STAR");
+      snprintf(row->kind.subtype, sizeof row->kind.subtype, "G_%d", i % 7);
       row->fits_row = 2 * i;
       row->n_exposure = 1 + i % 3;
       row->first_exposure = index->n_exposure;

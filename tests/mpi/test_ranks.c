@@ -233,6 +233,10 @@ static void make_rows(void)
         row->target_ra = 10 + rand() % 4;
         row->target_dec = -20 + rand() % 200 * 1.3 / 3600.0;
       }
+      row->tile_id = rand() % 2;
+      row->night = rand() % 3;
+      if (rand() % 3 == 0)
+        row->kind = (mill_kind){.z = rand(), .is_extragalactic = rand() % 2};
       for (int e = rand() % 4; e > 0; e--)
         mill_file_index_expose(index, rand(), rand() % 1000, 50000 + rand() % 100);
       row->first_exposure = row->n_exposure > 0 ? row->first_exposure : index->n_exposure;
@@ -299,10 +303,15 @@ static void check_row(const mill_join *join, int64_t new_row, int i, const mill_
   int64_t part = join->start[new_row].part;
   int64_t at = index ? index->row[new_row - join->row_start[file_at[i]]].first_exposure : 0;
   assert_true(join->start[new_row].exposure == *n_exposure);
+  int tile_id = row_at[i]->tile_id, night = row_at[i]->night; /* -1: they differ */
+  mill_kind kind = row_at[i]->kind;
   for (int k = i; k < n_all; k++) {
     if (owner_at[k] != i)
       continue;
     const mill_catalog_row *row = row_at[k];
+    tile_id = row->tile_id == tile_id ? tile_id : -1;
+    night = row->night == night ? night : -1;
+    kind = isnan(kind.z) ? row->kind : kind; /* of the first row that has one */
     const mill_file_index *from = &all[file_at[k]];
     assert_true(join->part[part].file == file_at[k] && join->part[part].row == row_in_file[k] &&
                 join->part[part].n_exposure == row->n_exposure);
@@ -315,6 +324,11 @@ static void check_row(const mill_join *join, int64_t new_row, int i, const mill_
     part++;
   }
   assert_true(part == join->start[new_row + 1].part);
+  assert_true(join->start[new_row].is_extragalactic == kind.is_extragalactic);
+  const mill_catalog_row *made = index ? &index->row[new_row - join->row_start[file_at[i]]] : NULL;
+  assert_true(!made || (made->tile_id == tile_id && made->night == night &&
+                        made->kind.is_extragalactic == kind.is_extragalactic &&
+                        (made->kind.z == kind.z || (isnan(made->kind.z) && isnan(kind.z)))));
 }
 
 MILL_TEST(the_same_groups_as_a_search_of_all_pairs)

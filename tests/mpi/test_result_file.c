@@ -313,7 +313,7 @@ MILL_TEST(other_identity_is_refused)
   s.file[1].rows_hash = s.file[1].redrock_size =
       1; /* the cause comes before what follows from it */
   refuses(&s, path, "coadd-1.fits: the size of its redrock file has changed");
-  s.file[1].redrock = text[3]; /* by which, as it has a size, rows are selected */
+  s.file[1].redrock = text[3]; /* a file came */
   refuses(&s, path, "coadd-1.fits: its redrock file was none, now redrock-1.fits");
   survey_free(&s);
   survey_make(&s, 3, (const int[]){200, N_ROW - 200, 0});

@@ -24,7 +24,7 @@ exit "$status"
     "squeue": 'printf "%s\\n" "$*" >>"$RECORD/squeue"; echo "$FAKE_STATE"',
     # as Slurm does: all of the job
     "scontrol": 'printf "%s\\n" "$*" >>"$RECORD/scontrol"; kill -KILL 0',
-    "starmill": '[ "$1" = status ] && exit "$FAKE_RESULT"; exit 99',
+    "starmill": '[ "$1" = status ] && exit "$FAKE_RESULT"; [ "$1" = merge ] && exit 42; exit 99',
     "nsys": "exit 99",
 }
 
@@ -102,6 +102,22 @@ class JobScripts(ProgramTest):
                                  SLURM_ARRAY_TASK_ID="3")
         self.assertRequeued(status, "12_3")
         self.assertIn("\0--output\0a-0003.h5\0--catalog=0003\0", self.noted("srun"))
+
+    def test_merge_takes_what_the_last_start_completed(self):
+        """A part that refuses other settings (4) still has the result of an earlier array."""
+        folder = tempfile.mkdtemp(dir=TMP)
+        args = ("--output", folder + "/part-{part}.h5")
+        merge = ("--output", folder + "/all-0009.h5", *(folder + "/part-000%d.h5" % i for i in (3, 4)))
+        for task, status, merged in (
+                (3, "0", 2), (4, "3", 42), (4, "4", 2), (4, "70 0", 42), (4, "75", 2), (4, "2", 2),
+                (3, "70", 2), (4, "0", 2), (3, "75 0", 2), (3, "0", 42)):
+            with self.subTest(task=task, status=status):
+                self.run_script("array", args, FAKE_STATUS=status, SLURM_ARRAY_TASK_ID=str(task),
+                                SLURM_ARRAY_JOB_ID="12")
+                self.assertEqual(self.run_script("merge", merge), merged, self.text)
+        self.run_script("array", args, FAKE_STATUS="4", SLURM_ARRAY_TASK_ID="4")
+        self.run_script("merge", merge)
+        self.assertRegex(self.text, "did not complete %s/part-0004.h5: see .*remove" % folder)
 
     def test_not_requeued(self):
         for why, variables in (

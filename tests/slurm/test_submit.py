@@ -177,6 +177,10 @@ class Submit(unittest.TestCase):
         parts = [content(os.path.join(folder, "part-%04d.txt" % i), "r") for i in range(3)]
         self.assertEqual("".join(parts).split(), [os.path.join(self.folder, n) for n in names])
         os.remove(os.path.join(folder, "part-0001.txt"))  # for which there was no room
+        mark = os.path.join(folder, "part-0002.ok")  # by a task of an earlier array
+        put(mark, "")
+        self.array("--parts", 3, "--test-only")
+        self.assertTrue(os.path.exists(mark))
         self.array("--parts", 3, "--no-merge")  # to continue
         self.assertEqual(content(calls, "r").count("dependency"), 1)
         self.assertEqual(len(os.listdir(folder)), 3)
@@ -203,6 +207,22 @@ class Submit(unittest.TestCase):
         open(os.path.join(folder, "stop"), "w").close()
         self.array("--parts", 3, status=2)
         self.assertIn("remove it first", self.said)
+
+    def test_links_are_followed_before_dots(self):
+        """The parts name the files that starmill fit finds, where the list is behind a link."""
+        os.makedirs(os.path.join(self.folder, "real", "deep"))
+        os.symlink("real/deep", os.path.join(self.folder, "lists"))
+        for name in ("real/in", "in"):
+            os.mkdir(os.path.join(self.folder, name))
+            for i in "01":
+                self.write(name + "/%s.fits" % i, name)
+        self.write("lists/list.txt", "../in/0.fits\n../in/1.fits\n")
+        os.symlink("/bin/true", os.path.join(self.folder, "sbatch"))
+        self.bin = self.folder
+        self.array("--parts", 2, fit=("--catalog=lists/list.txt",))
+        for i in range(2):
+            listed = content(os.path.join(self.folder, "out.parts", "part-%04d.txt" % i), "r").strip()
+            self.assertEqual(content(listed, "r"), "real/in")
 
     def test_the_mark_of_parts_is_not_for_the_output(self):
         """With the mark of parts in --output the job would look for the lists in other folders."""

@@ -326,16 +326,22 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Return a copy of the segment with the data's own weights, without model error. */
-MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
+/** Return a copy of the segment with the data's own weights: of the model error only the sky. */
+MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model *m,
+                                                const mill_segment *s, mill_workspace *work)
 {
   mill_segment data = *s;
   if (s->error_fixed) {
+    const mill_model_arm *arm = &m->arm[s->arm];
+    double ln_det, taken;
     data.d = s->own_d;
     data.is = s->own_is;
-    data.sum_ln_var = s->own_sum_ln_var;
-    data.dd = s->own_dd;
-    data.n_error = 0;
+    data.error += (ptrdiff_t)mill_n_error(arm, s->width_error) * mill_row_pitch(s->n_pix);
+    if (arm->n_sky > 0)
+      mill_block_draw_sky(b, arm->n_sky, &data, 0);
+    data.n_error = mill_block_whiten_error(b, &data, arm->n_sky, work, &ln_det, &taken);
+    data.sum_ln_var = s->own_sum_ln_var + ln_det;
+    data.dd = s->own_dd - taken;
     data.model = NULL;
   }
   return data;
@@ -362,7 +368,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
-  const mill_segment data = mill_segment_of_data(s);
+  const mill_segment data = mill_segment_of_data(b, m, s, work);
   if (s->error_fixed) {
     data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
     data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
@@ -384,6 +390,23 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
+/** Return the mean number of the star's segments that show a wavelength of segment s, rounded: they
+ *  share the templates' error.  Pieces of an arm that do not overlap share nothing. */
+MILL_BLOCK_FN int mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
+{
+  const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];
+  double part = 0.0;
+  MILL_FOR(b, i, slot->n_segment)
+  {
+    const mill_segment *t = &slot->segment[i];
+    const double first = t->ws->ln_wave[0], last = t->ws->ln_wave[t->n_pix - 1];
+    const double shared = (last < high ? last : high) - (first > low ? first : low);
+    if (t->arm == s->arm && t->n_good > 0 && mill_is_asked(slot, i) && shared > 0.0)
+      part += shared / (high - low);
+  }
+  return (int)fmax(mill_block_sum(b, part) + 0.5, 1.0);
+}
+
 /** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated, then interpolated to
  *  the pixels while the row is in the cache.  All rows are kept if several segments share the arm.
  *  A CPU may instead compute the pixels without whole rows (mill_block_pixel_taps). */
@@ -393,14 +416,10 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   const mill_model_arm *arm = &m->arm[i_arm];
   const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
-  int n_used = 0, n_done = 0, n_with_good = 0;
-  for (int i = 0; i < slot->n_segment; i++) {
-    const int used = slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
-    n_used += used;
-    n_with_good += used && slot->segment[i].n_good > 0;
-  }
+  int n_used = 0, n_done = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    n_used += slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0; /* 0: keep only the last row */
-  const int n_share = slot->fix_error ? (n_with_good > 0 ? n_with_good : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !mill_is_asked(slot, i))
@@ -422,7 +441,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     else if (slot->weigh_lines)
       mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
-      mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
+      mill_block_jacobian(b, m, s, slot->fix_error && s->own_d ? mill_block_n_share(b, slot, s) : 0,
+                          work, mill_answer_of(m, slot, i));
     n_done++;
   }
 }
@@ -431,18 +451,18 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {
-  const mill_segment *s = &slot->segment[i_segment];
-  const mill_segment data = mill_segment_of_data(s);
+  mill_segment s = slot->segment[i_segment];
   const double *vel = mill_velocities_of(slot, i_segment);
   double *f = mill_answer_of(m, slot, i_segment) + MILL_ANSWER_F;
   mill_team team;
-  mill_block_team(b, slot->n_vel, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
+  if (slot->data_only)
+    s = mill_segment_of_data(b, m, &slot->segment[i_segment], work);
+  mill_block_team(b, slot->n_vel, &s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
   for (int i = team.first; i < slot->n_vel; i += team.step) {
     const double v = vel[i];
     if (v != v)
       continue;
-    const double value =
-        mill_block_value(&team.block, m, slot->data_only ? &data : s, v, team.work);
+    const double value = mill_block_value(&team.block, m, &s, v, team.work);
     MILL_SERIAL(&team.block)
     {
       f[i] = value;

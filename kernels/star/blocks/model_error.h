@@ -145,14 +145,18 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace C in s->error by E = L^-1 C^T, where L is the Cholesky factor in work->normal.  Write E
- *  times the data s->d to work->error [n]. */
-MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
-                                           mill_workspace *work)
+/** Replace the n columns of C in s->error by E = L^-1 C^T.  Returns n, the *ln_det of 1 + C^T C,
+ *  and in *taken |E D|^2 of the data D in s->d; zeros if n is 0 or the factorisation fails. */
+MILL_BLOCK_FN int mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
+                                          mill_workspace *work, double *ln_det, double *taken)
 {
   double acc[MILL_MAX_ERROR];
   const double *chol = work->normal;
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  *ln_det = *taken = 0.0;
+  if (n == 0 || mill_block_factor_error(b, s, n, work) != 0)
+    return 0;
+  *ln_det = work->sums[0];
   for (int j = 0; j < n; j++)
     acc[j] = 0.0;
   MILL_FOR(b, c, n_chunk)
@@ -187,10 +191,9 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
     }
   }
   mill_block_sum_n(b, acc, n, acc);
-  MILL_SERIAL(b)
   for (int j = 0; j < n; j++)
-    work->error[j] = acc[j];
-  MILL_BARRIER(b);
+    *taken += acc[j] * acc[j];
+  return n;
 }
 
 /** After mill_block_release_error, include the uncorrelated model error in s->is and s->d.
@@ -341,12 +344,13 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write the last n_sky columns of C to `to`: the sky's residuals divided by sigma.  Each exposure
- *  has residuals of its own, so n_share does not multiply their variance. */
-MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, float *to)
+/** Write n_sky columns of C to s->error from row `first` on: the sky's residuals divided by sigma.
+ *  Each exposure has residuals of its own, so n_share does not multiply their variance. */
+MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, int first)
 {
   const int pitch = mill_row_pitch(s->n_pix);
   const float *sky = s->ws->sky;
+  float *to = s->error + (ptrdiff_t)first * pitch;
   for (int j = 0; j < n_sky; j++) {
     MILL_FOR_SIMD(b, i, s->n_pix)
     {
@@ -356,8 +360,8 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The n_share segments of this
- *  arm share one template error.  To count it once in all, each multiplies its variance by n_share.
+/** Fix the model error of a segment after mill_block_release_error.  n_share segments share
+ *  one template error.  To count it once in all, each multiplies its variance by n_share.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix
@@ -380,27 +384,19 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
       s->scratch[first + i] = (float)sum[i];
   }
   MILL_BARRIER(b);
-  double total[2], ln_det = 0.0, taken = 0.0;
+  double total[2], ln_det, taken;
   mill_block_weigh_error(b, arm, s, templ, level, n_share, work, total);
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
   if (arm->n_sky > 0)
-    mill_block_draw_sky(b, arm->n_sky, s,
-                        s->error + (size_t)(n_error - arm->n_sky) * mill_row_pitch(n));
+    mill_block_draw_sky(b, arm->n_sky, s, n_error - arm->n_sky);
   /* if the factorisation fails, F is not finite either */
-  const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
-  if (ok) {
-    ln_det = work->sums[0];
-    mill_block_whiten_error(b, s, n_error, work);
-    for (int j = 0; j < n_error; j++)
-      taken += work->error[j] * work->error[j];
-  }
-  MILL_BARRIER(b);
+  const int n_done = mill_block_whiten_error(b, s, n_error, work, &ln_det, &taken);
   MILL_SERIAL(b)
   {
     s->n_share = n_share;
-    s->n_error = ok ? n_error : 0;
+    s->n_error = n_done;
     s->sum_ln_var = s->own_sum_ln_var + total[0] + ln_det;
     s->dd = total[1] - taken;
   }

@@ -63,12 +63,10 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
 {
   const int n = s->n_pix;
   int part = 0;
-  /* S/N: over pixels with no mask bit and positive ivar */
+  /* S/N: over usable pixels */
   MILL_FOR_SIMD(b, i, n)
   {
-    const float iv = s->raw_ivar[i];
-    const int keep = mill_mask_clear(s->raw_mask[i], ignore) & (iv > 0.0f);
-    s->scratch[i] = keep ? s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f) : NAN;
+    s->scratch[i] = s->raw_flux[i] * sqrtf(mill_pixel_usable(s, ignore, i) ? s->raw_ivar[i] : NAN);
   }
   MILL_FOR(b, i, n)
   {
@@ -187,7 +185,7 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
 MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
 {
   const int n = s->n_pix, pitch = mill_row_pitch(n);
-  const int n_error = mill_n_error(&m->arm[s->arm], s->width_error);
+  const int n_error = mill_n_error(&m->arm[s->arm], s->width_error) + m->arm[s->arm].n_sky;
   const uint32_t ignore = m->set.mask_ignore;
   /* clear the padding that a GPU loads with a row's last pixels */
   MILL_FOR(b, r, 1 + n_error)

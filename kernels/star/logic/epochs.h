@@ -14,7 +14,9 @@
 /** First step of a search, in expected velocity errors of one epoch. */
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
-#define MILL_EPOCH_FAR 4.0
+#define MILL_EPOCH_FAR 4.5
+/** A velocity that far lowers the epoch's F by more than this, or it may be noise. */
+#define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
@@ -44,8 +46,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 /** Statistics of the n epochs that have a velocity, km/s. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, shift; /**< means of velocity and shift[0], weighted by error and floor */
-  double by_noise;        /**< mean velocity weighted by the errors alone */
+  double velocity, shift; /**< means of velocity and shift[0], weighted by 1 / error^2 */
   double chisq, pval;     /**< of a constant velocity; probability of a larger chi-square */
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
@@ -55,27 +56,26 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
                                                       double err_scale, mill_epochs_mean *mean)
 {
   const double floor = m->set.epoch_floor_km_s;
-  double sum = 0.0, sum_shift = 0.0, weight = 0.0, sum_noise = 0.0, weight_noise = 0.0;
+  double sum = 0.0, sum_shift = 0.0, weight = 0.0, sum_floor = 0.0, weight_floor = 0.0;
   mean->n = 0;
   mean->chisq = 0.0;
   mean->least = INFINITY;
   mean->most = -INFINITY;
   for (int pass = 0; pass < 2; pass++) { /* first the sums for the means, then chi-square */
-    mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
-    mean->shift = weight > 0.0 ? sum_shift / weight : (double)NAN;
+    const double constant = weight_floor > 0.0 ? sum_floor / weight_floor : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
       const mill_curve *c = &slot->epoch[i].curve;
-      const double v = c->found, err = c->err * err_scale;
-      const double w = 1.0 / (err * err + floor * floor), d = v - mean->velocity;
+      const double v = c->found, err = c->err * err_scale, d = v - constant;
+      const double w = 1.0 / (err * err + floor * floor);
       if (!isfinite(v))
         continue;
       if (pass == 0) {
         mean->n++;
-        weight += w;
-        sum += w * v;
-        sum_shift += w * slot->epoch[i].shift[0];
-        sum_noise += v / (err * err);
-        weight_noise += 1.0 / (err * err);
+        weight_floor += w;
+        sum_floor += w * v;
+        weight += 1.0 / (err * err);
+        sum += v / (err * err);
+        sum_shift += slot->epoch[i].shift[0] / (err * err);
         mean->least = v < mean->least ? v : mean->least;
         mean->most = v > mean->most ? v : mean->most;
       } else {
@@ -83,7 +83,8 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
       }
     }
   }
-  mean->by_noise = sum_noise / weight_noise;
+  mean->velocity = sum / weight;
+  mean->shift = sum_shift / weight;
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
@@ -125,15 +126,27 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
+/** Squared scale of the epochs' errors at the solution. */
+MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_slot *slot)
+{
+  return m->set.rescale_errors ? mill_fit_reduced(m, slot) : 1.0;
+}
+
+/** Is an epoch's velocity known, and near the star's? */
+MILL_HD static inline int mill_epoch_is_near(const mill_model *m, const mill_slot *slot,
+                                             const mill_curve *c)
+{
+  const double d = fabs(c->found - slot->best.end[MILL_PAR_VRAD]);
+  return d <= MILL_EPOCH_FAR * c->err * sqrt(mill_epochs_scale(m, slot));
+}
+
 /** Is an epoch's velocity missing or far from the star's, so that it may be wrong? */
-MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
+MILL_HD static inline int mill_epochs_doubt(const mill_model *m, const mill_slot *slot)
 {
   int doubt = 0;
   for (int i = 0; i < slot->n_epoch; i++) {
     const mill_epoch *e = &slot->epoch[i];
-    const double d = e->curve.found - slot->best.end[MILL_PAR_VRAD];
-    doubt |=
-        !(fabs(d) <= MILL_EPOCH_FAR * e->curve.err) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
+    doubt |= !mill_epoch_is_near(m, slot, &e->curve) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
   }
   return doubt && slot->n_epoch > 1;
 }
@@ -162,26 +175,36 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_curve *c = &slot->epoch[i].curve;
     c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    slot->epoch[i].least = isfinite(c->found) ? c->f_centre : INFINITY;
     c->centre = v;
     c->f_centre = (double)NAN;
     c->step = step;
   }
 }
 
-/** Begin each epoch's search at the least F of its scan. */
-MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
+/** Begin a search at the least F of an epoch's scan if this F is below the first search's minimum,
+ *  and below F at the star's velocity by GAIN.  Otherwise keep the first search's velocity; a far
+ *  velocity without this gain is lost. */
+MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_slot *slot)
 {
+  const double gain = MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
-    mill_curve *c = &slot->epoch[i].curve;
-    const double step = 0.5 * c->step;
+    mill_epoch *e = &slot->epoch[i];
+    mill_curve *c = &e->curve;
     int least = 0;
     if (c->n == 0)
       continue;
+    const double step = 0.5 * c->step, most = c->f[c->n / 2] - gain;
+    const int is_known = mill_epoch_is_near(m, slot, c) || e->least < most;
     for (int k = 1; k < c->n; k++)
       if (c->f[k] < c->f[least])
         least = k;
-    mill_epoch_search(slot, mill_curve_velocity(c, least), &slot->epoch[i]);
-    c->step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
+    if (c->f[least] < most && !(is_known && e->least < c->f[least])) {
+      mill_epoch_search(slot, mill_curve_velocity(c, least), e);
+      c->step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
+    } else if (!is_known) {
+      c->found = c->err = (double)NAN;
+    }
   }
 }
 
@@ -192,11 +215,11 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_BEGIN;
   mill_epochs_begin(m, slot);
   MILL_CALL(mill_seek_run);
-  if (slot->epochs_shifted || !mill_epochs_doubt(slot))
+  if (slot->epochs_shifted || !mill_epochs_doubt(m, slot))
     MILL_RETURN;
   mill_epochs_scan(m, slot);
   MILL_ASK_CURVES(MILL_OF_EPOCHS);
-  mill_epochs_scanned(slot);
+  mill_epochs_scanned(m, slot);
   MILL_CALL(mill_seek_run);
   MILL_END;
 }
@@ -208,7 +231,7 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
 {
   const int is_first = !slot->epochs_shifted;
   mill_epochs_mean mean;
-  mill_epochs_average(m, slot, 1.0, &mean);
+  mill_epochs_average(m, slot, sqrt(mill_epochs_scale(m, slot)), &mean);
   if (mean.n == 0 || (is_first && !(mean.pval < MILL_EPOCH_PVAL)))
     return 0;
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -252,7 +275,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
 {
   const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
   return mill_has_model_error(m, slot) && is_measured
-             ? slot->best.end[MILL_PAR_VRAD] - mean->by_noise
+             ? slot->best.end[MILL_PAR_VRAD] - mean->velocity
              : 0.0;
 }
 

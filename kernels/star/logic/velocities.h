@@ -50,7 +50,9 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
     c->step = MILL_SEEK_STEP / sqrt(curve); /* too coarse for a parabola */
   } else if (is_near) {
-    c->found = c->centre + move;
+    c->centre += move;
+    c->f_centre += 0.5 * slope * move;
+    c->found = c->centre;
     c->err = 1.0 / sqrt(curve);
     c->go = 0;
     return;

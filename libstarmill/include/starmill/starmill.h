@@ -77,7 +77,7 @@ STARMILL_API const char *starmill_revision(void);
  *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL: the
  *          defaults.  The row selection acts in starmill_file_open.  `threads: 0`, the default,
  *          means one thread here, and `backend: auto` the CPU; cuda needs a build with CUDA.
- *          `wave_mask: auto` masks DESI's dichroic if format is desi, else nothing.
+ *          format takes a survey's cameras as arms, as a fit does; desi also masks the dichroic.
  *
  *  Errors: STARMILL_LIBRARY, STARMILL_CONFIG, STARMILL_BACKEND, STARMILL_MEMORY. */
 STARMILL_API int starmill_library_open(const char *path, const char *config,
@@ -172,7 +172,8 @@ STARMILL_API void starmill_star_set_target_id(starmill_star *star, int64_t targe
  *  model of the star has the same pieces in the same order. */
 STARMILL_API int starmill_star_n_piece(const starmill_star *star);
 
-/** Open a spectra file in any format of `starmill fit`, with the configuration's row selection. */
+/** Open a spectra file in any format of `starmill fit`, with the configuration's row selection.
+ *  STARMILL_CONFIG: a fit would cut or mask with the key format, which the library was not given. */
 STARMILL_API int starmill_file_open(starmill_library *library, const char *path,
                                     starmill_file **file, starmill_error *error);
 STARMILL_API void starmill_file_close(starmill_file *file);
@@ -264,7 +265,7 @@ typedef struct starmill_piece {
   int n_continuum;
   const double *wave, *continuum;    /* [n_pix], wave in vacuum */
   const float *flux, *template_flux; /* [n_pix] */
-  const float *data, *ivar;  /* [n_pix] observed flux and its inverse variance; 0: a bad pixel */
+  const float *data, *ivar;  /* [n_pix] observed flux, inverse variance; 0: does not count */
   const double *coefficient; /* [n_continuum] */
 } starmill_piece;
 STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_piece,

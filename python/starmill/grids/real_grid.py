@@ -230,7 +230,7 @@ def main(options):
         for m in plan.plan(options.models, grid):
             print("%7.1f" % m[0], *("%5.2f" % x for x in m[1:]), plan.name_of(m))
         return
-    work = os.path.abspath(work[0])
+    work = os.path.realpath(work[0])
     try:
         if command == "set-up":
             set_up(work)

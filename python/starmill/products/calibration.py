@@ -103,7 +103,6 @@ def table(sn, calibrations):
              + (" at S/N " + ", ".join(f"{x:.3g}" for x in sn)) * (len(sn) > 1)]
     for c in calibrations:
         chi = " ".join(f"{x:5.2f}" for x in (c.after, *c.thirds))
-        factors = " ".join(f"{x:.3f}" for x in c.factor)
         lines.append(f"{c.name + '_ERR':12} {c.n:6}  {c.before:10.2f}  {chi:>25}   "
-                     f"{c.floor:<9.4g}  {factors}")
+                     f"{c.floor:<9.4g}  {' '.join(f'{x:.3f}' for x in c.factor)}")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The charts of a report."""
+"""The charts of a report: functions that return a PNG, or None without a row to draw."""
 
 import numpy as np
 from astropy.visualization.wcsaxes.frame import EllipticalFrame, RectangularFrame
@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator
 from scipy.ndimage import gaussian_filter
 
 from starmill.products.drawing import INK, MODEL, PALE, RESIDUAL, literal, plt, png
-from starmill.products.result import number, symbol
+from starmill.products.result import number, symbol, text
 from starmill.products.sky import has_place, unit_vectors
 from starmill.products.survey import half_width
 
@@ -58,8 +58,7 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """Draw histograms of S/N and reduced chi-square of fitted rows, by arm.  Like all charts,
-    return a PNG, or None without a row to draw."""
+    """Draw histograms of S/N and reduced chi-square of fitted rows, by arm."""
     arms, s = survey.result.arms, survey.sample
     if not survey.fitted.any():
         return None
@@ -351,10 +350,10 @@ def pairs(survey):
     return png(figure, DPI)
 
 
-def curves(result, rows, names):
+def curves(result, rows):
     """Draw a panel per row: velocities of its epochs against time, or against their number."""
     figure, grid = panels(len(rows), 2.2)
-    for axes, row, name in zip(grid, rows, names):
+    for axes, row in zip(grid, rows):
         exposure, _ = result.exposures_of(np.array([row]))
         seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
         seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # one point per epoch
@@ -362,7 +361,7 @@ def curves(result, rows, names):
         time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
         axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
         axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
-        axes.set_title(literal(name), fontsize=9)
+        axes.set_title(literal(text(result.catalog["IDENTIFIER"][row])[-28:]), fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
     figure.supylabel("velocity, km/s", fontsize=10)
     return png(figure, DPI)

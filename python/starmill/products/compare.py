@@ -10,7 +10,7 @@ from astropy.table import Table, join, unique, vstack
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packages, check_text,
                                  need, picture_kind, warn, write_whole)
-from starmill.products.result import NOT_DONE, Result, text
+from starmill.products.result import NO_SN, NOT_DONE, Result, text
 from starmill.products.survey import half_width
 
 # column, unit, digits
@@ -64,7 +64,7 @@ def read(paths):
     for name in ("VRAD", "RVS_WARN"):
         need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
-    table["SN"] = np.max(arms, axis=0).astype(float) if arms else np.nan
+    table["SN"] = np.fmax.reduce([np.where(a > NO_SN, a, np.nan) for a in arms]) if arms else np.nan
     return table[[n for n in (*IDS, *(q[0] for q in QUANTITIES), "RVS_WARN", "NPIX_TOT")
                   if n in table.colnames]]
 

@@ -68,10 +68,8 @@ def draw_panel(upper, lower, arms, limits, n):
     if bottom:
         margin = 0.06 * (max(top) - min(bottom))
         upper.set_ylim(min(bottom) - margin, max(top) + margin)
-    upper.set_xlim(limits)
-    lower.set_xlim(limits)
+    plt.setp((upper, lower), xlim=limits)
     upper.tick_params(labelbottom=False)
     upper.locator_params(axis="y", nbins=4)
     lower.axhline(0.0, color=MODEL, lw=0.8)
-    lower.set_ylim(-MAX_RESIDUAL, MAX_RESIDUAL)
-    lower.set_yticks([-3, 0, 3])
+    lower.set(ylim=(-MAX_RESIDUAL, MAX_RESIDUAL), yticks=[-3, 0, 3])

@@ -14,7 +14,7 @@ import h5py
 
 from starmill.cli import running
 from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages,
-                                 check_text, make_folder, need, printable, refuse_input)
+                                 check_text, make_folder, need, printable, refuse_input, warn)
 from starmill.products import rvtab, table
 from starmill.products.models import Models
 from starmill.products.result import Result
@@ -59,10 +59,12 @@ def name_of(path, subdirs, prefix):
 
 
 def names_of(result, subdirs, prefix):
-    names = [name_of(path, subdirs, prefix) for path in result.files]
+    """Return the paths of the inputs' products, None of an unreadable input."""
+    names = [None if error else name_of(path, subdirs, prefix)
+             for path, error in zip(result.files, result.catalog["files/ERROR"][...])]
     advice = "fit them into different results" if subdirs else \
         "give --subdirs, which keeps the last two folders of inputs"
-    for name, n in collections.Counter(names).items():
+    for name, n in collections.Counter(filter(None, names)).items():
         need(n == 1, USAGE, f"two inputs would have the product {name}: {advice}")
     return names
 
@@ -101,13 +103,11 @@ class Export:
     """Writes the products of a result; each process has its own Export."""
 
     def __init__(self, options):
-        self.options, self.n_without = options, 0  # rows that the format cannot hold (HATS)
-        self.result = Result(options.arguments[0])
+        self.options, self.result = options, Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"fits": "table"}.get(options.to, options.to) + \
             " alone" * options.no_fibermap + " calibrated" * options.calibrated
-        if options.calibrated:
-            self.result.calibrate()
+        self.uncalibrated = self.result.calibrate() if options.calibrated else ""
         self.names = names_of(self.result, options.subdirs, options.prefix) \
             if options.to not in TABLES else []
         need(options.to != "epochs" or self.result.epochs is not None, USAGE,
@@ -115,7 +115,7 @@ class Export:
 
     def product(self, i):
         """Make the product of input i; return a Done."""
-        if self.result.catalog["files/ERROR"][i]:
+        if not self.names[i]:
             return Done("unreadable")
         path = os.path.join(self.options.output, self.names[i])
         try:
@@ -123,7 +123,7 @@ class Export:
         except Failure as failure:
             return Done("refused", str(failure))
         if header is not None:
-            return Done("existing", n_damaged=header.get("LEFTOUT", 0))
+            return Done("existing")
         try:
             return Done("written", n_damaged=self._write(path, i))
         except Failure as failure:
@@ -157,29 +157,30 @@ class Export:
         return n_left_out
 
     def table(self):
-        """Write the table of all rows; return (was it written, number of damaged rows)."""
+        """Write the table of all rows; return a Done."""
         result, path, to = self.result, self.options.output, self.options.to
-        header = self.found(path)
-        if header is not None:
-            return False, header.get("LEFTOUT", 0)
+        self.n_row = len((result.epochs if to == "epochs" else result.fits)["VRAD"])
+        if self.found(path) is not None:
+            return Done("existing")
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
+        self.n_row -= n_left_out
         first = primary(result, self.kind, n_left_out)
         if to == "hats":
-            self.n_without = table.hats(path, *self.parts(first, whole))
-            return True, n_left_out
+            self.n_row -= table.hats(path, *self.parts(first, whole))  # rows without a position
+            return Done("written", n_damaged=n_left_out)
         with writing_product(path) as product:
             self.found(path)  # by another job meanwhile
             if to in table.WRITE:
                 table.WRITE[to](product, *self.parts(first, whole))
-                return True, n_left_out
-            product.append(first)
-            if to == "epochs":
-                rvtab.write_epochs(product, result, whole)
             else:
-                table.write(product, table.whole(result), "STARMILL", result, 0, whole)
-            table.write_files(product, result)
-        return True, n_left_out
+                product.append(first)
+                if to == "epochs":
+                    self.n_row = rvtab.write_epochs(product, result, whole)
+                else:
+                    table.write(product, table.whole(result), "STARMILL", result, 0, whole)
+                table.write_files(product, result)
+        return Done("written", n_damaged=n_left_out)
 
     def parts(self, header, whole):
         """Return columns, result, rows and facts for other formats than FITS."""
@@ -216,13 +217,12 @@ def main(options):
     warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
-    result, n, refused, n_damaged = export.result, collections.Counter(), [], 0
+    result, n, n_damaged = export.result, collections.Counter(), 0
     need(result.finished, USAGE,
          f"{result.path} is not finished: give the command of the fit again")
-    n_file, products = len(export.names), ()
+    n_file = len(export.names)
     if options.to in TABLES:
-        is_written, n_damaged = export.table()
-        n["written" if is_written else "existing"] = 1
+        products = [export.table()]
     else:
         make_folder(options.output)
         products = running.each(functools.partial(product, options), range(n_file),
@@ -235,20 +235,25 @@ def main(options):
         n_damaged += done.n_damaged
         if done.says:
             print(printable(f"starmill export: {done.says}"), file=sys.stderr)
-        refused += [done.says] * (done.what == "refused")
     progress.end()
     if n_damaged:
-        print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
-              "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
-    need(not refused, OUTPUT,
-         f"{len(refused)} products could not be written: give another folder, or --overwrite")
+        warn(f"{n_damaged} rows of {result.path} are damaged and left out: CRC or STATUS is wrong; "
+             "starmill status names them")
+    n_bare = len(export.models.missing(range(result.n_row))) if export.models else 0
+    if n_bare:
+        warn(f"{options.models} has no models of {n_bare} stars, which a run without --models "
+             "fitted: theirs are NaN; fit --overwrite --models makes all models")
+    if export.uncalibrated:
+        warn(export.uncalibrated)
+    need(not n["refused"], OUTPUT,
+         f"{n['refused']} products could not be written: give another folder, or --overwrite")
     if not options.quiet:
-        n_row = result.n_row - n_damaged - export.n_without
-        print(f"rows         {n_row}" if options.to in TABLES else f"written      {n['written']}")
+        print(f"rows         {export.n_row}" if options.to in TABLES
+              else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
                            ("left out", "inputs, for the reasons above"),
                            ("unreadable", "inputs, when they were fitted")):
             if n[what]:
                 print(f"{what:12} {n[what]} {says}")
         print(f"time         {time.monotonic() - start:.2f} s\noutput       {options.output}")
-    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] else 0
+    return INCOMPLETE if n_damaged or n["left out"] or n["unreadable"] or n_bare else 0

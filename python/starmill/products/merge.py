@@ -4,6 +4,7 @@
 import contextlib
 import itertools
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -21,6 +22,8 @@ BLOCK_BYTES = 4 << 20
 # {column of indices: unit}: merge adds to the indices the number of such units in earlier parts
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
+PATHS = "catalog/files/PATH", "catalog/files/REDROCK"  # may be relative to the part's FOLDER
+ARMS = re.compile("(?m)^arms: .*$")  # line of IDENTITY
 PRIMARY = "catalog/PRIMARY"
 MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
     "of all arms together"
@@ -61,12 +64,10 @@ class Part:
             need(n_part == 1 or "join_by_name: true" not in said["IDENTITY"], USAGE,
                  f"{path} was made with join_by_name: an object with spectra in several parts "
                  "would have several rows; fit all inputs in one run")
-            self.columns = {}
-            for group, unit in GROUPS.items():
-                for name, dataset in result.file.get(group, {}).items():
-                    name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # made anew
-                        self.columns[name] = Column(path, name, dataset, unit)
+            columns = ((f"{group}/{name}", item, unit) for group, unit in GROUPS.items()
+                       for name, item in result.file.get(group, {}).items())
+            self.columns = {name: Column(path, name, item, unit) for name, item, unit in columns
+                            if isinstance(item, h5py.Dataset) and name != PRIMARY}  # made anew
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
             again = "makes it again with --overwrite" if result.is_catalog_damaged else \
@@ -96,22 +97,34 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require the same settings, library, kind of device and columns."""
+    """Require the same settings, library, kind of device and columns; return the part of both whose
+    columns the merged result has: one with rows, since a part without found no arms."""
+    if part.n[ROWS] and not first.n[ROWS]:
+        first, part = part, first
+    if not part.n[ROWS]:
+        arms = ARMS.search(first.said["IDENTITY"])
+        part.said["IDENTITY"] = ARMS.sub(lambda own: (arms or own)[0], part.said["IDENTITY"])
     names = f"{first.path} and {part.path} were made"
-    settings, hashes, devices = ([one.said[key] for one in (first, part)]
-                                 for key in ("IDENTITY", "LIBRARY_HASH", "DEVICE"))
+    settings, hashes, devices, *versions = ([one.said[key] for one in (first, part)] for key in (
+        "IDENTITY", "LIBRARY_HASH", "DEVICE", "VERSION", "REVISION"))
     need(settings[0] == settings[1], USAGE,
          f"{names} with different settings ({difference(*settings)})")
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
     need(devices[0] == devices[1], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose results differ in the last digits")
+    if any(a != b for a, b in versions):
+        warn(f"{names} by starmill {' and '.join(map(' '.join, zip(*versions)))}: rows may differ")
     for a, b in ((first, part), (part, first)):
-        for name in a.columns:
-            need(name in b.columns, USAGE, f"{a.path} has {len(a.columns)} columns, among them "
-                 f"{name}, which {b.path} lacks: they were made by different versions")
+        for name, column in a.columns.items():
+            need(name in b.columns or not part.n[column.unit], USAGE, f"{a.path} has "
+                 f"{len(a.columns)} columns, among them {name}, which {b.path} lacks: they were "
+                 "made by different versions")
     for name, column in first.columns.items():
-        column.take(part.columns[name], first.path, part.path)
+        if part.n[column.unit]:
+            column.take(part.columns[name], first.path, part.path)
+    part.columns = None
+    return first
 
 
 def refuse_duplicates(parts):
@@ -168,18 +181,22 @@ def write_provenance(file, first, parts, command):
         copy_attributes(old, made)
 
 
-def copy_part(part, start, columns, file, lock):
-    """Copy a part's rows.  start: {unit: index in the whole of the part's first}."""
+def copy_part(part, start, columns, file, lock, folder):
+    """Copy a part's rows.  start: {unit: index in the whole of the part's first}; folder: of PATHS
+    that are relative."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
-            row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
-            block, at_most = max(1, BLOCK_BYTES // row_bytes), part.n[column.unit]
-            for at in range(0, at_most, block):
+            row_bytes = column.dtype.itemsize * int(np.prod(column.shape))
+            block = max(1, BLOCK_BYTES // max(1, row_bytes))
+            for at in range(0, part.n[column.unit], block):
                 lock.keep()
-                values = source[name][at:min(at + block, at_most)]
+                values = source[name][at:at + block]
                 if name in SHIFTED:  # a negative index means none
                     values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
                         column.dtype)
+                elif name in PATHS:
+                    values = np.array([v and os.path.join(folder, v) for v in values.tolist()],
+                                      file[name].dtype)
                 to = start[column.unit] + at
                 file[name][to:to + len(values)] = values
         # a later run that refits failed rows removes the mark first
@@ -234,8 +251,9 @@ def primary(file):
     return found
 
 
-def write_whole(path, parts, options, lock):
-    """Write the merged result to path; return its number of rows."""
+def write_whole(path, parts, model, options, lock):
+    """Write the merged result to path, with columns and settings of the part model; return its
+    number of rows."""
     n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
     for part in parts:
         starts.append(dict(n))
@@ -248,8 +266,12 @@ def write_whole(path, parts, options, lock):
         file.truncate(0)
     if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
         raise OSError(28, "No space left on device")
-    columns = parts[0].columns
-    with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
+    folders = [b"" if part.said["FOLDER"] == model.said["FOLDER"]
+               else os.path.join(os.fsencode(part.said["FOLDER"]), b"") for part in parts]
+    columns = model.columns
+    for kind in (columns[name].type for name in PATHS):
+        kind.set_size(kind.get_size() + max(map(len, folders)))
+    with h5py.File(path, "w") as file, h5py.File(model.path, "r") as first:
         copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
         for group in GROUPS:
             if group in first:
@@ -260,8 +282,8 @@ def write_whole(path, parts, options, lock):
                 file.id, name.encode(), column.type, space, first[name].id.get_create_plist()))
         write_provenance(file, first, parts, command_of(options))
         progress = Progress(n[ROWS], "rows")
-        for part, start in zip(parts, starts):
-            copy_part(part, start, columns, file, lock)
+        for part, start, folder in zip(parts, starts, folders):
+            copy_part(part, start, columns, file, lock, folder)
             if not options.quiet:
                 progress.update(start[ROWS] + part.n[ROWS])
         progress.end()
@@ -294,31 +316,27 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this same command has made the output before.  Without parts compare only the
-    command; with parts also check that the output has all their rows."""
-    try:
+    """Return whether this command made the output before; with parts: whether it has their rows."""
+    with contextlib.suppress(Failure):
         result = Result(output)
-    except Failure:
-        return False
-    with result.file:
-        said = result.provenance
-        if not parts:
-            return said["COMMAND"].startswith(command + "\n")
-        if any(said[name] != value for name, value in facts(parts, command).items()):
-            return False
-        result.whole(0, result.n_row)
-        return result.finished and not result.n_damaged
+        with result.file:
+            said = result.provenance
+            if not parts:
+                return said["COMMAND"].startswith(command + "\n")
+            if all(said[name] == value for name, value in facts(parts, command).items()):
+                result.whole(0, result.n_row)
+                return result.finished and not result.n_damaged
+    return False
 
 
 def is_void(output):
     """Return whether the output is a result without a fitted row, which may be replaced."""
-    try:
+    with contextlib.suppress(Failure):
         result = Result(output)
-    except Failure:
-        return False
-    with result.file:
-        status = result.fits["STATUS"][...]
-        return not (status == FITTED).any() and not (result.finished and (status == NOT_DONE).any())
+        with result.file:
+            status = result.fits["STATUS"][...]
+            return not np.isin(status, [FITTED, NOT_DONE] if result.finished else [FITTED]).any()
+    return False
 
 
 def main(options):
@@ -331,30 +349,26 @@ def main(options):
         is_made(output, command_of(options)) or is_void(output))
     check_output(options.output, options.overwrite or may_be, reads)
     refuse_foreign(output, "starmill result")
-    parts = []
+    parts, model = [], None
     for path in options.arguments:
         parts.append(Part(path, len(options.arguments)))
-        if len(parts) > 1:
-            compare(parts[0], parts[-1])
-            parts[-1].columns = None
+        model = compare(model, parts[-1]) if model else parts[0]
     refuse_duplicates(parts)
     need(may_be or not os.path.exists(output) or any(part.n_fitted for part in parts), USAGE,
          f"{output} stays as it is: the parts have no fitted row; give another --output")
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile
-        is_spare = options.overwrite or made or (may_be and is_void(output))
-        check_output(options.output, is_spare, reads)
+        may_be = options.overwrite or made or (may_be and is_void(output))
+        check_output(options.output, may_be, reads)
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return
         with writing(output, RuntimeError), replacing(output) as temporary:  # HDF5 raises it
-            n_row = write_whole(temporary, parts, options, lock)
-            found = calibrate(temporary, lock) if options.calibrate else None
+            n = write_whole(temporary, parts, model, options, lock)
+            found = calibrate(temporary, lock) + "\n" if options.calibrate else ""
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
             lock.keep()
     if not options.quiet:
-        if found:
-            print(found)
-        print(f"parts        {len(parts)}\nrows         {n_row}\nresult       {options.output}")
+        print(f"{found}parts        {len(parts)}\nrows         {n}\nresult       {options.output}")

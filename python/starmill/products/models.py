@@ -13,10 +13,10 @@ from starmill.products.result import FITTED, Result, star_names, text
 
 
 class Models:
-    """A models file of a result.  arms: {arm: (dataset of wavelengths, dataset of fluxes)}.  Fluxes
-    have the shape [n_exposure][n_pix], wavelengths the same shape or [n_pix]."""
+    """A models file of a result, with the models of `rows` at least.  arms: {arm: (dataset of
+    wavelengths, of fluxes)}; fluxes are [n_exposure][n_pix], wavelengths the same or [n_pix]."""
 
-    def __init__(self, path, result):
+    def __init__(self, path, result, rows=()):
         self.result = result
         with as_failure(OUTPUT, f"{path} cannot be read as a models file", OSError, KeyError,
                         ValueError, TypeError, AttributeError):
@@ -33,6 +33,18 @@ class Models:
                 need(wave.dtype.kind == flux.dtype.kind == "f" and flux.ndim == 2 and len(flux) == n
                      and wave.shape in (flux.shape, flux.shape[1:]), ValueError,
                      f"wrong types or sizes in models/{name}")
+            n = len(self.missing(rows))
+            need(not n, USAGE, f"{path} lacks the models of {n} stars, which a run without "
+                 "--models fitted: leave --models out to fit them again")
+
+    def missing(self, rows):
+        """Return those of the rows that were fitted, but by a run without --models."""
+        if not int(self.result.provenance["UNMODELLED"]):
+            return []
+        fitted = np.flatnonzero(self.result.fits["STATUS"][...] == FITTED)
+        has = [self.index[...][np.isfinite(flux[:, :1]).any(axis=1)]
+               for _, flux in self.arms.values()]
+        return np.setdiff1d(np.intersect1d(rows, fitted), np.concatenate([self.index[:0], *has]))
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] of a row's exposures, None of a row not fitted."""
@@ -53,8 +65,7 @@ class Refitted:
         need(not rows or options.program, USAGE, "without a models file the stars must be fitted "
              "again, but PATH has no program starmill: give --models, or put starmill in PATH")
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
-        self.result = result
-        self.row_of = {}
+        self.result, self.row_of = result, {}
         if rows:
             again = self._fit(rows, options)
             self.models = Models(os.path.join(self.folder.name, "models.h5"), again)
@@ -67,7 +78,7 @@ class Refitted:
         with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
-        libraries = [os.path.abspath(options.library)] if options.library else \
+        libraries = [os.path.realpath(options.library)] if options.library else \
             [path for _, path in result.libraries.values()]
         command = [options.program, "fit", "--config", config,
                    *(word for path in libraries for word in ("--library", path)),
@@ -75,16 +86,15 @@ class Refitted:
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         stars = star_names(*([of[name][r] for r in rows] for of, name in (
             (result.fits, "TARGETID"), (result.catalog, "OBJECT"), (result.catalog, "IDENTIFIER"))))
-        paths = [os.path.abspath(result.input_path(i)) for i in inputs]
+        paths = [os.path.join(os.getcwd(), result.input_path(i)) for i in inputs]
         for option, lines in (("object-file", stars), ("catalog", paths)):
             command += [f"--{option}", os.path.join(folder, option)]
             with open(command[-1], "wb") as file:
                 file.writelines(os.fsencode(line) + b"\n" for line in lines)
         where = result.provenance["FOLDER"]
-        done = subprocess.run(command, check=False, text=True,
-                              cwd=where if os.path.isdir(where) else None,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, errors="surrogateescape")
+        done = subprocess.run(command, check=False, text=True, errors="surrogateescape",
+                              cwd=where if os.path.isdir(where) else None, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         why = (done.stdout.strip().splitlines() or ["no message"])[-1]
         need(done.returncode == 0, INPUT, f"the stars cannot be refitted: {why}")
         again = Result(output)
@@ -94,11 +104,14 @@ class Refitted:
         return again
 
     def _pair(self, again, rows):
-        """Match the rows of the new fit with the old ones; warn of rows with another velocity."""
-        names = (again.catalog["IDENTIFIER"][...], again.fits["TARGETID"][...])
-        new = {name: i for i, name in enumerate(zip(*names))}
+        """Match rows of both fits by input and place of the first exposure, since a name may be in
+        several inputs; warn of rows with another velocity."""
+        def key(result, row):
+            i, number = result.exposures(row)[0]
+            return os.path.realpath(result.input_path(i)), number
+        new = {key(again, i): i for i in np.flatnonzero(again.fits["STATUS"][...] == FITTED)}
         for r in rows:
-            i = new.get((self.result.catalog["IDENTIFIER"][r], self.result.fits["TARGETID"][r]))
+            i = new.get(key(self.result, r))
             if i is None:
                 continue
             self.row_of[r] = i
@@ -113,12 +126,10 @@ class Refitted:
 
 def open_models(result, rows, options):
     """Return Models or Refitted; .of(row) gives the models of a row."""
-    if options.models:
-        return Models(options.models, result)
-    path = result.models_path()
+    path = options.models or result.models_path()
     try:
-        return Models(path, result) if path else Refitted(result, rows, options)
+        return Models(path, result, rows) if path else Refitted(result, rows, options)
     except Failure as failure:
-        if failure.status != USAGE or not path:
+        if failure.status != USAGE or options.models or not path:
             raise
-        return Refitted(result, rows, options)  # the file now holds models of another fit
+        return Refitted(result, rows, options)  # the file has models of another fit, or lacks some

@@ -55,16 +55,13 @@ def draw_range(upper, lower, arms, limits, most=MAX_PIXELS):
     n = max(1, max(int(at.sum()) for _, at in inside) // most)
     for arm, at in inside:
         if arm.bad[at].any():
-            edges = dict(color=BAD, lw=0, step="mid", zorder=-2)
             for axes in (upper, lower):
-                axes.fill_between(arm.wave[at], 0, 1, where=arm.bad[at],
-                                  transform=axes.get_xaxis_transform(), **edges)
+                axes.fill_between(arm.wave[at], 0, 1, where=arm.bad[at], color=BAD, lw=0,
+                                  step="mid", zorder=-2, transform=axes.get_xaxis_transform())
             wild = np.where(arm.bad[at] & np.isfinite(arm.flux[at]), arm.flux[at], np.nan)
             upper.plot(arm.wave[at], wild, ".", color=PALE, ms=2, zorder=-1)
-    tables = []
-    for a in arms:
-        model = np.full(len(a.wave), np.nan) if a.model is None else a.model
-        tables.append((a.wave, np.where(a.ivar > 0, a.flux, 0.0), a.ivar, model))
+    tables = [(a.wave, np.where(a.ivar > 0, a.flux, 0.0), a.ivar,
+               np.full(len(a.wave), np.nan) if a.model is None else a.model) for a in arms]
     draw_panel(upper, lower, tables, limits, n)
 
 
@@ -77,9 +74,8 @@ def write_table(figure, result, row, note):
     def write(x, i, words, **how):
         figure.text(x, 1 - (0.32 / height) - i * line, words, va="baseline", **how)
 
-    name = values["OBJECT"] or values["IDENTIFIER"]
     target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] >= 0 else values["IDENTIFIER"]
-    write(left, 0, literal(name), weight="bold", fontsize=12)
+    write(left, 0, literal(values["OBJECT"] or values["IDENTIFIER"]), weight="bold", fontsize=12)
     write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
           color=INK)
     where = f"RA {number(values['TARGET_RA'], 5)}°  Dec {number(values['TARGET_DEC'], 5)}°"
@@ -95,13 +91,12 @@ def write_table(figure, result, row, note):
         digits = SYMBOL.get(p, (p, 3))[1]
         error = values[p + "_ERR"]
         # two digits of the error, at least
-        if np.isfinite(error) and error > 0:
+        if 0 < error < np.inf:
             digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
         unit = result.shown_unit(p)
-        is_flagged = result.has(p + "_FLAG") and values[p + "_FLAG"]
         write(x, 2.4 + below, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
-        write(x, 3.4 + below, result.shown(values, p, digits), color=INK if is_flagged else MODEL,
-              fontsize=11)
+        write(x, 3.4 + below, result.shown(values, p, digits), fontsize=11,
+              color=INK if values.get(p + "_FLAG") else MODEL)
     status = result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
     warnings = result.words(values["RVS_WARN"], result.warnings)
     infos = result.words(values["FIT_INFO"], result.infos)
@@ -222,8 +217,7 @@ def corner(result, row):
         if error > 0:
             grid[i, i].plot(x, np.exp(-0.5 * ((x - at[p]) / error) ** 2)
                             / (error * np.sqrt(2 * np.pi)), color=MODEL, lw=1)
-        grid[i, i].set_ylim(0)
-        grid[i, i].set_yticks([])
+        grid[i, i].set(ylim=(0, None), yticks=[])
         below, middle, above = (values[f"POST_P{c}"][p] for c in (16, 50, 84))
         digits = int(np.clip(1 - np.floor(np.log10(max(above - below, 1e-9) / 2)), 0, 4))
         grid[i, i].set_title(f"{number(middle, digits)} +{number(above - middle, digits)} "
@@ -239,8 +233,8 @@ def draw_corner(result, row):
     need(figure, USAGE, f"{result.path}: row {row} was not sampled")
     values = result.row(row)
     flags = ", ".join(result.words(values["POST_FLAG"], result.posteriors)) or "none"
-    name = values["OBJECT"] or values["IDENTIFIER"]
-    figure.suptitle(f"{literal(name)},  row {row} of {literal(os.path.basename(result.path))}\n"
+    figure.suptitle(f"{literal(values['OBJECT'] or values['IDENTIFIER'])},  "
+                    f"row {row} of {literal(os.path.basename(result.path))}\n"
                     f"POST_FLAG: {flags}\ngrey: posterior, orange: the fit's Gaussian",
                     x=0.98, ha="right", fontsize=10, color=INK)
     return figure
@@ -264,10 +258,8 @@ def drawn(draw, *arguments):
 
 def draw_row(result, row, options, limits):
     """Draw a row of a result.  options: models, library and program, for open_models."""
-    def draw():
-        fitted = open_models(result, [row], options)
-        return draw_star(result, row, Inputs(result, options.library), fitted, limits)
-    return drawn(draw)
+    return drawn(lambda: draw_star(result, row, Inputs(result, options.library),
+                                   open_models(result, [row], options), limits))
 
 
 def draw_pieces(library, theta, pieces, limits):

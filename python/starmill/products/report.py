@@ -116,7 +116,6 @@ def key_figures(survey):
 def run_section(survey):
     result, p = survey.result, survey.result.provenance
     command = p["COMMAND"]
-    n_evaluation = percentile(survey.sample["NEVAL"][survey.fitted], 50)
     rows = [
         ("command", f"<code>{escape(command[:MAX_COMMAND])}"
                     f"{'…' if len(command) > MAX_COMMAND else ''}</code>"),
@@ -128,8 +127,8 @@ def run_section(survey):
         ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, "
                  f"{number(float(p['WALL_S']))} s of running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
-        ("evaluations", f"the median star took {number(n_evaluation)} evaluations of the "
-                        "likelihood")]
+        ("evaluations", "the median star took "
+         f"{number(percentile(survey.sample['NEVAL'][survey.fitted], 50))} of the likelihood")]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
     rows.append(("inputs", f"{counted(len(errors), 'file')}, {number(len(broken))} unreadable"))
@@ -242,10 +241,8 @@ def epochs_section(survey):
     body += image(charts.constant(survey), "probabilities of a constant velocity")
     excess = np.where(has, s["VRAD_CHI2"] / np.maximum(s["N_EPOCH"] - 1, 1), -1)
     at = np.argsort(-excess, kind="stable")[:min(N_VARIABLE, n)]
-    rows = survey.rows[at]
-    names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
     return body + "<h3>Most variable stars</h3>" + image(
-        charts.curves(result, rows, names), "velocities of the most variable stars")
+        charts.curves(result, survey.rows[at]), "velocities of the most variable stars")
 
 
 def pairs_section(survey):
@@ -261,12 +258,11 @@ def pairs_section(survey):
         values = result.row(row)
         cells = [td(row), td(values["IDENTIFIER"][-28:]),
                  cell(f"pair-gain-{row}", values["SB2_GAIN"])]
-        for p in result.parameters:
-            digits = SYMBOL.get(p, (p, 3))[1]
-            cells.append(td(f"{fixed(values[p], digits)}, {fixed(values[p + '_2'], digits)}"))
-        ratio = [fixed(values[f"FLUX_RATIO_{arm}"], 2) for arm in result.arms]
-        warnings = result.words(values["RVS_WARN"], result.warnings)
-        rows.append([*cells, td(", ".join(ratio)), td(", ".join(warnings))])
+        words = [[fixed(values[name], SYMBOL.get(p, (p, 3))[1]) for name in (p, p + "_2")]
+                 for p in result.parameters]
+        words += [[fixed(values[f"FLUX_RATIO_{arm}"], 2) for arm in result.arms],
+                  result.words(values["RVS_WARN"], result.warnings)]
+        rows.append(cells + [td(", ".join(several)) for several in words])
     if not rows:
         return body
     names = [f"{plain(p)} ({result.shown_unit(p)})" for p in result.parameters]
@@ -351,9 +347,8 @@ def posterior_section(survey, links):
         row = int(survey.rows[at[k]])
         figure = corner(result, row)
         if figure:
-            name = text(result.catalog["IDENTIFIER"][row])
             body += (f"<figure>{image(png(figure, charts.DPI), 'posterior')}"
-                     f"<figcaption><b>{escape(name)}</b> "
+                     f"<figcaption><b>{escape(text(result.catalog['IDENTIFIER'][row]))}</b> "
                      f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
                      "</span></figcaption></figure>")
     words = ("Grey: marginal densities, and samples or contours of one and two standard "
@@ -377,7 +372,6 @@ def main(options):
     alone = survey.n_fitted <= N_WORST  # all fitted rows are among the worst
     drawn = sorted(set(examples + worst + ([] if alone else survey.typical)))
     stars = Stars(result, drawn, options)
-    title = os.path.basename(path)
     subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, written " \
         f"by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
     with plt.rc_context({**STYLE, "figure.autolayout": True}):  # as tight_layout()
@@ -411,6 +405,6 @@ def main(options):
     footer = f"Counts are of all rows{damaged}."
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
-    whole = whole_page(title, subtitle, key_figures(survey), sections, footer)
+    whole = whole_page(os.path.basename(path), subtitle, key_figures(survey), sections, footer)
     write_whole(output, [whole.encode()], options.overwrite)
     print(printable(output))

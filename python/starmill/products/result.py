@@ -149,9 +149,8 @@ def provenance(file):
     said = {key: text(value) if isinstance(value, bytes) else value
             for key, value in group.attrs.items()}
     for key, item in group.items():
-        value = np.ravel(item[()])[:1].tolist() if isinstance(item, h5py.Dataset) else []
-        first = value[0] if value else None
-        said[key] = text(first) if isinstance(first, bytes) else first
+        one = [*np.ravel(item[()])[:1].tolist(), None] if isinstance(item, h5py.Dataset) else [None]
+        said[key] = text(one[0]) if isinstance(one[0], bytes) else one[0]
     for key in SAID:
         need(isinstance(said.get(key), str), Wrong, f"provenance/{key} is no text")
     for key in COUNTED:
@@ -236,8 +235,7 @@ class Result:
     """
 
     def __init__(self, path):
-        self.path = path
-        self.calibration = {}
+        self.path, self.calibration = path, {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         with as_failure(OUTPUT, f"{path} cannot be read", OSError, KeyError, ValueError,
                         RuntimeError, TypeError, AttributeError), \
@@ -301,7 +299,8 @@ class Result:
         return names
 
     def calibrate(self):
-        """From now on scale errors by the factors and floors of starmill merge --calibrate."""
+        """From now on scale errors by the factors and floors of starmill merge --calibrate.  Return
+        a text about parameters without a factor; "" if all have one."""
         attrs = self.fits.attrs
         need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
              "result with one by starmill merge --calibrate")
@@ -309,9 +308,13 @@ class Result:
                                       for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
         need(np.shape(factors) == (len(names), len(sn)) and np.shape(floors) == (len(names),),
              OUTPUT, f"{self.path} is damaged: its calibration is incomplete")
-        for name, factor, floor in zip(names, factors, floors):
-            if np.isfinite(floor):
-                self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
+        found = {f"{text(name)}_ERR": (sn, factor, floor)
+                 for name, factor, floor in zip(names, factors, floors)}
+        left = ", ".join(name for name, of in found.items() if not np.isfinite(of[2]))
+        self.calibration = {f"/fits/{n}": of for n, of in found.items() if np.isfinite(of[2])}
+        says = f"{self.path}: its repeated stars give no factor for {left}"
+        need(self.calibration, USAGE, f"{says}: merge --calibrate more rows of the same stars")
+        return left and f"{says}, which stay as the fit stated them"
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
@@ -402,8 +405,8 @@ class Result:
 
     def whole(self, start, stop):
         """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
-        found = [np.ones(0, bool), *(~self.damaged(*span) for span in self.spans(start, stop))]
-        found = np.concatenate(found)
+        found = np.concatenate([np.ones(0, bool), *(~self.damaged(*span)
+                                                    for span in self.spans(start, stop))])
         self.note(start + np.flatnonzero(~found))
         return found
 
@@ -420,7 +423,7 @@ class Result:
 
     def _find(self, star):
         keys = [(name, os.fsencode(star)) for name in ("IDENTIFIER", "OBJECT")] if star else []
-        if star.isdecimal() and int(star) < 2**63:
+        if re.fullmatch(r"-?\d+", star) and -2**63 <= int(star) < 2**63 and int(star) != -1:
             keys.insert(0, ("TARGETID", int(star)))
         for name, key in keys:
             rows = [start + np.flatnonzero(self.column(name)[start:start + BLOCK] == key)
@@ -480,12 +483,10 @@ class Result:
         """Return the value of a key of the fit's configuration, None if it is not set."""
         used = self.provenance["IDENTITY"] + "\n" + self.provenance["CONFIG"]
         found = re.search(rf"^{key}: (.*)$", used, re.MULTILINE)
-        if not found:
-            return None
         try:
-            return ast.literal_eval(found.group(1))
+            return found and ast.literal_eval(found[1])
         except (ValueError, SyntaxError):
-            return found.group(1)
+            return found[1]
 
     def reads(self, options):
         """Return (what, path) of all files read for a picture or a list."""

@@ -166,7 +166,7 @@ def copy_tables(product, file, spectra):
 
 
 def write_epochs(product, result, whole):
-    """Write all exposures: one row of RVTAB each, with the velocity of its epoch."""
+    """Write all exposures: a row of RVTAB each, with its epoch's velocity; return their number."""
     exposures = result.catalog["exposures"]
     own = [table.column(name, result.epochs.get(name, exposures.get(name))) for name in OF_EXPOSURE]
     found = own + [c for c in columns(result) if c.name not in OF_STAR + OF_EXPOSURE]
@@ -186,6 +186,7 @@ def write_epochs(product, result, whole):
     for bit, name in zip(attrs["BITS"], attrs["NAMES"]):
         header[f"EPOCH{int(bit).bit_length() - 1:02d}"] = (words(text(name)), f"bit of value {bit}")
     product.append(header, rows())
+    return n
 
 
 def runs(rows, most):

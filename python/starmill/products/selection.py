@@ -217,10 +217,9 @@ def print_pieces(pieces):
 def main(options):
     path, words = options.arguments
     result = Result(path)
-    if options.output:
-        check_text(options.output, options.overwrite, result.reads(options))
     selection = Selection(result, Expression(words, result), options.print)
     if options.output:
+        check_text(options.output, options.overwrite, result.reads(options))
         write_whole(options.output, selection.lines(), options.overwrite)
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")
     else:

@@ -11,10 +11,10 @@ MAX_SHOWN = 24  # most values of a vector that are printed; a density has hundre
 INDENT = " " * 27
 
 
-def words(value):
-    if isinstance(value, (bytes, str)):
-        return printable(text(value))
-    return f"{value:.9g}" if isinstance(value, np.floating) else str(value)
+def words(value, name=""):
+    if isinstance(value, np.floating):
+        return f"{value:.{12 if name == 'MJD' else 9}g}"  # an MJD to 10 ms
+    return printable(text(value))
 
 
 def meanings(column, value):
@@ -75,7 +75,7 @@ def show_epochs(result, row):
     names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
     print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
     for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):
-        print("  " + " ".join(f"{words(value):>12}" for value in exposure))
+        print("  " + " ".join(f"{words(value, name):>12}" for name, value in zip(names, exposure)))
 
 
 def show_row(result, row):

@@ -14,7 +14,6 @@ from starmill.cli.running import Holder, is_alive, left
 
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8
-ROWS = 1 << 16  # read at once
 # seconds, intervals between two status files: the larger counts
 SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a new star for longer gets a line
 GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run silent for longer is gone: watchdogs act at 600 s
@@ -90,17 +89,14 @@ class Job:
     def _look(self):
         """Open the result; set self.result: counts of rows, and facts of the run."""
         check_packages("numpy", "h5py")
-        import numpy as np
         from starmill.products.result import FITTED, Result
         self._file = found = Result(self.begun)
-        n = {code: 0 for code in found.statuses}
-        n_warned = 0
-        for start in range(0, found.n_row, ROWS):
-            status, warned = (found.fits[k][start:start + ROWS] for k in ("STATUS", "RVS_WARN"))
+        n, n_warned = dict.fromkeys(found.statuses, 0), 0
+        for start, stop in found.spans():
+            status, warned = (found.fits[k][start:stop] for k in ("STATUS", "RVS_WARN"))
             n_warned += int(((status == FITTED) & (warned != 0)).sum())
-            for code, count in zip(*np.unique(status, return_counts=True)):
-                if code in n:
-                    n[code] += int(count)
+            for code in n:
+                n[code] += int((status == code).sum())
         said = found.provenance
         self.result = {
             "finished": found.finished, "rows": found.n_row, "warned": n_warned, "damaged": 0,

@@ -105,8 +105,7 @@ class Survey:
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
-        self.worst = []
-        self._keys, self._key_rows, self._places = [], [], []
+        self.worst, self._keys = [], []  # _keys: [(keys, rows, positions)]
         sampled, rows = collections.defaultdict(list), []
         for block in result.blocks():
             self._count(block)
@@ -170,8 +169,8 @@ class Survey:
         return sorted(found, key=lambda r: -r.count)
 
     def _keep_worst(self, block):
-        chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
-        chi = np.where(np.isfinite(chi), chi, -1.0)
+        chi = block["RCHISQ_TOT"]
+        chi = np.where((block["STATUS"] == FITTED) & np.isfinite(chi), chi, -1.0)
         at = np.argsort(-chi, kind="stable")[:N_WORST]
         found = [(float(chi[i]), int(block.rows[i])) for i in at if chi[i] >= 0]
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
@@ -202,24 +201,20 @@ class Survey:
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= block["FIT_INFO"] & self._no_repeat == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
-        self._keys.append(key[use])
-        self._key_rows.append(block.rows[use])
-        self._places.append(place[:, use])
+        self._keys.append((key[use], block.rows[use], place[:, use]))
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta is
         the difference of a pair's parameters; errors and sn are those of both rows."""
-        key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
-        place = np.concatenate(self._places, axis=1)
+        key, row, place = (np.concatenate(parts, axis=-1) for parts in zip(*self._keys))
         key, unjoined = joined(key, *place, by_place=self.key_every == 1)
-        self._keys = self._key_rows = self._places = None
+        self._keys = None
         order = np.lexsort((row, key))
         key, row = key[order], row[order]
         _, first, n = np.unique(key, return_index=True, return_counts=True)
         n_star = int((n > 1).sum())
         within = np.arange(len(key)) - np.repeat(first, n)  # index of the row within its star
-        left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
-        left = left[: MAX_REPEATS // 2]
+        left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))[:MAX_REPEATS // 2]
         delta, errors, sn = {}, {}, None
         if len(left):
             pairs = row[left], row[left + 1]

@@ -141,8 +141,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """Return the header of the file at path if it is this export and not older than the result.
-    Return None if the export may be written to path, else raise a Failure."""
+    """Return the header of the file at path if it is this export, not older than the result, with
+    all rows.  Return None if the export may be written to path, else raise a Failure."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)
@@ -161,7 +161,7 @@ def is_done(path, kind, result, overwrite):
          f"{path}: exists and is the export of another result, or another export of this one: "
          "give another name or --overwrite")
     is_older = os.stat(path).st_mtime_ns < os.stat(result.path).st_mtime_ns
-    return None if is_older else header
+    return None if is_older or "LEFTOUT" in header else header
 
 
 def ucd_of(name, unit=""):
@@ -235,16 +235,13 @@ def native(column, rows):
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
     found["TFIELDS"] = len(columns)
-    said = [known_unit(c.unit, c.words) for c in columns]
-    for i, c in enumerate(columns, 1):
-        found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
-        unit = said[i - 1][0].replace("km/s", "km s-1")  # as in rvspecfit
-        if unit:
-            found[f"TUNIT{i}"] = words(unit)
-        found[f"TUCD{i}"] = c.ucd
     found["EXTNAME"], found["LONGSTRN"] = name, "OGIP 1.0"
-    for i, (_, meaning) in enumerate(said, 1):
-        found[f"TCOMM{i}"] = words(meaning)
+    for i, c in enumerate(columns, 1):
+        unit, meaning = known_unit(c.unit, c.words)
+        found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
+        if unit:
+            found[f"TUNIT{i}"] = words(unit.replace("km/s", "km s-1"))  # as in rvspecfit
+        found[f"TUCD{i}"], found[f"TCOMM{i}"] = c.ucd, words(meaning)
     return found
 
 

@@ -339,7 +339,7 @@ def make(args):
         raise SystemExit("real-library: %s has %.1f MB, more than %g (--limit): fewer components, "
                          "or pixels" % (full, size, args.limit))
     recipe.run("library", "info", full)
-    os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
+    os.makedirs(os.path.dirname(os.path.realpath(args.out)), exist_ok=True)
     shutil.copy(full, args.out + ".part")
     os.replace(args.out + ".part", args.out)
     print("%s: %.1f MB" % (args.out, size))

@@ -296,17 +296,22 @@ MILL_TEST(which_pixels_go_to_which_arm)
 
 MILL_TEST(short_pieces_are_left_out)
 {
-  /* 19 and 20 pixels in r; the continuum has 10 functions */
-  for (int n = 19; n <= 20; n++) {
+  /* 19 and 20 pixels in r, after those in b or alone; the continuum has 10 functions.  Alone, 19
+   * pixels stay, so that the pipeline says what is wrong. */
+  for (int k = 0; k < 4; k++) {
+    const int n = 19 + k % 2, with_b = k / 2;
+    const double begin_aa = moved(5600, 1000), middle_aa = (begin_aa + moved(6000, -1000)) / 2;
     int first = 0;
-    while (wave[first] < moved(5600, 1000))
+    while (wave[first] < (with_b ? middle_aa : begin_aa))
       first++;
-    settings.arm_wanted[ARM_B] = 0;
+    settings.arm_wanted[ARM_B] = with_b;
     toy.channel[0].n_pix = first + n;
     MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
-    assert_int_equal(batch.n_segment, 1);
-    assert_int_equal(batch.segment[0].use, n == 19 ? MILL_SEGMENT_OUTSIDE : MILL_SEGMENT_FIT);
-    assert_int_equal(batch.segment[0].n_pix, n == 19 ? 0 : 20);
+    assert_int_equal(batch.n_segment, with_b && n == 20 ? 2 : 1);
+    const mill_raw_segment *last = &batch.segment[batch.n_segment - 1];
+    assert_int_equal(last->use, MILL_SEGMENT_FIT);
+    assert_int_equal(last->arm, with_b && n == 19 ? ARM_B : ARM_R);
+    assert_true(last->n_pix == n || last->arm == ARM_B);
   }
 }
 
