@@ -142,8 +142,7 @@ def read_fits(path, request):
         request = replace(request, columns=columns)
         one, own = read_one(path, request), hdus[find_one(path, hdus, request)]
         if columns:
-            masks = {n: own.data.field(n) for n in own.columns.names if n.upper() in MASKS}
-            mask_out(path, one, masks)
+            mask_out(path, one, {n: own.data[n] for n in own.columns.names if n.upper() in MASKS})
             return one, columns[2] if len(columns) > 2 else ""
         images = {hdu.name.upper(): hdu for hdu in hdus if hdu.is_image}
         mask_out(path, one, {n: image_part(images[n], ...) for n in MASKS if n in images})
