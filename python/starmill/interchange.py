@@ -21,11 +21,20 @@ N_SHOWN = 8  # rows of a table that a notebook shows
 # {argument of Spectrum, or "variance": known names of its column, in any case}
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
-    "flux": ("flux", "intensity"), "mask": ("mask", "and_mask"), "sigma": ("lsf_sigma",),
+    "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
     "error": ("error", "err", "errs", "sigma", "flux_err", "flux_error", "err_flux", "e_flux",
               "eflux", "uncertainty", "std"),
-    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var"),
-}
+    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var")}
+
+
+def mask_of(name, values):
+    """Return a mask, not 0 where a pixel is bad; of and_mask only the bits BAD_SDSS count."""
+    values = np.asanyarray(values)
+    if name.strip().lower() != "and_mask":
+        return values
+    if values.dtype.kind == "f":  # NaN, of a missing value, is bad
+        values = np.where(np.isnan(values), BAD_SDSS, values).astype("i8")
+    return values & BAD_SDSS
 
 
 def known_unit(unit: str, words: str) -> tuple[str, str]:
@@ -202,12 +211,7 @@ class FromOthers:
                 values = table[name]
                 if np.ndim(values) == 2 and len(values) == 1:
                     values = values.reshape(-1)  # keeps the unit
-                if str(name).strip().lower() == "and_mask":
-                    values = np.asanyarray(values)
-                    if values.dtype.kind == "f":  # NaN, of a missing value, is bad
-                        values = np.where(np.isnan(values), BAD_SDSS, values).astype("i8")
-                    values = values & BAD_SDSS
-                found[argument] = values
+                found[argument] = mask_of(str(name), values) if argument == "mask" else values
         if "loglam" in found:
             found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))
         if "ivar" in found or {"ivar", "error"} & more.keys():

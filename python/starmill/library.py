@@ -164,8 +164,7 @@ class Library:
         found, one = [], _ffi.new("starmill_parameter *")
         for i in range(_lib.starmill_library_n_par(self._handle)):
             _call(_lib.starmill_library_parameter, self._handle, i, one)
-            found.append(Parameter(_text(one.name), _text(one.column), _text(one.unit), one.min,
-                                   one.max))
+            found.append(Parameter(*map(_text, (one.name, one.column, one.unit)), one.min, one.max))
         return found
 
     @property

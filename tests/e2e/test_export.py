@@ -485,7 +485,7 @@ class Export(ProgramTest):
         for path, says in ((gone, "cannot be read"), (changed, "has changed"),
                            (other, "is not target")):
             self.assertOneLine(done, path, says, status=3)
-        self.assertIn("written      0\nleft out     3", done.stdout)
+        self.assertIn("written      0\nleft out     3 inputs, for the reasons above", done.stdout)
         self.assertEqual(os.listdir(folder), [])
         done = self.export("--no-fibermap", "--output", folder, self.path)
         self.assertIn("written      3", done.stdout)

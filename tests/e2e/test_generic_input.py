@@ -5,7 +5,10 @@ L1 files, where a field has a blue and a red file; and 4MOST's files.
 The same pixels of simulated stars are given in the generic layout and in that of DESI, WEAVE or
 4MOST: the fits agree bit for bit.  Needs no test data."""
 
+import itertools
+
 from base import *  # noqa: F403
+from starmill.cli.basics import Failure
 from starmill.surveys import generic
 from starmill.surveys.generic import write
 
@@ -204,6 +207,53 @@ class Generic(ProgramTest):
                 np.testing.assert_allclose(row["FLUX"] * row["FLUX_SCALE"], flux, rtol=1e-6)
                 np.testing.assert_allclose(row["IVAR"], (row["FLUX_SCALE"] / error) ** 2, rtol=1e-6)
 
+    def test_masks_nulls_units_and_names(self):
+        """A pixel is bad where a known mask is not 0, or a scaled integer is the null of its raw numbers."""
+        folder, wave = new_folder("masks"), np.arange(4000.0, 4300)
+        flux, error, bad = 2 + np.round(np.sin(wave), 2), np.full(300, 0.1), np.arange(300) % 50 == 7
+        cards = {"CRVAL1": 4000.0, "CRPIX1": 1, "CDELT1": 1.0, "CUNIT1": "Angstrom"}
+
+        def images(name, **parts):
+            hdus = [pyfits.ImageHDU(values, name=what) for what, values in parts.items()]
+            for hdu in hdus:
+                hdu.header.update(cards)
+            hdus[-1].header["BUNIT"], hdus[-2].header["BUNIT"] = "10**-17 erg", "10**-18 erg"
+            pyfits.HDUList([pyfits.PrimaryHDU(), *hdus]).writeto(os.path.join(folder, name))
+
+        def text(name, head, *columns, **how):
+            np.savetxt(os.path.join(folder, name), np.transpose(columns), header=head, **how)
+
+        images("swapped.fits", MASK=bad.astype("i4"), IVAR=error**-2 / 100, FLUX=flux)  # (1e-18 erg)^-2
+        with pyfits.open(os.path.join(folder, "swapped.fits"), "update") as hdus:
+            hdus["IVAR"].header["BUNIT"] = "10**36 erg-2"
+        images("error.fits", QUAL=bad.astype("i4"), ERR=error * 10, FLUX=flux)
+        table = bintable({"WAVE": wave, "FLUX": flux, "ERR": error * 10, "AND_MASK": ("K", bad << 18 | 1 << 10)})
+        table.columns[1].unit, table.columns[2].unit = "10**-17 erg", "10**-18 erg"  # bit 10 of SDSS is no fault
+        table.writeto(os.path.join(folder, "table.fits"))
+        raw = np.where(bad, -99, np.round(flux * 100)).astype("i2")
+        pyfits.BinTableHDU.from_columns([pyfits.Column("WAVE", "D", array=wave), pyfits.Column(
+            "FLUX", "I", array=raw, null=-99), pyfits.Column("ERR", "D", array=error)]).writeto(tmp("null.fits"))
+        with pyfits.open(tmp("null.fits"), do_not_scale_image_data=True) as hdus:
+            hdus[1].header["TSCAL2"] = 0.01
+            content_of = hdus[1].header.tostring(), hdus[1].data.tobytes()
+        with open(os.path.join(folder, "null.fits"), "wb") as file:
+            file.write(content(tmp("null.fits"))[:2880] + content_of[0].encode())
+            file.write(content_of[1].ljust(-(-len(content_of[1]) // 2880) * 2880, b"\0"))
+        text("m.csv", "wave,flux,err,mask", wave, flux, error, bad, delimiter=",", comments="")
+        text("below.txt", "wave flux ivar mask\n---- ---- ---- ----", wave, flux, error**-2, bad)
+        text("word.txt", "columns: wave flux ivar mask", wave, flux, error**-2, bad)
+        run("convert", "--medium", "vacuum", "--output", tmp("masks.fits"), folder)
+        rows = pyfits.getdata(tmp("masks.fits"))
+        self.assertEqual(len(rows), 7)
+        for row in rows:
+            np.testing.assert_allclose(row["WAVELENGTH"], wave)
+            np.testing.assert_allclose(row["FLUX"][~bad], flux[~bad], rtol=1e-6, err_msg=row["NAME"])  # float32
+            np.testing.assert_allclose(row["IVAR"], np.where(bad, 0, error**-2), rtol=1e-6, err_msg=row["NAME"])
+        table.columns[2].unit = "s"
+        table.writeto(tmp("second.fits"))
+        self.assertOneLine(starmill("convert", "--medium", "vacuum", "--output", tmp("no.fits"), tmp("second.fits")),
+                           "second.fits", "the unit of ERR, 's'", status=3)
+
     def test_the_width_has_its_own_unit_or_that_of_the_wavelengths(self):
         wave, one, path = np.arange(400, 420, 0.5), np.ones(40), tmp("own.fits")
         for unit, sigma in ("_aa", 1), ("_nm", 10), ("", 10):
@@ -399,6 +449,21 @@ class Weave(ProgramTest):
         name = read(tmp(out), "catalog")["IDENTIFIER"][1].decode()
         run("plot", tmp(out), name, "--output", tmp("drawn.png"))
         self.assertGreater(matplotlib.image.imread(tmp("drawn.png")).shape[1], 1300)
+
+    def test_an_arm_of_several_spectra(self):
+        """An arm's model joins those of its spectra, which ascend, descend, overlap on one grid or lie apart."""
+        from starmill.surveys.spectra import Channel, matched
+        wave = 5000 + 0.5 * np.arange(200)
+        parts = wave[:80], wave[60:140], wave[150:]
+        channels = [Channel("x", w, w + 1, np.ones(len(w)), np.zeros(len(w), bool)) for w in parts]
+        for order in itertools.permutations(range(3)):
+            joined = np.concatenate([parts[i] for i in order])
+            arms = matched(channels, {"opt": (joined, joined + 2)}, "a.fits")
+            self.assertEqual(len(arms), 3)
+            for i, arm in zip(order, arms):
+                np.testing.assert_array_equal([arm.wave, arm.flux, arm.model], parts[i] + [[0], [1], [2]])
+        with self.assertRaisesRegex(Failure, "a.fits changed"):
+            matched(channels, {"opt": (joined + 0.1, joined)}, "a.fits")
 
     def test_one_arm(self):
         expected = self.generic("blue", ["BLUE"])

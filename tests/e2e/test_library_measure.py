@@ -352,7 +352,9 @@ class Sky(ProgramTest):
             for arm in "BRZ":
                 flux, ivar = file[f"{arm}_FLUX"].data, file[f"{arm}_IVAR"].data
                 sigma, sky = np.sqrt(1 / np.median(ivar)), slice(cls.N_STAR, None)
-                ivar[sky] *= sigma**-2 / np.median(ivar[sky], axis=1, keepdims=True)
+                # the fibres' noise differs by up to a factor of 2, as their throughput does
+                own = (sigma * np.geomspace(2**-0.5, 2**0.5, cls.N_SKY)[:, None])**-2
+                ivar[sky] *= own / np.median(ivar[sky], axis=1, keepdims=True)
                 flux[sky] = rng.normal(size=flux[sky].shape) / np.sqrt(np.maximum(ivar[sky], 1e-9))
                 lines = cls.pattern(file[f"{arm}_WAVELENGTH"].data)
                 flux += sigma * {"clean": 0, "lines": 3 * random[:, :2] @ lines,

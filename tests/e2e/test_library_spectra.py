@@ -167,6 +167,10 @@ class LibrarySpectra(ProgramTest):
                                    ("WAT1_001", "wtype=linear units=microns")], medium),
             ("natural log", 10**log10, [("CRVAL1", FIRST), ("CRPIX1", 1), ("CTYPE1", "WAVE-LOG"),
                                         ("CDELT1", FIRST * 2.2e-5 * np.log(10))], ()),
+            # FITS standard 4.0, 8.1: CDELT1 does not count beside CD1_1; PC1_1 multiplies it
+            ("CD and CDELT", linear, [*start[::2], ("CD1_1", STEP), ("CDELT1", 1)], medium),
+            ("astropy's m", linear, [("CRVAL1", FIRST / 1e10), ("CDELT1", 1), ("CRPIX1", 1), ("PC1_1", STEP / 1e10),
+                                     ("CUNIT1", "m")], medium),
             ("option", linear, [], (*medium, "--wave", f"{FIRST},{STEP}")),
             ("log option", 10**log10, [], (*medium, "--log-wave", f"{log10[0]!r},2.2e-5")),
         ]
@@ -265,6 +269,9 @@ class LibrarySpectra(ProgramTest):
                    tmp("wave.fits"))
         out = ("library", "spectra", "--output", tmp("no.h5"), *GIVEN)
         os.makedirs(tmp("empty"))
+        wave = np.delete(FIRST + STEP * np.arange(N_PIX), range(500, 520))
+        bintable({"lam": wave, "f": np.ones(len(wave))}).writeto(tmp("hole.fits"))
+        hole = f"no pixel between {wave[499]:.2f} and {wave[500]:.2f} A"
         for options, status, parts in (
             ((tmp("empty"),), 3, ("has no files",)),
             ((tmp("stelib"), "--columns", "LAM,F"), 3, ("star000.fits", "LAM and F", "--columns")),
@@ -275,6 +282,7 @@ class LibrarySpectra(ProgramTest):
             ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("give only one of",)),
             ((tmp("stelib"), "--name-column", "NAME"), 2, ("--name-column", "--table")),
             ((image, "--table", tmp("stars.fits")), 2, ("of files with one spectrum",)),
+            ((tmp("hole.fits"), tmp("tables"), "--columns", "LAM,F"), 3, (hole, "--range")),
             ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
              ("60 lack a label",)),
         ):

@@ -241,6 +241,9 @@ class Select(Look):
         for what, third in ("identifier", names[2]), ("star", "two words"):
             self.assertEqual(self.job("select", path, "TEFF > 0", "--print", what).split("\n"),
                              [*names[:2], third, *names[3:], ""])
+        self.job("export", "--to", "fits", "--output", "nameless.fits", path)  # FITS pads names by spaces
+        said = run("compare", path, tmp("nameless.fits"), cwd=TMP).stdout
+        self.assertIn("matched by OBJECT: 2 stars", said)
 
 
 class DamagedRows(Look):

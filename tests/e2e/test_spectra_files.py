@@ -5,9 +5,9 @@ import io
 
 from base import *  # noqa: F403
 from starmill.cli.basics import Failure
-from starmill.templates.arm_setup import read_setup
+from starmill.templates.build import read_setup
 from starmill.templates.resample import ArmCut
-from starmill.templates.spectra_files import read_all
+from starmill.templates.spectra_files import interpolated, read_all
 from starmill.templates.spectra_options import Request, labels_of_name, list_files, read_pattern
 from scipy.special import erf
 
@@ -60,15 +60,32 @@ class SpectraFiles(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "no.fits: cannot be read"):
             read_all(*list_files([tmp("folder")], request), request)
 
+    def test_holes_in_wavelengths(self):
+        """A spline across a hole is no spectrum: its pixels are bad, an arm that needs them refuses."""
+        wave = 5000 + np.cumsum(np.r_[0, np.full(400, 0.1), np.full(600, 0.3)])  # grids change their step
+        flux, to = 1 + 0.5 * np.sin(wave), np.arange(5001, 5219, 0.25)
+        whole, keep = interpolated(wave, flux, to), (wave <= 5100) | (wave >= 5110)
+        got = interpolated(wave[keep], flux[keep], to)
+        low, high = wave[keep][np.flatnonzero(np.diff(wave[keep]) > 1)[0]:][:2]
+        np.testing.assert_array_equal(np.isnan(got), (to >= low) & (to < high))
+        # a spline forgets by a factor of 4 a pixel: next to the hole its end conditions show
+        far = (to < low - 5) | (to > high + 5)
+        np.testing.assert_allclose(got[far], whole[far], rtol=1e-8)
+        for first, bad, most in (5120, 0, np.inf), (5080, 1, np.inf), (5120, 1, 0.29):
+            cut = ArmCut(500, np.log(first), 1e-5, np.zeros(500), most)
+            with self.assertRaisesRegex(Failure, "no pixel between") if bad else contextlib.nullcontext():
+                cut.prepare(wave[keep])
+
     def test_axes_of_a_cube_by_cname(self):
         cube = np.arange(1, 31, dtype="f4").reshape(2, 3, 5)
         image = pyfits.PrimaryHDU(cube)
         image.header.update({**WAVE, "CTYPE2": "LINEAR", "CNAME2": "logg", "CRVAL2": 1.0,
                              "CDELT2": 0.5, "CNAME3": "TEFF", "CRVAL3": 4000.0, "CDELT3": 1000.0})
+        image.header["PC3_3"] = 2.0  # FITS standard: the step is CDELT3 x PC3_3
         image.writeto(tmp("cname.fits"))
         got = read_all([tmp("cname.fits")], True, Request(LABELS[:2]))
         np.testing.assert_array_equal(got.flux, cube.reshape(6, 5))
-        np.testing.assert_array_equal(got.labels[[0, 1, 5]], [[4000, 1], [4000, 1.5], [5000, 2]])
+        np.testing.assert_array_equal(got.labels[[0, 1, 5]], [[4000, 1], [4000, 1.5], [6000, 2]])
 
 
 ARM = "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "

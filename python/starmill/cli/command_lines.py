@@ -187,8 +187,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.pair("range", "MIN,MAX", "range of the library in vacuum wavelengths, Angstrom (default: "
              "all)", least=0, most=1e6)
     job.add("arm", "name of its arm (default opt)", "NAME", default="opt")
-    add_positive(job, "fwhm", "resolution of the spectra in Angstrom (default: FWHM of the header)",
-                 "A")
+    add_positive(job, "fwhm", "resolution of the spectra in Angstrom (default: card FWHM)", "A")
     add_positive(job, "sigma", "the same, as the sigma of a Gaussian", "A")
     add_positive(job, "resolving-power", "the same, as wavelength over FWHM")
     job.flag("at-instrument-resolution", "the spectra have the resolution of the instrument whose "
@@ -392,8 +391,7 @@ the output cannot be written; 70: internal error; 75: stopped in good order.""",
               (1, 1, "one result"), ", parquet and hats also pyarrow, hats also hats-import")
     job.choice("to", ("rvtab", "rvmod", "fits", "epochs", "votable", "csv", "parquet", "hats"),
                "rvtab", "what to write (default rvtab)", "KIND")
-    job.add("output", "folder of rvtab or rvmod files, made if needed; else the catalogue",
-            needed=True)
+    job.add("output", "folder of rvtab or rvmod files, made if needed; else the table", needed=True)
     job.add("models", "models file of the result, for rvmod")
     job.add("prefix", "prefix of an input's name (default rvtab- or rvmod-)", "TEXT")
     job.flag("subdirs", "keep the last two folders of each input's path, as rvspecfit does")
@@ -431,8 +429,7 @@ are B - A.  Several rvtab files may be joined by commas.  Stars are matched by T
 by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key is repeated in
 a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
-written.""",
-              (2, 2, "two results"))
+written.""", (2, 2, "two results"))
     job.add("figure", "draw the differences into this file, PNG or PDF (needs matplotlib)",
             "FILE.png")
     job.add("list", "write all matched stars there", "FILE.csv")

@@ -121,9 +121,7 @@ def molecules(package, lists, chosen, rename, weakest, theta, shift):
     for key, rows in out.items():
         out[key] = sorted(
             (wave, "%10.3f %7.3f %8.3f 0.0 1.0 1.0e+07 'x' 'x' 0.0 1.0 'mol'" % (wave, chi, gf))
-            for strength, wave, chi, gf in rows
-            if strength > strongest[key[0]] - weakest
-        )
+            for strength, wave, chi, gf in rows if strength > strongest[key[0]] - weakest)
     return out
 
 

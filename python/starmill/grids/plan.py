@@ -20,8 +20,7 @@ ELEMENTS = (
     ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
     ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
     ("SIFE", 14, 7.51, True, (-0.4, 0.4)), ("CAFE", 20, 6.31, True, (-0.4, 0.4)),
-    ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)),
-)
+    ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)))
 VMICRO_RANGE = (-0.4, 0.4)  # km/s, added to microturbulence() by plan "elements"
 
 
@@ -67,12 +66,8 @@ PIECES = tuple((*piece, i) for i, piece in enumerate(lines.PIECES))
 # WEAVE and 4MOST. The wavelength range has margins for velocities.
 STORED = (((3540.0, 10010.0),), 0.2, 0.125)
 FGK_LABELS = (
-    (4000.0, 7250.0),
-    ((4000.0, 0.5), (6000.0, 0.5), (6500.0, 1.0), (7000.0, 1.5), (7250.0, 2.0)),
-    (-0.1, 0.5),
-    0.35,
-    (6000.0, 3.3),
-)
+    (4000.0, 7250.0), ((4000.0, 0.5), (6000.0, 0.5), (6500.0, 1.0), (7000.0, 1.5), (7250.0, 2.0)),
+    (-0.1, 0.5), 0.35, (6000.0, 3.3))
 FGK = Grid("fgk", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
 # The windows (A) of spectrographs of R 5,000 to 25,000, and 1,000 km/s more at each end:
 # 4MOST and WEAVE 3926-4355, 4900-5730, 6100-6860; LAMOST 4950-5350, 6300-6800; Gaia 8440-8710;
@@ -82,23 +77,16 @@ FGK_HR = Grid(
     ((3912.0, 4370.0, 0.03, 0), (4697.0, 5893.0, 0.03, 1), (6080.0, 6500.0, 0.03, 1),
      (6500.0, 6884.0, 0.03, 2), (7559.0, 7914.0, 0.03, 2), (8411.0, 8740.0, 0.03, 2)),
     ((3912.0, 4370.0), (4697.0, 5893.0), (6080.0, 6884.0), (7559.0, 7914.0), (8411.0, 8740.0)),
-    0.04, 0.025,
-)
+    0.04, 0.025)
 # Further labels: [X/Fe] of ELEMENTS, then the microturbulence (km/s).
 FGK_ELEMENTS = Grid("elements", *FGK_LABELS, (0.25, 0.8), PIECES, *STORED)
 # LOGG_MIN is the lowest log g of ATLAS9, but at least 2.  Hot stars have wide lines: wavelength
 # steps above those of PIECES change a spectrum by only 0.03 % (rms, at 9200 K).
 OBA = Grid(
-    "oba",
-    (7000.0, 15000.0),
-    ((7000.0, 2.0), (11250.0, 2.0), (11750.0, 2.5), (15000.0, 2.5)),
-    (0.0, 0.4),
-    0.3,
-    (7000.0, 3.0),
-    (0.15, 0.8),
-    tuple((first, last, step, i) for (first, last, _, i), step in zip(PIECES, (0.05, 0.05, 0.1))),
-    *STORED,
-)
+    "oba", (7000.0, 15000.0), ((7000.0, 2.0), (11250.0, 2.0), (11750.0, 2.5), (15000.0, 2.5)),
+    (0.0, 0.4), 0.3, (7000.0, 3.0), (0.15, 0.8), tuple(
+        (first, last, step, i) for (first, last, _, i), step in zip(PIECES, (0.05, 0.05, 0.1))),
+    *STORED)
 GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 
 # Real root of x^5 = x + 1. Its negative powers are the steps, one per label, of a quasi-random

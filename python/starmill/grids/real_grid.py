@@ -27,8 +27,7 @@ ATLAS9 = "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20"
 SOURCES = (
     "Turbospectrum: Plez 2012, ascl:1205.004",
     "Gaia-ESO lines: Heiter et al. 2021, A&A 645, A106",
-    "linemake: Placco et al. 2021, RNAAS 5, 92",
-)
+    "linemake: Placco et al. 2021, RNAAS 5, 92")
 
 
 def say(text):
@@ -72,8 +71,7 @@ def sum_by_layer(path):
         (r"\n( *)(do l=lpos(?:,maxlam|-1,1,-1)\n)", r"\n\1do k=1,ntau\n\1lskip=.false.\n\1\2"),
         (r"(lskip=\.true\.\n) *do k=1,ntau\n", r"\1"),
         (r"(lskip=lskip\.and\.kskip\(k\)\n) *enddo\n", r"\1"),
-        (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n"),
-    ):
+        (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n")):
         text, n = re.subn(pattern, new, text)
         need(n == 2, ValueError, "%s is not as expected" % path)
     with open(path, "w", encoding="latin-1") as f:

@@ -29,8 +29,8 @@ PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 def native(values):
     """Return an array in this machine's byte order, texts as str without padding."""
     values = np.asarray(values)
-    if values.dtype.kind == "S":
-        return np.array([text(v) for v in values])
+    if values.dtype.kind in "SU":
+        return np.array([text(v).rstrip() for v in values])
     return values.astype(values.dtype.newbyteorder("="))
 
 

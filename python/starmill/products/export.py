@@ -251,7 +251,7 @@ def main(options):
         print(f"rows         {export.n_row}" if options.to in TABLES
               else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
-                           ("left out", "inputs, whose files are gone or have changed"),
+                           ("left out", "inputs, for the reasons above"),
                            ("unreadable", "inputs, when they were fitted")):
             if n[what]:
                 print(f"{what:12} {n[what]} {says}")

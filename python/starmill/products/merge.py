@@ -110,8 +110,7 @@ def compare(first, part):
     need(settings[0] == settings[1], USAGE,
          f"{names} with different settings ({difference(*settings)})")
     need(hashes[0] == hashes[1], USAGE,
-         f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]}): "
-         "merge only results of one library")
+         f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
     need(devices[0] == devices[1], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose results differ in the last digits")
     if any(a != b for a, b in versions):

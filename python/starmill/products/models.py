@@ -118,8 +118,7 @@ class Refitted:
             was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
             error = float(self.result.fits["VRAD_ERR"][r])
             if np.isfinite(was) and not abs(now - was) <= max(0.1 * error, 1e-3):
-                warn(f"fitted once more, row {r} has VRAD {now:.3f} km/s where the result has "
-                     f"{was:.3f}")
+                warn(f"fitted again, row {r} has VRAD {now:.3f} km/s, the result has {was:.3f}")
 
     def of(self, row):
         return self.models.of(self.row_of[row]) if row in self.row_of else None

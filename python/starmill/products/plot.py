@@ -26,8 +26,7 @@ REACH = 4  # standard deviations shown on each side
 LINES = (
     ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
     ("H$\\alpha$", 6520.0, 6610.0), ("Ca II H and K", 3915.0, 3995.0), ("Na D", 5870.0, 5920.0),
-    ("G band", 4270.0, 4345.0), ("H$\\gamma$", 4310.0, 4375.0), ("H$\\delta$", 4065.0, 4140.0),
-)
+    ("G band", 4270.0, 4345.0), ("H$\\gamma$", 4310.0, 4375.0), ("H$\\delta$", 4065.0, 4140.0))
 
 
 def zooms(arms, vrad):
@@ -110,9 +109,8 @@ def write_table(figure, result, row, note):
 
 def within(arms, limits):
     """Return the parts of arms between two wavelengths (limits, A)."""
-    found = [Arm(arm.name, *(None if values is None else values[at] for values in arm[1:]))
-             for arm in arms for at in [(arm.wave >= limits[0]) & (arm.wave <= limits[1])]
-             if at.sum() > 1]
+    found = [Arm(arm.name, *(None if values is None else values[at] for values in arm[1:])) for arm
+             in arms if ((at := (arm.wave >= limits[0]) & (arm.wave <= limits[1])).sum() > 1)]
     need(found, USAGE, f"no pixels of the star between {limits[0]:g} and {limits[1]:g} A: it has "
          f"{arms[0].wave[0]:.0f} to {max(a.wave[-1] for a in arms):.0f} A")
     return found
@@ -281,8 +279,8 @@ def draw_pieces(library, theta, pieces, limits):
              f"{'dex' if p.unit.startswith('log(') else p.unit}"
              for p, value in zip(library.parameters, theta)]
     figure.text(0.05, 1 - 0.32 / figure.get_figheight(), "\n".join(
-        ",   ".join(words[i:i + A_LINE]) for i in range(0, len(words), A_LINE)), va="baseline",
-                color=INK)
+        ",   ".join(words[i:i + A_LINE]) for i in range(0, len(words), A_LINE)),
+                va="baseline", color=INK)
     return figure
 
 

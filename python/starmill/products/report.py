@@ -14,8 +14,7 @@ from starmill.products import charts
 from starmill.products.drawing import STYLE, plt, png
 from starmill.products.models import open_models
 from starmill.products.plot import corner, draw_range
-from starmill.products.result import (FITTED, NOT_DONE, SYMBOL, Result, number as fixed, plain,
-                                      text)
+from starmill.products.result import FITTED, NOT_DONE, SYMBOL, Result, number as fixed, plain, text
 from starmill.products.survey import N_WORST, Survey, half_width
 from starmill.surveys.spectra import Inputs
 
@@ -129,8 +128,7 @@ def run_section(survey):
                  f"{number(float(p['WALL_S']))} s of running in {counted(p['N_RUN'], 'run')}"),
         ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
         ("evaluations", "the median star took "
-         f"{number(percentile(survey.sample['NEVAL'][survey.fitted], 50))} of the likelihood"),
-    ]
+         f"{number(percentile(survey.sample['NEVAL'][survey.fitted], 50))} of the likelihood")]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
     rows.append(("inputs", f"{counted(len(errors), 'file')}, {number(len(broken))} unreadable"))
@@ -251,8 +249,7 @@ def pairs_section(survey):
     result, s = survey.result, survey.sample
     n = sum(r.count for r in survey.reasons("info") if r.name == "PAIR")
     body = (f"<p>{counted(n, 'row is', 'rows are')} fitted as two stars "
-            f"({share(n, survey.n_fitted)} of the fitted rows); the columns without _2 are those "
-            "of the brighter star.</p>")
+            f"({share(n, survey.n_fitted)} of all); columns without _2: the brighter star.</p>")
     body += image(charts.pairs(survey), "velocity differences of two stars")
     gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
     rows = []
@@ -386,8 +383,7 @@ def main(options):
                 charts.maps(survey), "Kiel diagram, abundances and velocities") + image(
                 charts.sky(survey), "stars and velocities over the sky")
                 or '<p class="soft">too few rows without a warning</p>'),
-            ("repeats", "Repeated stars", repeats_section(survey)),
-        ]
+            ("repeats", "Repeated stars", repeats_section(survey))]
         if result.epochs is not None:
             sections.append(("epochs", "Epochs", epochs_section(survey)))
         if result.has("SB2"):

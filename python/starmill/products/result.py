@@ -57,8 +57,8 @@ def symbol(name):
 
 
 def plain(name):
-    return PLAIN.get(name, re.sub("^([A-Z])([A-Z]?)FE$", lambda of: f"[{of[1]}{of[2].lower()}/Fe]",
-                                  name))
+    return PLAIN.get(name, re.sub(
+        "^([A-Z])([A-Z]?)FE$", lambda of: f"[{of[1]}{of[2].lower()}/Fe]", name))
 
 
 def number(value, digits):
@@ -100,8 +100,7 @@ def check_columns(file, name, n):
     group = file.get(name)
     need(isinstance(group, h5py.Group), Wrong, f"it has no group {name}")
     for column in NEEDED[name].split():
-        need(isinstance(group.get(column), h5py.Dataset), Wrong,
-             f"it has no column {column} in {name}")
+        need(isinstance(group.get(column), h5py.Dataset), Wrong, f"{name} has no column {column}")
     for key, column in group.items():
         if not isinstance(column, h5py.Dataset):
             continue

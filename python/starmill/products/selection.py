@@ -15,9 +15,8 @@ import numpy as np
 from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, printable, write_whole
 from starmill.products.result import NO_SN, TRUTHS, Block, Result, star_names, text
 
-FUNCTIONS = {name: getattr(np, name) for name in (
-    "abs sqrt exp log log10 sin cos tan arcsin arccos arctan arctan2 floor ceil where isnan "
-    "isfinite").split()}
+FUNCTIONS = {name: getattr(np, name) for name in ("abs sqrt exp log log10 sin cos tan arcsin "
+             "arccos arctan arctan2 floor ceil where isnan isfinite").split()}
 OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,

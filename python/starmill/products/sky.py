@@ -18,9 +18,8 @@ def unit_vectors(ra, dec):
 
 def spread_bits(x):
     """Put a zero before each bit of a number of 32 bits."""
-    for shift, mask in ((16, 0x0000ffff0000ffff), (8, 0x00ff00ff00ff00ff),
-                        (4, 0x0f0f0f0f0f0f0f0f), (2, 0x3333333333333333),
-                        (1, 0x5555555555555555)):
+    for shift, mask in ((16, 0x0000ffff0000ffff), (8, 0x00ff00ff00ff00ff), (4, 0x0f0f0f0f0f0f0f0f),
+                        (2, 0x3333333333333333), (1, 0x5555555555555555)):
         x = (x | (x << shift)) & mask
     return x
 

@@ -7,18 +7,21 @@ import re
 from dataclasses import replace
 
 import numpy as np
+from astropy import units
 
 from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
                                  write_whole)
-from starmill.interchange import NAMES
+from starmill.interchange import NAMES, mask_of
 from starmill.surveys import generic
 from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
-from starmill.templates.spectra_fits import Origin, image_part, is_table, opened, to_vacuum, unit_aa
+from starmill.templates.spectra_fits import (Origin, image_part, is_table, opened, text_card,
+                                             to_vacuum, unit_aa)
 from starmill.templates.spectra_options import files_below, request_of, stem
 from starmill.wavelength import FWHM_PER_SIGMA
 
 FILES = re.compile(r"(.+)\.(fits?(\.gz)?|csv|tsv|txt|dat|asc|ascii|npy)", re.I | re.S)
 UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|microns?))", re.I)
+MASKS = [name.upper() for name in NAMES["mask"]]
 IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
 # known names of columns WAVE, FLUX, ERROR and SIGMA
 KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
@@ -62,21 +65,22 @@ def read_text(path):
     """Read a text file: return column names ([] without a header) and values [n_column, n_pix]."""
     need(os.path.getsize(path) <= MAX_BYTES, INPUT,
          f"{path}: is larger than {MAX_BYTES >> 20} MiB, expected the text of one spectrum")
-    names, hint, rows = [], [], []
+    names, hints, rows = [], [], []
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         for k, line in enumerate(file, 1):
             text = line.lstrip()
             if not text.strip():
                 continue
-            if text[0] == "#":
-                hint = split(text[1:].lstrip())  # the last comment may name the columns
+            if text[0] == "#":  # a comment may name the columns, after a word such as "columns:"
+                hints.append(split(re.sub(r"^[#\s]*(\w+:\s)?\s*", "", text)))
                 continue
             row = numbers(split(line))
             if not rows and not names:
                 if row is None:
                     names = split(line)
                     continue
-                names = hint if len(hint) == len(row) and find_known(hint) else []
+                names = next((hint for hint in reversed(hints) if len(hint) == len(row)
+                              and find_known(hint)), [])
             n = len(rows[0]) if rows else len(names) or len(row or ())
             if row is None or len(row) != n or len(rows) == MAX_PIX:
                 raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
@@ -93,6 +97,15 @@ def read_array(path):
         names = list(array.dtype.names or ())
         values = np.array([array[n] for n in names] if names else array, float)
     return names, values.T if values.ndim == 2 and values.shape[0] > values.shape[1] else values
+
+
+def mask_out(path, one, masks):
+    """Make the flux of a Spectrum NaN where one of `masks` {name: values} is not 0."""
+    for name, values in masks.items():
+        mask = np.ravel(mask_of(name, values))
+        need(mask.shape == one.flux.shape, INPUT,
+             f"{path}: its {name} has {mask.size} values for {one.flux.size} pixels")
+        one.flux = np.where(mask != 0, np.nan, one.flux)
 
 
 def read_columns(path, names, values, request):
@@ -112,9 +125,11 @@ def read_columns(path, names, values, request):
     named = [names[i] if names else "" for i in at]
     unit = request.unit or split_unit(named[0])[1]
     wave, flux, *extra = values[at]
-    origin = Origin(f"column {wanted[0]}", unit, "".join(split_unit(n)[1] for n in named[3:]))
+    origin = Origin(f"column {wanted[0]}", unit, [split_unit(n)[1] for n in named])
     wave = to_vacuum(path, {}, request, wave * unit_aa(path, "the unit", unit), origin)
-    return Spectrum(wave, flux, extra, origin), named[2] if extra else ""
+    one = Spectrum(wave, flux, extra, origin)
+    mask_out(path, one, {n: values[i] for i, n in enumerate(names) if n.upper() in MASKS})
+    return one, named[2] if extra else ""
 
 
 def read_fits(path, request):
@@ -125,14 +140,17 @@ def read_fits(path, request):
             columns = next(filter(None, (find_known(hdu.columns.names) for hdu in hdus
                                          if is_table(hdu))), None)
         request = replace(request, columns=columns)
-        one, name = read_one(path, request), columns[2] if columns and len(columns) > 2 else ""
-        if not columns:
-            shape = hdus[find_one(path, hdus, request)].shape
-            hdu = next((hdu for hdu in hdus if hdu.is_image and hdu.shape == shape
-                        and hdu.name.upper() in KNOWN[2]), None)
-            if hdu:
-                one.extra = [image_part(hdu, (0,) * (len(shape) - 1) + (slice(None),))]
-                name = hdu.name
+        one, own = read_one(path, request), hdus[find_one(path, hdus, request)]
+        if columns:
+            mask_out(path, one, {n: own.data[n] for n in own.columns.names if n.upper() in MASKS})
+            return one, columns[2] if len(columns) > 2 else ""
+        images = {hdu.name.upper(): hdu for hdu in hdus if hdu.is_image}
+        mask_out(path, one, {n: image_part(images[n], ...) for n in MASKS if n in images})
+        name = next((n for n in KNOWN[2] if n in images and images[n].shape[-1:] == own.shape[-1:]
+                     and set(images[n].shape[:-1]) <= {1}), "")
+        if name:
+            one.extra = [image_part(images[name], ...).ravel()]
+            one.origin.units = ["", *(text_card(h.header, "BUNIT") for h in (own, images[name]))]
     return one, name
 
 
@@ -144,8 +162,8 @@ def read(path, request):
             start = file.read(6)
         if start.startswith((b"SIMPLE", b"\x1f\x8b")):
             return read_fits(path, request)
-        return read_columns(path, *(read_array if start == b"\x93NUMPY" else read_text)(path),
-                            request)
+        read_file = read_array if start == b"\x93NUMPY" else read_text
+        return read_columns(path, *read_file(path), request)
 
 
 def noise(path, flux):
@@ -157,12 +175,18 @@ def noise(path, flux):
     return sigma
 
 
-def inverse_variance(name, error):
-    """Return inverse variances from a column `error`.  Its name says if it holds inverse variances
-    or variances instead of errors.  Return 0 where a result is not positive and finite."""
-    name = split_unit(name)[0]
+def inverse_variance(path, one, name):
+    """Return a Spectrum's inverse variances in its flux's unit, 0 where not positive and finite.
+    The name of its error column says if this holds inverse variances or variances."""
+    name, error = split_unit(name)[0], one.extra[0]
+    power = -2 if IVAR.search(name) else 2 if VARIANCE.search(name) else 1
+    flux_unit, own = (unit.strip() for unit in one.origin.units[1:3])
+    if flux_unit and own and flux_unit != own:
+        with as_failure(INPUT, f"{path}: the unit of {name}, '{own}', does not convert to that of "
+                        f"the flux, '{flux_unit}': correct or remove them", ValueError):
+            error = error * units.Unit(own).to(units.Unit(flux_unit) ** power)
     with np.errstate(all="ignore"):
-        ivar = error if IVAR.search(name) else 1 / error if VARIANCE.search(name) else error**-2.0
+        ivar = error ** (-2.0 / power)
     return np.where((error > 0) & np.isfinite(ivar), ivar, 0)
 
 
@@ -180,7 +204,7 @@ def row_of(path, request, power):
     need(good.any(), INPUT, f"{path}: no pixel has a finite flux other than 0; leave the file out")
     level = np.median(abs(one.flux[good]))
     scale = 1.0 if 1e-6 < level < 1e6 else 10.0 ** np.floor(np.log10(level))
-    ivar = inverse_variance(error_name, one.extra[0]) if one.extra else np.zeros(len(good))
+    ivar = inverse_variance(path, one, error_name) if one.extra else np.zeros(len(good))
     estimated = not (ivar[good] > 0).any()  # ESO's products may have only NaN errors
     if estimated:
         ivar[good] = noise(path, one.flux[good]) ** -2.0  # good: the gap between two detectors is 0
@@ -191,7 +215,7 @@ def row_of(path, request, power):
         row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
     elif len(one.extra) > 1:
         row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit of SIGMA",
-                                                  one.origin.sigma_unit or one.origin.unit)
+                                                  one.origin.units[3] or one.origin.unit)
     return row
 
 

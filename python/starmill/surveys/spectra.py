@@ -177,29 +177,26 @@ def matched(channels, models, path):
     arms = []
     for name, (wave, model) in models.items():
         known = np.isfinite(wave) & np.isfinite(model)
-        wave, model = wave[known], model[known]
-        if not len(wave):
-            continue
-        starts = np.flatnonzero(np.diff(wave) < 0) + 1  # where concatenated spectra begin
-        for own_wave, own_model in zip(np.split(wave, starts), np.split(model, starts)):
-            # try the channel of the arm's name first: DESI's arms overlap on one grid
-            for c in sorted(channels, key=lambda c: c.name != name):
-                at = pixels(c.wave, own_wave)
-                if at is not None and not any(a.wave is c.wave for a in arms):
-                    arms.append(Arm(name, c.wave[at], c.flux[at], c.ivar[at], c.bad[at],
-                                    own_model.astype(float)))
-                    break
-            else:
-                raise Failure(INPUT, f"{path} changed: no spectrum has the wavelengths of the "
-                                     f"model in arm {name}")
+        wave, model = wave[known], model[known].astype(float)
+        # the channel of the arm's name goes first: DESI's arms overlap on one grid
+        unused = sorted(channels, key=lambda c: c.name != name)
+        while len(wave):  # an arm's model joins those of its spectra
+            at, c = max(((pixels(c.wave, wave), c) for c in unused), key=lambda p: len(p[0]),
+                        default=((), None))
+            n, unused = len(at), [other for other in unused if other is not c]
+            need(n, INPUT, f"{path} changed: no spectrum has the wavelengths of arm {name}'s model")
+            arms.append(Arm(name, c.wave[at], c.flux[at], c.ivar[at], c.bad[at], model[:n]))
+            wave, model = wave[n:], model[n:]
     return arms
 
 
 def pixels(have, wanted):
-    """Return the indices in have of the wanted wavelengths; None if one is missing."""
+    """Return the indices in have of the wanted wavelengths up to the first that is missing or not
+    above the one before."""
     if len(have) < 2:
-        return None
+        return []
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)
     at -= wanted - have[at - 1] < have[at] - wanted
-    step = np.gradient(have)[at]
-    return at if (np.abs(have[at] - wanted) <= NEAR * step).all() else None
+    good = np.abs(have[at] - wanted) <= NEAR * np.gradient(have)[at]
+    good[1:] &= np.diff(at) > 0
+    return at[:len(at) if good.all() else np.argmin(good)]

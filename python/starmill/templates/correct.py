@@ -188,8 +188,7 @@ def onto_scale(library, i_arm, found, how, kind):
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):
-    """Correct an arm and measure its model error.  Return lines of text, and the labels' error
-    floors."""
+    """Correct an arm and measure its model error.  Return lines of text and the labels' floors."""
     arm, use = library.arm[i_arm], labels_to_use(options, library)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux

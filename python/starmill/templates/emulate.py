@@ -49,9 +49,8 @@ def front(part, x):
 
 def monomials(u, degree):
     """Return the monomials 1, a, b, aa, ab, bb, aaa, ... of u [n][n_axis]."""
-    return np.stack([np.prod(u[:, list(which)], axis=1) for n in range(degree + 1)
-                     for which in itertools.combinations_with_replacement(range(u.shape[1]), n)],
-                    axis=1)
+    return np.stack([np.prod(u[:, list(which)], axis=1) for n in range(degree + 1) for which in
+                     itertools.combinations_with_replacement(range(u.shape[1]), n)], axis=1)
 
 
 def grid_basis(knot, degree, x):

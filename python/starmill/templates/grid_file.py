@@ -85,8 +85,7 @@ def read_grid(path, file):
          f"has {len(label)} labels, or one without a name; this program takes 1 to {MAX_LABEL}")
     values, status = file["models/label"][...].astype(float), file["models/status"][...]
     need(values.shape == (len(status), len(label)) and len(status) > 0, ValueError,
-         f"dataset /models/label has the shape {values.shape}, expected models of {len(label)} "
-         "labels")
+         f"/models/label has the shape {values.shape}, expected models of {len(label)} labels")
     if not np.isin(status, (TO_DO, GOOD, BAD)).all() or not np.isfinite(values[status < BAD]).all():
         raise ValueError("a model has an unknown status, or a label that is not finite")
     texts = {name: [text.decode("ascii", "replace") for text in file[f"models/{name}"][...]]

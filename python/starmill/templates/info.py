@@ -57,8 +57,7 @@ def describe_arm(library, arm):
         each = "".join(f", {100 * sigma:.3f}" for sigma in (error.sigma if n else []))[1:]
         rms = np.sqrt(np.mean(error.fraction.astype(float) ** 2))
         yield (f"    model error: {100 * rms:.3f} % of the flux, correlated over "
-               f"{error.correlation:.1f} pixels, and {n} components"
-               + (f" of{each} %" if n else ""))
+               f"{error.correlation:.1f} pixels, and {n} components{f' of{each} %' if n else ''}")
     if arm.source:
         yield f"    from {arm.source}, revision {arm.revision or 'none'}"
 

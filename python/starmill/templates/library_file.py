@@ -76,9 +76,9 @@ def _read_arm(group, n_label):
         front = Radial(int(group["rbf"].attrs["degree"]), _array(group, "rbf/lengths"),
                        _array(group, "rbf/centers"), _array(group, "rbf/coefficients", "f4"))
     layers = range(group.attrs["n_layer"])
-    emulator = Emulator([_array(group, f"layer{i}/weight", "f4") for i in layers],
-                        [_array(group, f"layer{i}/bias", "f4") for i in layers], front,
-                        int(group.attrs["log_flux"]))
+    weight, bias = ([_array(group, f"layer{i}/{what}", "f4") for i in layers]
+                    for what in ("weight", "bias"))
+    emulator = Emulator(weight, bias, front, int(group.attrs["log_flux"]))
     error = None
     if "model_error" in group:
         error = ModelError(_array(group, "model_error/fraction", "f4"),

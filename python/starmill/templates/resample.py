@@ -16,6 +16,7 @@ spline.  The steps are at most those of the spectrum and s_p / 2.5.
 
 import numpy as np
 from scipy.interpolate import CubicSpline
+from scipy.ndimage import median_filter
 from scipy.optimize import brentq
 from scipy.sparse import csr_matrix
 from scipy.special import erfc
@@ -29,15 +30,24 @@ MAX_WEIGHT = 1 << 26  # matrix elements, 800 MB
 BLOCK = 1 << 18  # weights computed at once
 MARGIN = 16  # samples beyond the arm, so that the spline's end conditions have no effect
 STEP_QUANTILE = 20  # the shortest 1 / 20 of a spectrum's steps do not count
+HOLE, NEAR = 4, 33  # a step above 4 times the median of 33 is a hole, which no spline may bridge
 MEDIAN_WIDTH = 0.1  # of the smooth median, in ln flux: 0 would be the median, infinity the mean
+
+
+def holes(wave):
+    """Return a mask of the steps [n_pix - 1] between wavelengths that are holes."""
+    step = np.diff(wave)
+    return step > HOLE * median_filter(step, NEAR, mode="nearest")
 
 
 class ArmCut:
     """Cuts spectra into one arm; they must cover min_aa to max_aa.  kernel_aa [n_pix]: sigma (A) of
-    the Gaussian; if it is below MIN_KERNEL pixels everywhere, spectra are not convolved."""
+    the Gaussian; if it is below MIN_KERNEL pixels everywhere, spectra are not convolved.  most_step
+    (A): spectra with a longer step are refused, like those with a hole longer than a pixel."""
 
-    def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa):
-        self.n_pix, self.ln_wave0, self.ln_step = n_pix, ln_wave0, ln_step
+    def __init__(self, n_pix, ln_wave0, ln_step, kernel_aa, most_step=np.inf):
+        self.n_pix, self.ln_wave0 = n_pix, ln_wave0
+        self.ln_step, self.most_step = ln_step, most_step
         self.edge = np.exp(ln_wave0 + (np.arange(n_pix + 1) - 0.5) * ln_step)
         least = MIN_KERNEL * ln_step * np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
         self.kernel = np.maximum(kernel_aa, least) if (kernel_aa >= least).any() else None
@@ -56,9 +66,14 @@ class ArmCut:
         first = np.searchsorted(wave, self.min_aa, side="right") - 1 - MARGIN
         last = np.searchsorted(wave, self.max_aa, side="right") + 1 + MARGIN
         self._used = slice(max(first, 0), min(last, len(wave)))
+        x = wave[self._used]
+        step = np.diff(x)
+        lost = holes(x) & (step > self.ln_step * x[1:]) | (step > self.most_step)
+        i = np.argmax(lost := lost & (x[1:] > self.min_aa) & (x[:-1] < self.max_aa))
+        need(not lost[i], INPUT, f"it has no pixel between {x[i]:.7g} and {x[i + 1]:.7g} A, which "
+             "an arm needs: give finer wavelengths, or arms that leave this range out")
         if self.kernel is not None:
-            x = wave[self._used]
-            step = np.sort(np.diff(x) / x[:-1])[(len(x) - 1) // STEP_QUANTILE]
+            step = np.sort(step / x[:-1])[(len(x) - 1) // STEP_QUANTILE]
             step = min(step, (self.kernel / (STEP_OF_SIGMA * self.edge[:-1])).min())
             n_sub = np.ceil(self.ln_step / step * (1 - 1e-9))
             if n_sub != self._n_sub:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads networks of rvspecfit as emulator files in memory (docs/use/formats.md, "Emulator file").
-A network is interp_SETUP.h5 with its weights NNstate_SETUP.sav, which torch reads.  No code in the
-files runs."""
+A network is interp_SETUP.h5 with NNstate_SETUP.sav, which torch reads without running its code."""
 
 import io
 import os

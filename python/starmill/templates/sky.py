@@ -55,17 +55,18 @@ def components(flux, ivar, most):
     use = chisq <= OUTLIER * np.median(chisq)
     flux, ivar, n = flux[use], ivar[use], use.sum()
     known = ivar > 0
-    typical = np.ma.median(np.ma.masked_array(ivar, ~known), axis=0).filled(0)
-    root = np.sqrt(typical)
-    x = np.where(known, flux * root, 0)
-    noise = (typical / np.where(known, ivar, np.inf)).sum() / max(known.sum(), 1)
+    # unit noise in all fibres and pixels: Johnstone's threshold holds for equal variances
+    fibre = np.ma.median(np.ma.masked_array(ivar, ~known), axis=1).filled(0)[:, None]
+    root = np.sqrt(np.ma.median(np.ma.masked_array(ivar / fibre, ~known), axis=0).filled(0))
+    x = np.where(known, flux * root * np.sqrt(fibre), 0)
+    noise = (root**2 * fibre / np.where(known, ivar, np.inf)).sum() / known.sum()
     n_pix = known.sum() / n
     edge = np.sqrt(n) + np.sqrt(n_pix)
     most_noise = edge**2 + CHANCE * edge * (n**-0.5 + n_pix**-0.5)**(1 / 3)
     for _ in range(N_FILL):
-        size, pattern = np.linalg.svd(x, full_matrices=False)[1:]
+        share, size, pattern = np.linalg.svd(x, full_matrices=False)
         keep = np.flatnonzero(size**2 > noise * most_noise)[:most]
-        size, pattern = size[keep], pattern[keep]
+        share, size, pattern = share[:, keep], size[keep], pattern[keep]
         x = np.where(known, x, x @ pattern.T @ pattern)
     excess = size**2 / noise - n - n_pix
     variance = noise * (excess + np.sqrt(excess**2 - 4 * n * n_pix)) / (2 * n)
@@ -74,7 +75,9 @@ def components(flux, ivar, most):
     # smooth the components, but keep the lines that exceed the noise
     smooth = median_filter(rows, (1, SMOOTH), mode="nearest")
     rows = np.where(np.abs(rows - smooth) * root > LEAST_SIGMA * np.sqrt(noise / n), rows, smooth)
-    return rows, np.sqrt(variance / n_pix), n
+    scale2 = (share**2 / fibre).sum(axis=0)  # mean square over fibres, in the file's unit
+    return (rows * np.sqrt(scale2)[:, None],
+            np.sqrt(variance * scale2 * np.median(fibre) / n_pix), n)
 
 
 def main(options):

@@ -19,6 +19,7 @@ from starmill.templates.library_data import Arm, Emulator, Library, Radial
 from starmill.templates.library_file import writable, write
 from starmill.templates.measure import MAX_SPECTRA, ModelSet, report, robust
 from starmill.templates.radial import SMOOTHINGS, RadialFit
+from starmill.templates.resample import holes
 from starmill.templates.spectra_files import interpolated, is_good, read_all
 from starmill.templates.spectra_options import list_files, read_ranges, request_of
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA, doppler
@@ -64,6 +65,10 @@ class Grid:
              f"{inside.sum()} pixels between {settings.range[0]:g} and {settings.range[1]:g} A, at "
              f"least {LEAST_PIX} are needed; the spectra have {len(inside)} from "
              f"{spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
+        hole = holes(spectra.wave) & inside[1:] & inside[:-1]
+        i = np.argmax(hole)
+        need(not hole[i], INPUT, f"the first spectrum has no pixel between {spectra.wave[i]:.2f} "
+             f"and {spectra.wave[i + 1]:.2f} A: give another first, or --range without this hole")
         # shifts by velocities need pixels beyond the range
         self.use = slice(None) if settings.align else inside
         labels, (low, high) = spectra.labels, settings.limits.T
@@ -357,10 +362,9 @@ def build(settings, spectra):
     facts = None
     if settings.model_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
-    return types.SimpleNamespace(
-        library=library, functions=functions, rows=rows, fate=fate, gap=gap, velocity=velocity,
-        outside=rows[outside], good_aa=grid.good_aa, n_align=n_align, align_step=step,
-        error_facts=facts)
+    return types.SimpleNamespace(library=library, functions=functions, rows=rows, fate=fate,
+                                 gap=gap, velocity=velocity, outside=rows[outside], n_align=n_align,
+                                 good_aa=grid.good_aa, align_step=step, error_facts=facts)
 
 
 def leave_out(made, names, part, seed):

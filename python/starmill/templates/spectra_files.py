@@ -13,17 +13,20 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from starmill.cli.basics import INPUT, Failure, need, warn
+from starmill.interchange import NAMES
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, guarded, has_columns, image_part,
-                                             is_table, opened, text_card, to_vacuum, unit_aa,
-                                             wavelengths, where)
+                                             is_table, opened, step_of, text_card, to_vacuum,
+                                             unit_aa, wavelengths, where)
 from starmill.templates.library_data import MAX_LABEL
+from starmill.templates.resample import holes
 from starmill.templates.spectra_options import labels_of_name, stem
 
 MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
 MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
+NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"), ())  # of images
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 
 
@@ -36,12 +39,16 @@ class Spectrum:
 
 
 def find_one(path, hdus, request):
-    """Return the index of the HDU that holds the spectrum."""
-    for i, hdu in enumerate(hdus):
-        if (has_columns(hdu, request.columns[:2]) if request.columns else
-                hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}):
-            check_whole(path, hdus, i)
-            return i
+    """Return the index of the HDU that holds the spectrum: an image of flux by its name, else the
+    first image that is nothing else by its name, or the first table with the columns."""
+    found = [i for i, hdu in enumerate(hdus) if (
+        has_columns(hdu, request.columns[:2]) if request.columns else
+        hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}
+        and hdu.name.lower() not in NOT_FLUX)]
+    if found:
+        i = min(found, key=lambda i: hdus[i].name.lower() not in NAMES["flux"])
+        check_whole(path, hdus, i)
+        return i
     if request.columns:
         raise Failure(INPUT, f"{path}: no table has the columns {request.columns[0]} and "
                              f"{request.columns[1]}; name them with --columns")
@@ -64,7 +71,7 @@ def read_table(path, hdus, i, request):
     own = [hdus[i].columns[names.index(c.upper())].unit or "" for c in request.columns]
     unit = request.unit or own[0]
     at = where(path, hdus, i)
-    origin = Origin(f"column {request.columns[0]}", unit, "".join(own[3:]))
+    origin = Origin(f"column {request.columns[0]}", unit, own)
     columns[0] = to_vacuum(at, hdus[i].header, request, columns[0] * unit_aa(
         at, f"the unit of {request.columns[0]}", unit), origin)
     return Spectrum(*columns[:2], columns[2:], origin)
@@ -81,13 +88,12 @@ def read_one(path, request, first=None):
             n_pix = hdus[i].shape[-1]
             need(n_pix <= MAX_PIX, INPUT,
                  f"{where(path, hdus, i)} has {n_pix} pixels; at most {MAX_PIX} can be read")
-            flux = image_part(hdus[i], (0,) * (len(hdus[i].shape) - 1) + (slice(None),))
+            flux = image_part(hdus[i], ...).ravel()
             if request.wave_file and first and len(first.wave) == n_pix:
-                one = Spectrum(first.wave, flux, origin=Origin(**vars(first.origin)))
+                wave, origin = first.wave, Origin(**vars(first.origin))
             else:
-                origin = Origin()
-                one = Spectrum(wavelengths(path, hdus, i, request, n_pix, origin), flux,
-                               origin=origin)
+                wave = wavelengths(path, hdus, i, request, n_pix, origin := Origin())
+            one = Spectrum(wave, flux, origin=origin)
         one.origin.fwhm_aa = card_of_both(path, hdus, i, "FWHM")
     return one
 
@@ -140,8 +146,8 @@ def axis_values(path, hdus, i, k, name, n):
             need(hdu.is_image and hdu.shape == (n,), INPUT, f"{where(path, hdus, j)}: expected an "
                  f"image of one axis with {n} numbers, the values of {name} along axis {k}")
             return image_part(hdu, slice(None))
-    start, step = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CDELT"))
-    pixel = card(path, hdus, i, f"CRPIX{k}")
+    start, pixel = (card(path, hdus, i, f"{key}{k}") for key in ("CRVAL", "CRPIX"))
+    step = step_of(path, hdus, i, k)[1]
     need(start is not None and step is not None, INPUT,
          f"{where(path, hdus, i)}: the values of axis {k}, {name}, are not known: there is neither "
          f"an image {name} nor the card {'CRVAL' if start is None else 'CDELT'}{k}")
@@ -311,7 +317,7 @@ def is_good(flux):
 
 def interpolated(wave, flux, to):
     """Return the flux at wavelengths `to`, by a natural cubic spline.  It is NaN beyond the ends of
-    wave and where one of the four nearest samples is bad."""
+    wave, in a hole of wave and where one of the four nearest samples is bad."""
     good = is_good(flux)
     if not good.any():
         return np.full(len(to), np.nan)
@@ -319,7 +325,7 @@ def interpolated(wave, flux, to):
     at = np.clip(np.searchsorted(wave, to, side="right") - 1, 0, len(wave) - 2)
     bad = np.pad(~good, (1, 2))
     lost = (to < wave[0] * (1 - 1e-9)) | (to > wave[-1] * (1 + 1e-9)) \
-        | bad[at] | bad[at + 1] | bad[at + 2] | bad[at + 3]
+        | holes(wave)[at] | bad[at] | bad[at + 1] | bad[at + 2] | bad[at + 3]
     return np.where(lost, np.nan, CubicSpline(wave, filled, bc_type="natural")(to))
 
 

@@ -138,10 +138,10 @@ def column_numbers(path, hdus, i, name):
     values = np.asarray(hdu.data.field(name))
     if values.dtype.kind not in "iuf":
         raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} must hold numbers")
-    null = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())].null
-    out = values.astype(float)
-    if null is not None and values.dtype.kind in "iu":
-        out[values == null] = np.nan
+    column = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())]
+    raw, out = hdu.data.view(np.ndarray)[column.name], values.astype(float)
+    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is before TSCAL and TZERO
+        out[raw == column.null] = np.nan
     return out
 
 
@@ -151,7 +151,7 @@ class Origin:
 
     wavelengths: str = ""  # a text
     unit: str = ""  # of the file, where it says one
-    sigma_unit: str = ""  # of the column SIGMA, likewise
+    units: list = ()  # of the columns or images wavelength, flux, error, sigma, likewise
     is_air: bool = False
     medium_key: str = "--medium"
     fwhm_aa: float = np.nan  # card FWHM; NaN: no card
@@ -215,6 +215,15 @@ def rule_of_header(path, hdus, i, request, origin):
     return first * scale, step * scale, False
 
 
+def step_of(path, hdus, i, k):
+    """Return the main card of an image's step along axis k, and the step (None: no card)."""
+    keys = f"CD{k}_{k}", f"CDELT{k}", f"PC{k}_{k}"
+    matrix, step, turn = (card(path, hdus, i, key) for key in keys)
+    if matrix is not None:  # the FITS standard: CDELT does not count then
+        return keys[0], matrix
+    return keys[1], step if None in (step, turn) else step * turn
+
+
 def rule_of_cards(path, hdus, i, at, scale):
     """Return (first, step, is_log10) of an image's wavelengths in a unit of `scale` A, and a text
     on the cards used."""
@@ -225,8 +234,7 @@ def rule_of_cards(path, hdus, i, at, scale):
     value, pixel = card(path, hdus, i, "CRVAL1"), card(path, hdus, i, "CRPIX1")
     if value is None:
         raise Failure(INPUT, f"{at}: has no CRVAL1, so its wavelengths are not known; {HELP_WAVE}")
-    step_key = "CDELT1" if "CDELT1" in header else "CD1_1"
-    step = card(path, hdus, i, step_key)
+    step_key, step = step_of(path, hdus, i, 1)
     need(step is not None, INPUT, f"{at}: has neither CDELT1 nor CD1_1; {HELP_WAVE}")
     need(pixel is not None, INPUT, f"{at}: has CRVAL1 but no CRPIX1, so the pixel of that "
          f"wavelength is not known; {HELP_WAVE}")

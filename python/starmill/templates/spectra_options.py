@@ -86,12 +86,10 @@ def request_of(options, n_column=2, most_labels=MAX_AXIS):
     if pattern:
         read_pattern(pattern, [name for name, _ in labels])
     wave = options.wave or options.log_wave
-    return Request(labels, options.medium,
-                   (*wave, bool(options.log_wave)) if wave else None,
-                   options.wave_file,
-                   read_columns(options.columns, n_column) if options.columns else None,
-                   options.table, options.name_column or "FILE", pattern,
-                   getattr(options, "unit", None))
+    columns = read_columns(options.columns, n_column) if options.columns else None
+    return Request(labels, options.medium, (*wave, bool(options.log_wave)) if wave else None,
+                   options.wave_file, columns, options.table, options.name_column or "FILE",
+                   pattern, getattr(options, "unit", None))
 
 
 def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):

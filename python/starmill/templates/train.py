@@ -133,8 +133,7 @@ class Lattice:
                          for gap in gaps[:MAX_NAMED])
         raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
                              f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); --gaps fill "
-                             "fills them from their neighbours, --emulator radial and network need "
-                             "no grid")
+                             "fills them from neighbours, --emulator radial and network need none")
 
     def line(self, i_node, axis):
         """Return the nodes on the line along label `axis` through a node."""
@@ -424,12 +423,10 @@ def report_validation(options, grid, models, library):
         tolerance = 1e-6 * a.ln_step
         must(a.n_pix == b.n_pix and abs(a.ln_wave0 - b.ln_wave0) <= tolerance
              and abs(a.ln_step - b.ln_step) * a.n_pix <= tolerance,
-             f"the pixels of its arm {b.name} are not those of {grid.path}; build it with the same "
-             "arms")
+             f"the pixels of its arm {b.name} are not those of {grid.path}: build it with them")
         sigma_a, sigma_b = a.template_sigma_aa, b.template_sigma_aa
         must(abs(sigma_a - sigma_b) <= 1e-6 * abs(sigma_a),
-             f"its arm {b.name} has a sigma of {sigma_b:g} A, that of {grid.path} {sigma_a:g} A; "
-             "build it with the same arms")
+             f"its arm {b.name} has a sigma of {sigma_b:g} A, {grid.path} one of {sigma_a:g} A")
     measure(options, library, other, rows, f"of {os.path.basename(other.path)[:200]}; the library "
             f"is made of {len(models)} models", library)
 
