@@ -54,6 +54,7 @@ typedef struct mill_starts {
   int n, i;                        /**< number of starts, and index of the current one */
   int n_jac;                       /**< Jacobians before the first start, by a brief search */
   int n_doubt;                     /**< reasons to doubt the first start's solution */
+  int had_far;                     /**< 1: a start far from the solution has begun */
   int low_sn;                      /**< S/N below second_start_sn */
   int brief;                       /**< the spectrum is hardly a star's: one short start */
   int has_given;                   /**< start from `given` instead of the guesses */

@@ -223,7 +223,7 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
                                                  int converged)
 {
   const mill_polish *p = &slot->polish;
-  const double gap = MILL_TWO_MINIMA_GAP * (slot->best.have ? mill_fit_reduced(m, slot) : 1.0);
+  const double gap = MILL_TWO_MINIMA_GAP * mill_reduced(m, slot, slot->best.at.f);
   if (p->have && slot->best.have && converged && slot->best.converged &&
       fabs(p->at.f - slot->best.at.f) < gap &&
       mill_point_distance2(m, slot, slot->best.at.theta, p->end) >

@@ -12,16 +12,12 @@
 /** Reset the search before the first start. */
 MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
 {
-  slot->nonfinite = 0;
-  slot->best.have = 0;
-  slot->starts.i = 0;
-  slot->starts.n_doubt = 0;
+  slot->nonfinite = slot->best.have = 0;
+  slot->starts.i = slot->starts.n_doubt = slot->starts.had_far = 0;
   slot->starts.n_minimum = slot->starts.n_trail = 0;
-  slot->lead.n_jac = 0;
   slot->starts.n_jac = slot->result.n_jac;
-  slot->polish.n_learned = 0;
-  slot->profile.n_round = 0;
-  slot->profile.has_arm = 0;
+  slot->lead.n_jac = slot->polish.n_learned = 0;
+  slot->profile.n_round = slot->profile.has_arm = 0;
   slot->fix_error = 1;
 }
 

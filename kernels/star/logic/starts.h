@@ -19,9 +19,12 @@ enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 /** Doubts of a solution that has not converged: as many as all others together. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
- *  than mill_fit_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
+ *  than mill_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
+/** For mill_start_far: least v sin i, km/s, and least share of the best template's chi-square. */
+#define MILL_FAR_VSINI 100.0
+#define MILL_FAR_SHARE 0.9
 
 /** Two points are near each other if each parameter differs by less than NEAR, and the sum of
  *  squared differences is below NEAR_SUM.  The unit is the polish's longest step. */
@@ -103,14 +106,7 @@ MILL_HD static inline double mill_reduced(const mill_model *m, const mill_slot *
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
       chisq -= mill_unit_part(m, &slot->segment[i]);
-  const double x = chisq / (double)slot->result.n_pix_tot;
-  return x > 1.0 ? x : 1.0;
-}
-
-/** mill_reduced of the best point. */
-MILL_HD static inline double mill_fit_reduced(const mill_model *m, const mill_slot *slot)
-{
-  return mill_reduced(m, slot, slot->best.at.f);
+  return fmax(chisq / (double)slot->result.n_pix_tot, 1.0);
 }
 
 /** Is the fit with this F poor, as with wrong templates? */
@@ -155,10 +151,32 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
     return 0;
   if (!slot->best.have || s->try_all || (s->low_sn && s->i == 1))
     return 1;
-  const double gap = (s->chisq[s->i] - s->chisq[0]) / mill_fit_reduced(m, slot);
+  const double gap = (s->chisq[s->i] - s->chisq[0]) / mill_reduced(m, slot, slot->best.at.f);
   const double most = s->n_doubt > 0 ? MILL_DOUBT_ONE_GAP : MILL_DOUBT_GAP;
   const int n_agree = mill_start_agree(slot);
   return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
+}
+
+/** Once, before the starts of a fast rotator end: replace the next start by the candidate farthest
+ *  from the solution, in errors, and return 1.  If sigma follows the flux, weights bend the guess's
+ *  continuum; then a hot star's best templates are cool, and agree on a wrong minimum. */
+MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
+{
+  mill_starts *s = &slot->starts;
+  double most = 0.0;
+  int far = 0;
+  if (s->had_far || s->i >= s->n || s->brief || slot->result.n_eval >= m->set.max_eval ||
+      !(slot->best.end[MILL_PAR_VSINI] > MILL_FAR_VSINI))
+    return 0;
+  for (int k = s->i; k < s->n && s->chisq[k] < MILL_FAR_SHARE * s->chisq[0]; k++) {
+    const double d = mill_point_distance2(m, slot, slot->best.end, s->theta[k]);
+    far = d > most ? k : far;
+    most = fmax(d, most);
+  }
+  for (int j = 0; j < m->n_par; j++)
+    s->theta[s->i][j] = s->theta[far][j];
+  s->label[s->i] = s->label[far];
+  return s->had_far = far > 0;
 }
 
 /** Go to the next worthwhile start and return 1; 0: there is none.  Starts that would end where the
@@ -170,5 +188,5 @@ MILL_HD_CALLED static inline int mill_start_next(const mill_model *m, mill_slot 
       return 1;
     slot->starts.f[slot->starts.i++] = slot->best.at.f;
   }
-  return 0;
+  return mill_start_far(m, slot);
 }

@@ -9,13 +9,10 @@
 
 /* the function's own: a second valley, and derivatives that lie in the first Jacobians */
 static double second_centre[NP], second_depth;
-static int has_second, lies, fails_at_end;
+static int lies, fails_at_end;
 static mill_waveset all_waves;
-enum {
-  VALUE,
-  PROFILE,
-  N_KIND = MILL_REQ_MODELS + 1
-}; /* of one velocity, of several; other kinds */
+/* values of one velocity, of several; other kinds */
+enum { VALUE, PROFILE, N_KIND = MILL_REQ_MODELS + 1 };
 static int n_request[N_KIND], n_kept[N_KIND];
 
 static void make(int optimizer)
@@ -23,7 +20,9 @@ static void make(int optimizer)
   paraboloid(60, 8);
   memset(n_request, 0, sizeof n_request);
   memset(n_kept, 0, sizeof n_kept);
-  has_second = lies = fails_at_end = 0;
+  lies = fails_at_end = 0;
+  second_depth = INFINITY;
+  memcpy(second_centre, centre, sizeof centre);
   model.set.optimizer = optimizer;
   model.set.n_simplex_round = 40;
   model.set.max_eval = 2000;
@@ -39,7 +38,7 @@ static void make(int optimizer)
 static double value(const double *theta, double *grad)
 {
   double best = INFINITY;
-  for (int v = 0; v <= has_second; v++) {
+  for (int v = 0; v < 2; v++) {
     const double *c = v ? second_centre : centre;
     double d[NP], g[NP], f = v ? second_depth : 0;
     for (int i = 0; i < NP; i++)
@@ -134,10 +133,10 @@ static double off(int j, double expected)
 }
 
 static const double start[NP] = {60, 100, 1, 0.6, -0.3};
+static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
 
 MILL_TEST(every_method_finds_the_minimum)
 {
-  static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
   for (int o = 0; o < 3; o++) {
     make(optimizer[o]);
     fit(1, start, NULL);
@@ -157,7 +156,6 @@ MILL_TEST(every_method_finds_the_minimum)
  * simplexes look at values alone, and find the minimum. */
 MILL_TEST(a_failing_method_falls_to_the_next)
 {
-  static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
   for (int o = 0; o < 3; o++) {
     make(optimizer[o]);
     lies = INT_MAX;
@@ -277,14 +275,26 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
   }
 }
 
+MILL_TEST(a_fast_rotator_gets_a_far_start)
+{
+  for (int k = 0; k < 3; k++) { /* slow; fast; fast, with a poor template */
+    make(MILL_OPT_LM);
+    centre[MILL_PAR_VSINI] = k > 0 ? 150 : 60;
+    second_centre[2] = -3;
+    second_depth = -50;
+    memcpy(slot.starts.theta[2], second_centre, sizeof centre);
+    slot.starts.chisq[2] = k < 2 ? -950 : -850;
+    fit(3, centre, centre);
+    assert_close(slot.result.m2ll, k == 1 ? -50 : 0, 2e-3);
+  }
+}
+
 MILL_TEST(two_minima_are_told)
 {
   const double other[NP] = {-290, 60, 0.4, -0.3, 0.2};
   for (int lower = 0; lower < 2; lower++)
     for (int tie = 0; tie < 2; tie++) {
       make(MILL_OPT_LM);
-      has_second = 1;
-      memcpy(second_centre, centre, sizeof centre);
       second_centre[0] = -300;
       second_depth = (lower ? -1 : 1) * (tie ? 3 : 5);
       fit(2, start, other);
