@@ -129,7 +129,7 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
 /** Squared scale of the epochs' errors at the solution. */
 MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_slot *slot)
 {
-  return m->set.rescale_errors ? mill_fit_reduced(m, slot) : 1.0;
+  return m->set.rescale_errors ? mill_reduced(m, slot, slot->best.at.f) : 1.0;
 }
 
 /** Is an epoch's velocity known, and near the star's? */
