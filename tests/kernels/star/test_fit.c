@@ -572,37 +572,4 @@ MILL_TEST(errors_are_scaled)
   }
 }
 
-/* Waves are reported when they are more than noise and a good part of chi-square. */
-MILL_TEST(waves_of_residuals_are_reported)
-{
-  static const struct {
-    double chisq, gain, stiff;
-    int is_stiff;
-  } arm[] = {
-      {960, 0, -40.0 / 960, 0},     /* white noise has gain 40 of 1000 */
-      {1000, 40, 0, 0},             /* of it nothing is left */
-      {1300, 340, 300.0 / 1300, 1}, /* 33 standard deviations, 23 % */
-      {1150, 190, 150.0 / 1150, 0}, /* 13 % */
-  };
-  for (size_t i = 0; i < sizeof arm / sizeof arm[0]; i++) {
-    make(MILL_OPT_LM);
-    slot.result.n_pix[0] = 1000;
-    slot.result.chisq[0] = arm[i].chisq;
-    answers[MILL_ANSWER_GAIN] = arm[i].gain;
-    answers[MILL_ANSWER_BLOCKS] = 40;
-    mill_fit_stiffness(&model, &slot);
-    assert_close(slot.result.stiff[0], arm[i].stiff, 1e-14);
-    assert_int_equal((slot.result.info & MILL_INFO_STIFF) != 0, arm[i].is_stiff);
-  }
-  /* 50 % of few pixels, but only 5 standard deviations: n 20, 4 blocks, 16 others of 1 */
-  slot.result.info = 0;
-  slot.result.n_pix[0] = 20;
-  slot.result.chisq[0] = 34;
-  answers[MILL_ANSWER_GAIN] = 18;
-  answers[MILL_ANSWER_BLOCKS] = 4;
-  mill_fit_stiffness(&model, &slot);
-  assert_close(slot.result.stiff[0], 14.0 / 34, 1e-14);
-  assert_int_equal(slot.result.info, 0);
-}
-
 MILL_TEST_MAIN(NULL, NULL)
