@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demo's tables and picture of a small survey against NumPy; some rows are spoilt."""
+"""The demo's tables and picture of a small survey against NumPy; some rows are spoilt.  The report's
+densities of stars against sums of kernels."""
+
+import types
 
 from base import *  # noqa: F403
 
@@ -11,7 +14,7 @@ except ImportError as missing:
 
 TOOLS = os.path.join(SOURCE, "campaigns")
 sys.dont_write_bytecode = True
-from starmill.products import drawing  # noqa: E402
+from starmill.products import charts, drawing  # noqa: E402
 
 DIGITS = {"VRAD": 2, "TEFF": 0, "LOGG": 2, "FEH": 2, "ALPHAFE": 2, "VSINI": 1}
 BINS = {f"{low}-{high}": (low, high) for low, high in ((5, 10), (10, 20), (20, 40), (40, 100))}
@@ -122,3 +125,40 @@ class DemoTools(ProgramTest):
         np.testing.assert_allclose(flux, [6.5, 0.0])
         np.testing.assert_allclose(weight, [4.0, 0.0])
         np.testing.assert_allclose(model, [1.75, 6.0])
+
+
+class Density(unittest.TestCase):
+    def test_a_plane_is_the_sum_of_kernels(self):
+        rng = np.random.default_rng(5)
+        x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
+        n, limits = 200, ((3500, 6500), (2, 6))
+        found = charts.plane_density(x, y, *limits, n)
+        at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
+        kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
+                  / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
+        exact = kernel[1] @ kernel[0].T
+        # a star moves by at most half a cell, a tenth of the kernel's width
+        self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
+
+    def test_few_stars_are_points(self):
+        for n, n_image in ((1999, 0), (2000, 1)):
+            sample = {"TEFF": np.linspace(4000, 6000, n), "LOGG": np.linspace(1, 5, n)}
+            figure, axes = charts.plt.subplots()
+            charts.kiel_density(axes, types.SimpleNamespace(every=1), sample)
+            self.assertEqual((len(axes.images), len(axes.lines)), (n_image, 1 - n_image))
+            charts.plt.close(figure)
+
+    def test_the_sky_keeps_its_stars(self):
+        rng = np.random.default_rng(6)
+        for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
+                              (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
+                              (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
+            wcs, shape = charts.sky_frame(ra, dec)
+            self.assertEqual(wcs.wcs.ctype[0], "RA---" + name)
+            x, y = wcs.wcs_world2pix(ra, dec, 0)
+            self.assertTrue(((-0.5 < x) & (x < shape[1] - 0.5) & (-0.5 < y) & (y < shape[0] - 0.5)).all())
+            found = charts.sky_density(ra, dec, wcs, shape)
+            # ends of kernels beyond the map
+            self.assertLess(abs(np.nansum(found) * wcs.wcs.cdelt[1] ** 2 / len(ra) - 1), 0.02)
+        centre = wcs.wcs_world2pix([[0.0, 0.0]], 0)[0]  # the cut is half a turn from the stars
+        self.assertLess(abs(centre[0] - shape[1] / 2), 5)

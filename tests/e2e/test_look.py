@@ -3,7 +3,6 @@
 and plot the spectra of the inputs.  Damaged rows are left out; refusals take one line."""
 
 import tracemalloc
-import types
 
 from base import *  # noqa: F403
 
@@ -286,43 +285,6 @@ class Compare(Look):
             done = run("compare", path, path, "--figure", "none.png", cwd=TMP)
             self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
             self.assertIn("none.png is not written: no star", done.stderr)
-
-
-class Density(unittest.TestCase):
-    def test_a_plane_is_the_sum_of_kernels(self):
-        rng = np.random.default_rng(5)
-        x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
-        n, limits = 200, ((3500, 6500), (2, 6))
-        found = charts.plane_density(x, y, *limits, n)
-        at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
-        kernel = [np.exp(-0.5 * ((a[:, None] - v) / charts.scott(v)) ** 2)
-                  / charts.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
-        exact = kernel[1] @ kernel[0].T
-        # a star moves by at most half a cell, a tenth of the kernel's width
-        self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
-
-    def test_few_stars_are_points(self):
-        for n, n_image in ((1999, 0), (2000, 1)):
-            sample = {"TEFF": np.linspace(4000, 6000, n), "LOGG": np.linspace(1, 5, n)}
-            figure, axes = charts.plt.subplots()
-            charts.kiel_density(axes, types.SimpleNamespace(every=1), sample)
-            self.assertEqual((len(axes.images), len(axes.lines)), (n_image, 1 - n_image))
-            charts.plt.close(figure)
-
-    def test_the_sky_keeps_its_stars(self):
-        rng = np.random.default_rng(6)
-        for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
-                              (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
-                              (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
-            wcs, shape = charts.sky_frame(ra, dec)
-            self.assertEqual(wcs.wcs.ctype[0], "RA---" + name)
-            x, y = wcs.wcs_world2pix(ra, dec, 0)
-            self.assertTrue(((-0.5 < x) & (x < shape[1] - 0.5) & (-0.5 < y) & (y < shape[0] - 0.5)).all())
-            found = charts.sky_density(ra, dec, wcs, shape)
-            # ends of kernels beyond the map
-            self.assertLess(abs(np.nansum(found) * wcs.wcs.cdelt[1] ** 2 / len(ra) - 1), 0.02)
-        centre = wcs.wcs_world2pix([[0.0, 0.0]], 0)[0]  # the cut is half a turn from the stars
-        self.assertLess(abs(centre[0] - shape[1] / 2), 5)
 
 
 class Outputs(Look):
