@@ -171,10 +171,10 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     }
     at += strspn(at, " \t");
     if (!is_number || (*at != ',' && *at != '\0'))
-      return MILL_ERROR(
-          MILL_ERR_USAGE,
-          "%s: '%.40s' is not a list of numbers; write e.g. 100,200-210, a range from low to high",
-          where, item);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "%s: '%.40s' is not a list of numbers; write numbers or ascending ranges, "
+                        "e.g. 100,200-210",
+                        where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
       return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
     MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));

@@ -184,9 +184,9 @@ static int take_column(const source *s, const mill_library *lib, const mill_libr
       snprintf(all + n, sizeof all - n, " %s", one[0]);
     }
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "prior_table: %s has columns %s and %s, but no parameter has this name; the "
-                      "library has%s: rename or remove the columns",
-                      s->path, s->column[other], name, all);
+                      "prior_table: %s has columns %s and %s, but the library has no parameter %s, "
+                      "only%s: rename or remove the columns",
+                      s->path, s->column[other], name, s->column[other], all);
   }
   if (other < 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
@@ -225,9 +225,9 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
     mill_star_table_range(lib, n_lib, set, j, range);
     if (sigma > 0.0 && is_far(range, mean, sigma))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "priors: %s %g +- %g is more than five sigma outside its range; give it in "
-                        "the unit of the result",
-                        name[0], mean, sigma);
+                        "priors: %s %g +- %g is further than five times its error from the range "
+                        "%g to %g; give the prior in the unit of the result",
+                        name[0], mean, sigma, range[0], range[1]);
     if (is_loud && sigma > 0.0 && (mean < range[0] || mean > range[1]))
       mill_log_warning("priors: %s %g +- %g is centred outside its range, %g to %g, and pulls "
                        "stars to the edge: check the mean",

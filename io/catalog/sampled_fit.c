@@ -75,7 +75,7 @@ int mill_sampled_check_same(const char *path, const char *key, const char *name,
   MILL_CHECK(open_fit(path, &file));
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has changed since %s was fitted with it: %s", key,
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has changed since the fit that wrote %s: %s", key,
                       name, path, remedy);
   return MILL_OK;
 }

@@ -114,13 +114,12 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   const int64_t all = hdu->data_bytes / 4;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
-    return MILL_BUG("%s: HDU %d (%s) is not a plain image of 32 bits", file->guard->path, i_hdu + 1,
-                    hdu->name);
+    return MILL_BUG("%s: HDU %d (%s) is not an uncompressed image of 32-bit numbers",
+                    file->guard->path, i_hdu + 1, hdu->name);
   if (first < 0 || n < 0 || first > all || n > all - first)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%s: HDU %d (%s) has %lld elements, too few to read %lld from index %lld on",
-                      file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
-                      (long long)first);
+    return MILL_ERROR(
+        MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld pixels, too few to read %lld from pixel %lld on",
+        file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n, (long long)first);
   char *to = out;
   int64_t offset = hdu->data_start + 4 * first;
   for (int64_t left = 4 * n; left > 0;) {
@@ -427,6 +426,7 @@ void mill_fits_text_copy(const char *path, const char *name, const char *text, c
                          size_t size)
 {
   if (strlen(text) >= size)
-    mill_log_warning("%s: %s '%.100s' is too long: cut to %zu bytes", path, name, text, size - 1);
+    mill_log_warning("%s: %s '%.100s' is too long: only its first %zu bytes are kept", path, name,
+                     text, size - 1);
   snprintf(out, size, "%s", text);
 }

@@ -340,8 +340,8 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   /* few bytes can claim any shape: refuse more than the file's bytes can unpack to */
   if (n_byte / MAX_PACKING > file_bytes)
     return MILL_ERROR(file->code,
-                      DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged "
-                              "or was never written"),
+                      DATASET("claims %zu bytes, more than the file's %llu bytes can hold, even "
+                              "compressed; the dataset is damaged or was never written"),
                       n_byte, (unsigned long long)file_bytes);
   return MILL_OK;
 }

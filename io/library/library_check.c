@@ -64,8 +64,8 @@ static int check_labels(const mill_library *lib, const char *where)
           strcmp(label->column, lib->label[j].column) == 0)
         return REFUSED(where, "label %s (column %s) appears twice", label->name, label->column);
     if (label->mapping != MILL_MAP_LINEAR && label->mapping != MILL_MAP_LOG10)
-      return REFUSED(where, "mapping %d of label %s, expected 0 (linear) or 1 (log10)",
-                     label->mapping, label->name);
+      return REFUSED(where, "label %s has mapping %d, expected 0 (linear) or 1 (log10)",
+                     label->name, label->mapping);
     if (!isfinite(label->mean) || !isfinite(label->std) || !(label->std > 0))
       return REFUSED(where, "label %s has mean %g and std %g; they must be finite and std above 0",
                      label->name, label->mean, label->std);
@@ -251,9 +251,9 @@ static int check_error(const mill_arm *arm, const char *where)
     return MILL_OK;
   for (size_t i = 0; i < n_pix; i++)
     if (!(error->fraction[i] >= 0 && error->fraction[i] <= MILL_LIBRARY_MAX_ERROR))
-      return REFUSED(where,
-                     "the model error of arm %s is %g of the flux in pixel %zu, expected 0 to %g",
-                     arm->name, (double)error->fraction[i], i, MILL_LIBRARY_MAX_ERROR);
+      return REFUSED(
+          where, "the model error of arm %s in pixel %zu is %g times the flux, expected 0 to %g",
+          arm->name, i, (double)error->fraction[i], MILL_LIBRARY_MAX_ERROR);
   if (!(error->correlation >= 0 && error->correlation <= (double)n_pix))
     return REFUSED(where,
                    "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
@@ -294,13 +294,12 @@ static int check_arms(const mill_library *lib, const char *where)
                        "%.9g A, expected %.9g)",
                        arm->name, j, arm->wave_aa[j], exp(arm->ln_wave0 + j * arm->ln_step));
     if (!isfinite(arm->template_sigma_aa))
-      return REFUSED(where, "the template sigma of arm %s is not finite", arm->name);
+      return REFUSED(where, "template_sigma of arm %s is not finite", arm->name);
     const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];
     if (arm->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
-      return REFUSED(where,
-                     "the templates of arm %s have a sigma of %g A, expected at most %.3g A for an "
-                     "arm %.6g A wide",
-                     arm->name, arm->template_sigma_aa, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
+      return REFUSED(
+          where, "template_sigma of arm %s is %g A, expected at most %.3g A for an arm %.6g A wide",
+          arm->name, arm->template_sigma_aa, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
     MILL_CHECK(check_emulator(lib, arm, where));
     MILL_CHECK(check_error(arm, where));
   }

@@ -153,8 +153,8 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
   if (n_read == 0)
     MILL_FAIL(
         MILL_ERR_CONFIG,
-        "sky_components: %s has no group %s: groups have the names of the spectra's channels, "
-        "and an arm takes the group of its name; name the arms like the groups",
+        "sky_components: %s has no group with the name of an arm, such as %s: rename the arms "
+        "(key arms) or the groups",
         path, lib->arm[0].name);
 done:
   mill_sha256_final(&sha, hash);

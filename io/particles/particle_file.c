@@ -128,12 +128,12 @@ static const struct {
   int rank; /* number of dimensions, for DENSITY without those of space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
-    {"DENSITY_BOUND", "largest possible difference of DENSITY from the sum over all particles", 2},
+    {"DENSITY_BOUND", "largest possible error of DENSITY against the sum of all kernels", 2},
     {"MOMENTS",
      "after each step: fraction of particles left, mean along each axis, covariance xx xy xz yy yz "
      "zz",
      3},
-    {"BAD_STEP", "first step after which a particle was lost, as steps are too long; -1: none", 1},
+    {"BAD_STEP", "first step that lost a particle because steps are too long; -1: none", 1},
     {"POSITION", "final positions of the particles; NaN if absorbed", 3},
     {"STATUS", "0 not yet done, 1 done, 2 the step is too long (BAD_STEP)", 1}};
 

@@ -67,8 +67,8 @@ static const line fits_line[] = {
     {ONCE, "VRAD_CCF", F64, 1, R(vrad_guess_km_s), NAN, "km/s", "velocity of the initial guess"},
     {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
     {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
-     "error of VSINI, times ERR_SCALE; a 1-sigma upper limit if VSINI is at its lower limit, where "
-     "COVAR is zero"},
+     "error of VSINI, times ERR_SCALE; with VSINI at its lower limit, VSINI + VSINI_ERR is a "
+     "1-sigma upper limit and COVAR is zero"},
     {ONCE, "VSINI_ERR_FORMAL", F64, 1, R(vsini_err_formal_km_s), NAN, "km/s",
      "VSINI_ERR without ERR_SCALE"},
     {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
@@ -114,15 +114,15 @@ static const line fits_line[] = {
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a usable pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
      "probability that errors alone make the arms' velocities differ by more than they do; errors "
-     "include vrad_floor, 3 km/s of zero points and the prior of velocity_offsets; NaN with fewer "
-     "than two arms"},
+     "include vrad_floor, 3 km/s for zero points and, with velocity_offsets, "
+     "velocity_offset_sigma; NaN with fewer than two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
-     "likelihood evaluations; a Jacobian, a velocity profile and a round of the searches for the "
-     "arms' velocities count once each"},
+     "likelihood evaluations; these count once: a Jacobian, a velocity profile, a step of the "
+     "search for velocities of arms or epochs"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians that NEVAL counts"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
     {ONCE, "FIT_INFO", I32, 1, R(info), 0, "", "information bits, listed in the attributes"},
@@ -139,10 +139,10 @@ static const line fits_line[] = {
     {EPOCH, "VRAD_RANGE", F64, 1, R(vrad_range_km_s), NAN, "km/s",
      "largest minus smallest velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
-     "CRC-32 of the row's exposures in /epochs: of the bytes of their columns, in order"},
+     "CRC-32 of the row's exposures in /epochs, one after another, values in column order"},
     {PAIR, "SB2", I32, 1, R(pair), 0, "",
-     "1 if the row was fitted as two stars; only with binaries; columns without _2 have the "
-     "brighter star"},
+     "1 if the row was fitted as two stars; columns without _2 then hold the brighter star; exists "
+     "only with the key binaries"},
     {PAIR, "SB2_PEAK", F64, 1, R(pair_peak), NAN, "",
      "significance of a second star's lines in the residuals of the fit of one star"},
     {PAIR, "SB2_GAIN", F64, 1, R(pair_gain), NAN, "",
@@ -271,8 +271,7 @@ static const line epoch_line[] = {
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
-     "bits: why an epoch has no velocity, or which velocity is uncertain; listed in the "
-     "attributes"},
+     "bits: why the epoch has no velocity or uncertain velocities; listed in the attributes"},
 };
 
 #undef E

@@ -220,7 +220,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   code = code == MILL_OK ? code : mill_error_restore(&kept);
   if (code == MILL_ERR_OUTPUT && file->target[0])
     return MILL_ERROR(
-        code, "%s; an earlier start with --overwrite began the file: remove %s to begin again",
+        code, "%s; an unfinished run with --overwrite left the file: remove %s to begin again",
         mill_error_message(), file->path);
   if (code == MILL_ERR_OUTPUT)
     return MILL_ERROR(code, "%s; give another --output, or --overwrite to replace it",

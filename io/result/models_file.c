@@ -100,8 +100,10 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
     const int64_t first = mill_column_integer(&from->column[FIRST_EXPOSURE], row);
     begin = i == 0 ? first : begin;
     if (n_exp < 0 || begin < 0 || first != begin + n_model || first > info->n_exposure - n_exp)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: row %lld has impossible exposures",
-                        info->result_path, (long long)(start + i));
+      return MILL_ERROR(
+          MILL_ERR_OUTPUT,
+          "%s is damaged: row %lld of /catalog has a wrong FIRST_EXPOSURE or N_EXPOSURE",
+          info->result_path, (long long)(start + i));
     n_model += n_exp;
   }
   MILL_CHECK(mill_alloc_bytes((size_t)n_model, models->columns.row_size, (void **)&packed));

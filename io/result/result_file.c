@@ -42,7 +42,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     first[i] = index->n_exposure; /* a count, until the running sum below */
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      code = MILL_BUG("%s: %lld rows were indexed, but %lld are counted for /catalog",
+      code = MILL_BUG("%s: the index has %lld rows of this file, but /catalog counts %lld",
                       info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));
@@ -55,13 +55,13 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     *n_exposure += n;
     if (info->file[i].row_start != next_row || n_owner[i] != 1)
       return MILL_BUG(
-          "%s: %d ranks indexed this file, expected 1; its first row is %lld, expected %lld",
+          "%s: %d ranks indexed this file, expected 1 rank; its first row is %lld, expected %lld",
           info->file[i].path, n_owner[i], (long long)info->file[i].row_start, (long long)next_row);
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    return MILL_BUG("the inputs have %lld rows, but /catalog is to have %lld", (long long)next_row,
-                    (long long)info->n_row);
+    return MILL_BUG("all inputs together have %lld rows, but /catalog counts %lld",
+                    (long long)next_row, (long long)info->n_row);
   return MILL_OK;
 }
 

@@ -229,8 +229,8 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
     return MILL_ERROR(code, "%s is not a result of starmill", path);
   if (version != MILL_RESULT_FORMAT)
     return MILL_ERROR(code,
-                      "%s was written by %s starmill (result format %d, this one reads %d): use "
-                      "that version, or fit again",
+                      "%s was written by %s starmill in result format %d, but this starmill reads "
+                      "only format %d: use the version that wrote the file, or fit again",
                       path, version > MILL_RESULT_FORMAT ? "a newer" : "an older", version,
                       MILL_RESULT_FORMAT);
   return MILL_OK;

@@ -50,9 +50,9 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->lib->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
-    return MILL_BUG("%s cannot take a result for row %lld of %lld with STATUS %d and %d labels",
+    return MILL_BUG("%s cannot take row %lld of %lld: STATUS %d, %d labels (expected %d)",
                     file->path, (long long)result->row, (long long)file->n_row, result->status,
-                    result->n_label);
+                    result->n_label, file->lib->n_label);
   MILL_CHECK(await_room(file));
   if (!mill_result_bit(file->wanted, result->row))
     return MILL_BUG("%s: row %lld was already done", file->path, (long long)result->row);
@@ -73,8 +73,8 @@ int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_res
   MILL_LOCKED(&file->mutex);
   mill_result_queue *q = file->filling;
   if (!file->epochs || first < 0 || first > file->n_exposure - n)
-    return MILL_BUG("%s: /epochs is too short for %lld epochs from index %lld on", file->path,
-                    (long long)n, (long long)first);
+    return MILL_BUG("%s: /epochs has %lld rows, too few to write %lld rows from index %lld on",
+                    file->path, (long long)file->n_exposure, (long long)n, (long long)first);
   for (int64_t i = 0; i < n; i++) {
     MILL_CHECK(mill_waiting_add(&q->epochs, &file->epochs->columns, first + i, &row));
     mill_columns_pack_epoch(&file->epochs->columns, &epoch[i], row);

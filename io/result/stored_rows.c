@@ -105,7 +105,7 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   MILL_CHECK(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
   for (int64_t i = 0; i < n; i++) {
     if (!find_exposures(rows, exposures, i, &first, &n_epoch))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: row %lld has exposures beyond /epochs",
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: /epochs lacks exposures of row %lld",
                         rows->table->path, (long long)(start + i));
     begin = first < begin ? first : begin;
     end = first + n_epoch > end ? first + n_epoch : end;

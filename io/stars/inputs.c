@@ -488,7 +488,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, &facts));
   MILL_TRY(mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
-                           "bytes (redrock files' paths, warnings) are too many: split the inputs",
+                           "bytes of redrock paths and warnings are too many: split the inputs",
                            (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
@@ -528,8 +528,8 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
     mill_host_name(host, sizeof host);
     MILL_FAIL(
         MILL_ERR_INPUT,
-        "%s%s%s changed while the job was running, or its copy on host %s has lost the file's "
-        "time: run it again on the new file, or copy with times (cp -p, sbcast -p)",
+        "%s%s%s changed while the job was running, or its copy on host %s has another file "
+        "time: bring the old file back, use --overwrite, or copy with times (cp -p, sbcast -p)",
         file->path, is_same && file->redrock[0] ? ": its redrock file " : "",
         is_same ? file->redrock : "", host);
   }

@@ -212,8 +212,8 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
   if (n_rank == 1)
     fprintf(out, "memory       peak %.0f MiB", mib(largest->peak));
   else
-    fprintf(out, "memory       peak %.0f MiB (rank %d; least %.0f, rank %d; together %.0f)",
-            mib(largest->peak), largest->rank, mib(smallest->peak), smallest->rank, mib(sum));
+    fprintf(out, "memory       rank peaks: sum %.0f MiB, least %.0f (rank %d), most %.0f (rank %d)",
+            mib(sum), mib(smallest->peak), smallest->rank, mib(largest->peak), largest->rank);
   fputs(strncmp(largest->backend, "cuda", 4) == 0 ? "; on the device: " : "; of it ", out);
   print_purposes(largest, out);
   if (largest->has_gpu)

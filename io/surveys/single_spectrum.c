@@ -290,7 +290,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
   *number = c.number;
   if (c.type != TBYTE && c.type != TSBYTE && c.type != TSHORT && c.type != TLONG &&
       c.type != TLONGLONG && c.type != TFLOAT && c.type != TDOUBLE)
-    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, as many in each row",
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, equally many in each row",
                           column);
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   const int64_t n = is_alone && n_row != 1 ? n_row : c.repeat;

@@ -283,8 +283,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   if (cameras[0] && strcmp(cameras, spectra->format->name) != 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%s: has format %s, but the library's arm was split into the cameras of %s, the "
-        "first input's format: fit this file in a separate run, or set the key arms",
+        "%s: has format %s, but the library was cut into the cameras of the first input's format, "
+        "%s: fit this file in a run of its own, or name arms of the library by the key arms",
         spectra->name, spectra->format->name, cameras);
   MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;

@@ -121,7 +121,7 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
 #undef MILL_ELEMENT_ENUM
 
-/** EPOCH_FLAG: why an epoch has no velocity, or which of two velocities is uncertain (bits). */
+/** EPOCH_FLAG: why an epoch has no velocity or uncertain velocities (bits). */
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \

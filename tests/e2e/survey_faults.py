@@ -36,7 +36,7 @@ WRONG = {
         ("COADD-wdisp", "HDU 2 (COADD)", "no column wdisp"),
         ("COADD flux~2E", "HDU 2 (COADD)", "column flux has "),
         ("COADD ivar~2E", "HDU 2 (COADD)", "rows of 2 values"),
-        ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold numbers, as many in each row"),
+        ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold numbers, equally many in each row"),
         ("COADD/1", "HDU 2 (COADD)", "1 rows of 1 values, expected 2 to"),
         ("COADD/0", "HDU 2 (COADD)", "0 rows"),
         ("COADD LogLam@2=nan", "(COADD): column loglam", "pixel 2 is nan"),  # which is good

@@ -133,7 +133,7 @@ class BadFiles(EndToEnd):
         done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
         kept = [text.decode() for text in read(self.path, "catalog")["REF_CAT"]]
         self.assertEqual(kept, [name[:15] for name in names])
-        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is too long: cut to 15 bytes")
+        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is too long: only its first 15 bytes")
         self.assertNotIn(names[0], done.stderr)
 
     def test_all_files_are_bad(self):

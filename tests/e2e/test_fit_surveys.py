@@ -75,7 +75,7 @@ class Surveys(EndToEnd):
     def test_a_library_of_one_arm_is_cut_into_the_cameras_of_the_first_format(self):
         done = self.fit("cameras.h5", cut("desi.fits", [3]), SDSS[1], status=3,
                         lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
-        self.assertOneLine(done, os.path.basename(SDSS[1]), "the cameras of desi", "the key arms",
+        self.assertOneLine(done, os.path.basename(SDSS[1]), "first input's format, desi", "the key arms",
                            status=3)
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED])

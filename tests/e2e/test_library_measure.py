@@ -404,7 +404,7 @@ class Sky(ProgramTest):
     def test_files_that_are_wrong(self):
         wave, rows = np.linspace(9000, 9800, 50), np.ones((2, 50), "f4")
         for parts, wrong in (
-                (("no group b", "names of the spectra's channels"), {"q/wave": wave, "q/components": rows}),
+                (("such as b:", "(key arms) or the groups"), {"q/wave": wave, "q/components": rows}),
                 (("z/wave",), {"z/components": rows}), (("1 to 18",), {"z/wave": wave, "z/components": rows[:, :1]}),
                 (("not ascending at pixel 1",), {"z/wave": wave[::-1], "z/components": rows}),
                 (("component 1 at pixel 0",), {"z/wave": wave, "z/components": rows * [[1], [np.nan]]}),

@@ -106,7 +106,7 @@ class Status(EndToEnd):
         self.assertRegex(text, r"(?m)^rate +[0-9.]+ rows/s, about \w+ left$")
         self.assertIn("rank 1", text)
         out, _ = self.end(process, 0)
-        self.assertRegex(out, r"(?m)^memory +peak \d+ MiB \(rank [01]; least \d+, rank [01]; ")
+        self.assertRegex(out, r"(?m)^memory +rank peaks: sum \d+ MiB, least \d+ \(rank [01]\), most ")
         self.assertRegex(out, r"(?m)^  rank 1 +peak \d+ MiB$")
         run = status_of(self.path)
         self.assertEqual((run["state"], run["exit_status"], run["error"]), ("finished", 0, None))

@@ -144,7 +144,7 @@ MILL_TEST(parameters_are_fixed_and_have_priors)
   refused(STARMILL_CONFIG, "vsini", library_constrain, fx.library, fixed, NULL, NULL);
   refused(STARMILL_USAGE, "both", library_constrain, fx.library, NULL, mean, NULL);
   mean[2] = -9999;
-  refused(STARMILL_CONFIG, "five sigma", library_constrain, fx.library, NULL, mean, sigma);
+  refused(STARMILL_CONFIG, "five times", library_constrain, fx.library, NULL, mean, sigma);
   check(library_constrain, fx.library, NULL, NULL, NULL);
   values_of(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty);
   assert_true(penalty == free_penalty);
