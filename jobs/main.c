@@ -55,8 +55,8 @@ static const job_row job[] = {
     {"merge", "join the results of a survey's parts into one", PYTHON},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
      HELP(&mill_doctor_help)},
-    {"bench", "measure the speed of fits, and from how many stars on a GPU is faster",
-     mill_job_bench, HELP(&mill_bench_help)},
+    {"bench", "measure the speed of fits, and above how many stars a GPU is faster", mill_job_bench,
+     HELP(&mill_bench_help)},
     {0}};
 
 enum { EXIT_USAGE = 2, STACK_BYTES = 512 << 10 /* fits have needed 256 KiB of stack */ };

@@ -324,8 +324,8 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
     if (j >= i_offset && (is_fixed || is_prior))
       return MILL_ERROR(MILL_ERR_USAGE,
-                        "velocity offsets cannot be fixed, and their prior is the key "
-                        "velocity_offset_sigma");
+                        "velocity offsets cannot be fixed or given a prior here: the key "
+                        "velocity_offset_sigma sets the sigma of their prior");
     if (is_fixed)
       config.fixed[config.n_fixed++] = named(h, j, fixed[j], 0.0);
     if (is_prior)

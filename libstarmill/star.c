@@ -123,7 +123,8 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d is outside 0 to %d", i,
                         s->exposure, MOST - 1);
     if (s->resolution && s->n_diag < 1)
-      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d has a resolution matrix, but n_diag is %d", i,
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "spectrum %d: n_diag is %d: give the number of diagonals of resolution", i,
                         s->n_diag);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
       return MILL_ERROR(MILL_ERR_USAGE,

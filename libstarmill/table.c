@@ -13,7 +13,7 @@
 _Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_TYPE_I64 &&
                    STARMILL_I32 == (int)MILL_TYPE_I32 && STARMILL_U32 == (int)MILL_TYPE_U32 &&
                    STARMILL_U8 == (int)MILL_TYPE_U8 && STARMILL_TEXT == (int)MILL_TYPE_TEXT,
-               "the public types are those of the columns");
+               "enum starmill_type must have the values of enum mill_column_type");
 
 enum { MAX_COLUMN = 1024, NAME = 96, PATH = NAME + 8, UNIT = 64, TEXT = 256 };
 
@@ -260,8 +260,8 @@ static int list_columns(starmill_table *t)
     MILL_CHECK(describe(t, path, c, &n_row, &array, &is_column));
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: /%s is not a result column with as many rows as the others", t->path,
-                        path);
+                        "%s is damaged: /%s is no column, or has not as many rows as the others",
+                        t->path, path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)

@@ -59,9 +59,9 @@ static const mill_option rows[] = {
     {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT | WRITE, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
     {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
-     .help = "what to measure; fit needs inputs; without inputs, all means train and particles"},
+     .help = "what to measure; fit needs inputs; without inputs `all` leaves out fit"},
     {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
-     .help = "largest size to measure: stars, million operations of a training step, or particles"},
+     .help = "largest size: stars (fit), million operations of a step (train), or particles"},
     {"limit", MILL_OPTION_REAL, AT(limit_s), .min = 1, .max = 1000000, .argument = "S",
      .tasks = CROSSOVER, .help = "skip measurements that would take longer than S seconds"},
     {"keep", MILL_OPTION_FLAG, AT(keep), .tasks = CROSSOVER,
@@ -77,8 +77,8 @@ static const mill_option_table table = {
     "\n"
     "Measure the speed of one rank.  'fit' fits the inputs like `starmill fit`, into a temporary\n"
     "file, and prints the rate, and the time and evaluations of a star by stage.  'crossover'\n"
-    "times fits, trainings and particles of growing size on the CPU and the GPU and prints the\n"
-    "size from which the GPU is faster; fits use the first 1, 4, 16, ... rows of the inputs.\n"
+    "times fits of the first 1, 4, 16, ... rows of the inputs, training steps of growing size and\n"
+    "growing numbers of particles, on CPU and GPU.  It prints from which size the GPU is faster.\n"
     "'write' writes a result of made-up rows by any number of ranks, and a plain file of as many\n"
     "bytes.  docs/develop/performance.md and scaling.md explain the tables.\n"
     "\n",

@@ -364,8 +364,8 @@ static void print_head(const crossover *c)
            c->gpu_start_s);
   else
     printf("GPU: SKIPPED: %s.\n", c->no_gpu);
-  printf("A time is the shortest of %d runs, or of one that takes above %d s.  A run is a fit of "
-         "the first rows of the inputs, a training step or an evolution of particles.  Sizes are",
+  printf("A time is that of the shortest of %d runs; runs above %d s are not repeated.  A run fits "
+         "the first rows of the inputs, makes a training step or evolves particles.  Sizes are",
          c->job->options.n_repeat, ONCE_S);
   for (int k = 0; k < N_KIND; k++)
     printf(" %s (%s)%s", kinds[k].unit, kinds[k].name, k < N_KIND - 1 ? "," : ".\n\n");

@@ -147,8 +147,8 @@ static void report_machine(doctor_job *job)
                   1e-9 * (double)available);
   if (mill_blas_core())
     mill_doctor_say(r, "machine.BLAS",
-                    "OpenBLAS does not know this processor and is slow; for programs other than "
-                    "starmill, such as NumPy, set OPENBLAS_CORETYPE=%s",
+                    "OpenBLAS does not know this processor and is slow: for programs such as NumPy "
+                    "set OPENBLAS_CORETYPE=%s; starmill library and bench set it themselves",
                     mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);

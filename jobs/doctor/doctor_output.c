@@ -157,7 +157,7 @@ static void check_alone(output_check *check, const char *folder, unsigned limit_
     return;
   begin_step("making and renaming files", limit_s);
   say_result(check->report, "output.files", try_small(check), "made, locked, renamed and removed",
-             "a run must lock and rename files in this folder");
+             "a run must lock and rename files in its output folder: choose another folder");
   end_step();
 }
 
@@ -196,7 +196,7 @@ static int move_rows(const output_check *check, int is_write, double *value)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
       return MILL_ERROR(
           MILL_ERR_OUTPUT,
-          "rank %d does not see what rank %d wrote: the file system is not coherent between ranks",
+          "rank %d does not see in the file what rank %d wrote: write to another file system",
           mpi->rank, (mpi->rank + 1) % mpi->size);
   return MILL_OK;
 }

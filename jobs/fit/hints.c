@@ -50,8 +50,8 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
                            "to resolving_power to override them), or the templates are at the "
                            "instrument's resolution");
   if (mpi->rank == 0 && n[2] > 0)
-    mill_log_warning("sampling: VRAD and v sin i may be wrong, because the resolution matrices of "
-                     "%lld spectra need every point of the library's grid; leave sampling out",
+    mill_log_warning("VRAD and v sin i may be wrong: the key `sampling` skips wavelengths of the "
+                     "library, but the resolution matrices of %lld spectra need all; remove it",
                      (long long)n[2]);
   return MILL_OK;
 }
@@ -73,9 +73,9 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
                             n > 0 ? "; " : "", lib->arm[a].name, lib->arm[a].template_sigma_aa,
                             all.sum_aa[a] / all.n[a]);
   if (n > 0)
-    mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: where the spectra are sharpest, in "
-                     "a tenth of the pixels, the templates are broader (%s) and their lines too "
-                     "shallow; use a library of higher resolution, such as the shipped fgk-hr.h5",
+    mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: in a tenth of their pixels or more "
+                     "the templates are broader than the spectra (%s) and have too shallow lines; "
+                     "use a library of higher resolution, such as the shipped fgk-hr.h5",
                      (long long)n_narrow, (long long)n_fitted, arms);
   return MILL_OK;
 }

@@ -149,7 +149,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   MILL_CHECK(open_result(call, setup, inputs, device, out));
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
-    mill_log_warning("%s was begun with --models: rows fitted now get no models", output);
+    mill_log_warning("%s was begun with --models: give --models, or new rows lack models", output);
   if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
       (was->unmodelled || access(models, F_OK) != 0))
     mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
@@ -231,7 +231,7 @@ static int put_model(mill_star_output *o, const mill_star *star, int i, int *end
        i++) {
     const size_t n_pix = (size_t)star->segment[i].n_pix;
     if (n + star->segment[i].n_pix > n_row)
-      return MILL_BUG("row %lld: its model in arm %s has more pixels than the models' file (%d)",
+      return MILL_BUG("row %lld: the models' file has too few pixels for its model in arm %s (%d)",
                       (long long)star->row, o->lib->arm[first->arm].name, n_row);
     memcpy(o->flux + n, star->model[i].flux, n_pix * sizeof *o->flux);
     if (has_own)

@@ -167,8 +167,8 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
   for (int i = 1; i < n; i++)
     if (compare_names(&path[i], &path[i - 1]) == 0)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s: %s finds stars by IDENTIFIER, which is the same in %s and %s: "
-                        "rename one file, or replace the table's IDENTIFIER by TARGETID or OBJECT",
+                        "%s: %s finds stars by IDENTIFIER, which holds the file name, but %s and "
+                        "%s have one name: rename one, or replace IDENTIFIER by TARGETID or OBJECT",
                         key, table, path[i - 1], path[i]);
   return MILL_OK;
 }

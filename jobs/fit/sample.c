@@ -20,7 +20,7 @@ static const mill_option rows[] = {
     {"fit", TEXT(fit), .may_differ = 1,
      .help = "result of starmill fit to sample; its configuration and solutions are used"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help = "library of the fit whose stars are sampled (default: the fit's first library)"},
+     .help = "sample the stars that were fitted with this library (default: the fit's first one)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
@@ -67,11 +67,11 @@ static const mill_option_table table = {
     "ranks.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"
-    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the same command samples\n"
-    "the stars under way again.\n"
-    "Exit status: 0: done; 2: usage, configuration or library; 3: done, but some input was\n"
-    "unreadable or not that of the fit, or no star sampled; 4: output or disk; 70: internal\n"
-    "error; 75: stopped in good order.\n",
+    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the same command continues\n"
+    "and samples the unfinished stars from the beginning.\n"
+    "Exit status: 0: done; 2: usage, configuration or library; 3: done, but an input was\n"
+    "unreadable or differs from that of --fit, or no star was sampled; 4: output or disk;\n"
+    "70: internal error; 75: stopped in good order.\n",
     rows};
 
 static const mill_fit_options defaults = {

@@ -155,7 +155,7 @@ static int cut_as_in_fit(mill_fit_setup *setup)
     if (!is_sampled) {
       if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
           mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
-        mill_log_warning("%s: without this library of the fit, stars may be OTHER_SPECTRUM",
+        mill_log_warning("%s; restore this library of the fit, or stars may get OTHER_SPECTRUM",
                          mill_error_message());
         continue;
       }
@@ -214,8 +214,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
     if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
-      mill_log_warning("sky_components: %s has no group %s, so this arm is fitted without: an arm "
-                       "takes the group of its name, and groups are named like channels",
+      mill_log_warning("sky_components: %s has no group %s, so the arm of this name is fitted "
+                       "without sky components: give the arm the name of a group",
                        config->sky_components, setup->lib.arm[a].name);
   if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));

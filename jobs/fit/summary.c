@@ -212,8 +212,8 @@ static int warn_of_arms(const mill_fit_task *task)
       MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, task->call->mpi->comm));
   for (int a = 0; a < task->setup->lib.n_arm && arms != 0; a++)
     if (task->setup->arm_wanted[a] && !(arms & 1 << a))
-      mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it; in the key "
-                       "arms give its channel or other limits, or leave it out",
+      mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it; correct the "
+                       "arm's channel or limits in the key `arms`, or remove the arm",
                        task->setup->lib.arm[a].name);
   return MILL_OK;
 }

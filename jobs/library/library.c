@@ -117,13 +117,12 @@ static int split_models(job *j)
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
   if (n_left_out < MIN_LEFT_OUT && j->o.n_error >= 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
-        n_left_out, s->n, MIN_LEFT_OUT);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%d of %d models are left out; --model-error needs %d: raise --left-out",
+                      n_left_out, s->n, MIN_LEFT_OUT);
   if (s->n_train < MIN_MODEL)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: %d good models, of which %d are for training, which needs at least %d",
+                      "%s: %d good models, %d to train on: training needs %d; give a larger grid",
                       j->o.input, s->n, s->n_train, MIN_MODEL);
   MILL_CHECK(MILL_ALLOC(s->n, &s->model));
   MILL_CHECK(MILL_ALLOC(s->n, &left_out));

@@ -46,9 +46,9 @@ static int take_hidden(const mill_option *row, const char *text, void *base)
     }
   }
   return MILL_ERROR(MILL_ERR_USAGE,
-                    "--%s %s: expected numbers of neurons of 1 to %d hidden layers, each 1 to %d, "
-                    "e.g. 256,256,200",
-                    row->name, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
+                    "--%s %s: give the number of neurons (1 to %d) of each of at most %d hidden "
+                    "layers, e.g. 256,256,200",
+                    row->name, text, MILL_MAX_WIDTH, MILL_MAX_LAYER - 1);
 }
 
 #define AT(member)  MILL_AT(mill_train_options, member)
@@ -73,19 +73,19 @@ const mill_option_table mill_library_train_table = {
          .help = "emulator of the spectra: a network; radial functions through scattered labels; "
                  "cubic splines or linear interpolation over a grid of labels"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "fraction of the models that are left out of training and used to measure the "
-                 "library (default 0.1); radial, splines and linear are then remade from all "
-                 "models; 0: no report, and no least-squares solution of a network's last layer"},
+         .help = "fraction of the models to measure the library and not to train it (default 0.1). "
+                 "Once measured, radial, splines and linear are made again from all models. With 0 "
+                 "there is no report, and a network's last layer is not solved by least squares"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "seed of the choice of models to leave out, and of a network's first weights and "
                  "batches (default 1)"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .min = 1, .max = MILL_MAX_WIDTH,
-         .help = "principal components per arm (default: network: until 1e-8 of the variance is "
-                 "unexplained, at most 256; radial and splines: 128; linear: until every model's "
-                 "flux is right to 1e-5, at most 1024)"},
+         .help = "principal components per arm. Default for network: enough to leave 1e-8 of the "
+                 "variance, at most 256; for radial and splines: 128; for linear: enough to leave "
+                 "each model an rms residual of 1e-5, at most 1024"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_COMPONENT, .argument = "N",
-         .help = "measure the model error on the models left out, with N components, for use by "
-                 "fits (default: no)"},
+         .help = "store the templates' errors, measured on the models left out, for use by fits: N "
+                 "principal components and the rms of the rest (default: none)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
         {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = hull_words,
@@ -125,7 +125,7 @@ const mill_option_table mill_library_train_table = {
         {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
          .help = "loss of a pixel; l1 and huber need --last pixels", .tasks = NETWORK},
         {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
-         .help = "residual, in units of the loss, from which huber is linear (default 1)",
+         .help = "residual, in the unit of --unit, above which huber is linear (default 1)",
          .tasks = NETWORK},
         {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
          .help = "unit of residuals: the noise of a spectrum with the same S/N everywhere, or each "

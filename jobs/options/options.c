@@ -27,8 +27,8 @@ static const mill_option rows[] = {
      .help = "text file with one input path per line, read after those of the command line"},
     {"pattern", MILL_FIT_TEXTS(pattern), .argument = "GLOB",
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; "
-             "may be repeated. {n}, {n:8} (zero-padded to 8 digits) and {n/100} stand for "
-             "each of --numbers"},
+             "may be repeated. {n} stands for each of --numbers, {n:8} for the number with zeros "
+             "in front to 8 digits, {n/100} for the number divided by 100, rounded down"},
     {"numbers", TEXT(numbers), .argument = "N,N-M",
      .help = "the values of {n} in --pattern: tiles, healpix pixels or exposures"},
     {"numbers-file", TEXT(numbers_file),
@@ -44,8 +44,8 @@ static const mill_option rows[] = {
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over; the new result replaces an existing one when it is finished and has a "
-             "fitted row (not in batch scripts that are requeued: they continue without it)"},
+     .help = "start over; once the new result is finished and has a fitted row, it replaces an "
+             "old one. In scripts that restart themselves it would refit finished results"},
     {"retry-failed", FLAG(retry_failed), .help = "refit rows that failed in an earlier run"},
     {.name = "selection"},
     MILL_FIT_OBJECT_ROWS,

@@ -126,8 +126,8 @@ static int load(void *context)
     if ((p->potential == MILL_GRIDDED && !c->setup.field.coef) ||
         (p->start == MILL_START_SAMPLES && !job->sample))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s: problem %lld needs a file (potential: grid or start: samples): give "
-                        "potential_file or samples_file",
+                        "%s: problem %lld needs a file: give potential_file for `potential: grid`, "
+                        "samples_file for `start: samples`",
                         job->options.config, (long long)i);
     const int code = mill_particle_check_problem(&c->setup, p);
     if (code == MILL_ERR_CONFIG)
@@ -209,8 +209,8 @@ static int plan(particle_job *job)
   job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
   if (job->n_result > INT_MAX)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "the results of a problem have %zu numbers, more than %d: give fewer times "
-                      "or grid points, or positions: false",
+                      "the results of a problem have %zu numbers, more than %d: give fewer output "
+                      "times or grid points, or set `positions: false`",
                       job->n_result, INT_MAX);
   MILL_CHECK(MILL_ALLOC(c->n_problem, &job->todo));
   for (int64_t i = 0; i < c->n_problem; i++)

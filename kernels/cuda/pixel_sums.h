@@ -211,7 +211,7 @@ static __device__ inline void mill_block_team(mill_block *b, int n, const mill_s
 
 static_assert(MILL_N_BY * MILL_GRAM_PIXELS * sizeof(double) <=
                   MILL_SPLINE_STAGE * sizeof(mill_real),
-              "MILL_SPLINE_STAGE is too small for the factors by which a warp multiplies rows");
+              "MILL_SPLINE_STAGE must have room for MILL_N_BY doubles for each of a warp's pixels");
 
 /** A row to be multiplied: float32 numbers, or float64 template derivatives (wide). */
 typedef struct mill_product_row {

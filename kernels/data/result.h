@@ -34,7 +34,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 
 /** RVS_WARN: bits 1..64 are rvspecfit's, ours start at 256.  SUCCESS is RVS_WARN = 0. */
 #define MILL_WARN_LIST(X)                                                                          \
-  X(MILL_WARN_CHISQ, 1, "CHISQ", "chi-square less than 50 below that of the continuum alone")      \
+  X(MILL_WARN_CHISQ, 1, "CHISQ", "a template lowers the continuum's chi-square by less than 50")   \
   X(MILL_WARN_VEL_LIMIT, 2, "VEL_LIMIT", "velocity within 5 km/s of a limit")                      \
   X(MILL_WARN_VEL_ERR, 4, "VEL_ERR", "velocity error above 100 km/s")                              \
   X(MILL_WARN_LABEL_EDGE, 8, "LABEL_EDGE", "a label at the edge of rvspecfit's parameter range")   \
@@ -74,8 +74,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: bits of facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "the square of v sin i is within 2 errors of its lower limit; if VSINI is at the limit, "      \
-    "VSINI_ERR is a 1-sigma upper limit")                                                          \
+    "(v sin i)^2 is less than 2 of its errors above the square of VSINI's lower limit; if VSINI "  \
+    "is at this limit, VSINI_ERR is a 1-sigma upper limit")                                        \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \

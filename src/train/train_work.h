@@ -25,7 +25,7 @@ typedef struct mill_train_settings {
   /** decoupled weight decay of all parameters: a step multiplies them by 1 - rate * decay */
   double decay;
   enum mill_train_loss_kind loss;
-  double huber; /**< delta of HUBER, in units of the loss */
+  double huber; /**< delta of HUBER, in the unit of residuals */
   uint64_t seed;
   int n_thread;                        /**< threads of this rank; bits do not depend on it */
   enum mill_train_precision precision; /**< precision of matrix products on a GPU */

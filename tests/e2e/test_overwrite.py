@@ -60,7 +60,7 @@ class Overwrite(ProgramTest):
     def test_merge_of_nothing_fitted_replaces_nothing(self):
         super().fit("faint.h5", "--quiet", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
         done = starmill("merge", "--overwrite", "--output", self.out, tmp("faint.h5"))
-        self.assertOneLine(done, self.out, "stays as it is", status=2)
+        self.assertOneLine(done, self.out, "is not replaced", status=2)
         self.assertKept()
         run("merge", "--output", tmp("faint-merged.h5"), tmp("faint.h5"))
 

@@ -211,8 +211,8 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.number("left-out", 0, 0.5, "fraction of the spectra to leave out of a second library that "
                "measures this one (default 0.1); 0: no report", kind=float, metavar="PART")
     job.number("seed", 0, 2**64 - 1, "seed of the choice of spectra to leave out (default 1)")
-    job.number("model-error", 0, MAX_ERROR, "measure the model error on the spectra left out, with "
-               "N components, for use by fits (default: no)")
+    job.number("model-error", 0, MAX_ERROR, "store the templates' errors (cross-validated) for "
+               "fits: N principal components and the rms of the rest (default: none)")
     add_noise(job)
     job.number("threads", 1, 4096, "threads, on which the last digits depend (default: all cores)")
     return job

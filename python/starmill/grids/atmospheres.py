@@ -45,12 +45,12 @@ def read_package(folder, index):
             name = str(row["filename"]).strip()
             match = FILE.match(name)
             if len(lines) != row["nlines"] or not match:
-                raise ValueError("roland has unknown atmospheres (reinstall it): " + name)
+                raise ValueError("reinstall the damaged package roland: unknown model " + name)
             teff, logg, feh, alpha = (float(x) for x in match.groups())
             if name.endswith("filled") or teff < 3750 or teff % TEFF_STEP or alpha:
                 continue
             if not lines[0].startswith(name.split(".mod")[0]):
-                raise ValueError("roland's index and data differ (reinstall it): " + name)
+                raise ValueError("reinstall the damaged package roland: its data lack " + name)
             i = next(k for k, line in enumerate(lines) if line.startswith("Model structure")) + 2
             data = np.array([[float(x) for x in line.split()] for line in lines[i : i + N_DEPTH]])
             if data.shape != (N_DEPTH, 9) or not np.isfinite(data).all():

@@ -197,7 +197,7 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     need(worst <= 0.02, BadModel,
-         "two of the spectrum's pieces that meet at %g A differ by %.1f %% of the continuum" %
+         "computed pieces that meet at %g A differ by %.1f %% of the continuum, above 2 %%" %
          (edge, 100 * worst))
 
 

@@ -42,12 +42,12 @@ class Column:
     def take(self, other, first, path):
         """Check the same column of another part; take its type if texts about files are longer."""
         need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
-             f"column {self.name} of {path} differs from that of {first} in kind or size")
+             f"{self.name} differs in shape or kind in {path} and {first}: fit both by one version")
         if self.unit == FILES and self.dtype.kind == "S":
             self.type = max(self.type, other.type, key=lambda t: t.get_size())
             return
         need(other.type == self.type, USAGE,
-             f"column {self.name} of {path} differs from that of {first} in type")
+             f"{self.name} differs in type in {path} and {first}: fit both by one version")
 
 
 class Part:
@@ -355,7 +355,7 @@ def main(options):
         model = compare(model, parts[-1]) if model else parts[0]
     refuse_duplicates(parts)
     need(may_be or not os.path.exists(output) or any(part.n_fitted for part in parts), USAGE,
-         f"{output} stays as it is: the parts have no fitted row; give another --output")
+         f"the parts have no fitted row, so {output} is not replaced; give another --output")
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile

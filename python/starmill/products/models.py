@@ -34,8 +34,8 @@ class Models:
                      and wave.shape in (flux.shape, flux.shape[1:]), ValueError,
                      f"wrong types or sizes in models/{name}")
             n = len(self.missing(rows))
-            need(not n, USAGE, f"{path} lacks the models of {n} stars, which a run without "
-                 "--models fitted: leave --models out to fit them again")
+            need(not n, USAGE, f"{path} lacks the models of {n} stars, as their fit ran "
+                 "without --models; give no --models here, to fit the stars again")
 
     def missing(self, rows):
         """Return those of the rows that were fitted, but by a run without --models."""
