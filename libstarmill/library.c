@@ -128,7 +128,7 @@ static void name_offsets(starmill_library *h)
   }
 }
 
-/* Read the library, and cut it to its arms, or to the cameras of the key format, as a fit does. */
+/* Read the library.  As in a fit, cut it to the configured arms or the named format's cameras. */
 static int read_library(const char *path, mill_config *c, mill_library *lib)
 {
   MILL_HDF5_LOCKED;

@@ -105,8 +105,8 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
 /** Read a scalar text dataset; the caller frees it with mill_free. */
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text);
 
-/** A dataset of texts, each padded with zeros to n_byte bytes; n_dim 1: [n]; 0: one text.  Free
- *  text, which ends with a zero more, with mill_free. */
+/** A dataset of texts, each padded with zeros to n_byte bytes; n_dim 1: [n]; 0: one text.  A zero
+ *  follows the last text.  The caller frees `text` with mill_free. */
 typedef struct mill_output_texts {
   char *text;
   size_t n_byte;

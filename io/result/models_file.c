@@ -83,7 +83,7 @@ done:
   return err == MILL_OK ? mill_output_take_room(path) : err;
 }
 
-/* Write the rows of /models, which are consecutive, of the result's rows [start, start + n). */
+/* Write the consecutive rows of /models that belong to the result's rows [start, start + n). */
 static int write_block(const mill_models_info *info, const mill_table *catalog,
                        const mill_table *models, int64_t start, int64_t n)
 {

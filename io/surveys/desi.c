@@ -254,8 +254,8 @@ static int has_prefix(const mill_desi_file *file, const char *name)
   return i < file->n_arm;
 }
 
-/* List the file's channels, then the library's other arms, to report them as missing.  A file with
- * none of these arms has other channels on purpose. */
+/* List the file's channels, then the library's arms that the file lacks, to report them as missing.
+ * If no channel has the name of an arm, report none: the names differ on purpose. */
 static int choose_arms(mill_desi_file *file, const mill_library *lib)
 {
   const mill_fits_guard *guard = file->fits->guard;

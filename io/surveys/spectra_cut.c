@@ -75,7 +75,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const int n_pix = known->n_pix;
   unsigned by_choice = 0, by_wave = 0; /* bits of arms that take this channel; any channel */
   int same_name = -1;
-  mill_piece lone = {0}; /* used if all are too short for a continuum, which the pipeline reports */
+  mill_piece lone = {0}; /* kept if no other piece is; a fit reports a piece that is too short */
   known->n_piece = known->outside = 0;
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm_rule *rule = &spectra->arm[a];

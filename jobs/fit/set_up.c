@@ -204,7 +204,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    /* the fit has checked names; a library to sample that is not its first may lack labels */
+    /* only the first library of a fit is sure to have all labels that are configured */
     MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0 && setup->start_library <= 1));
   }
   if (call->options->fit && config->sky_components[0])
@@ -214,8 +214,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
     if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
-      mill_log_warning("sky_components: %s has no group %s, so the arm of this name is fitted "
-                       "without sky components: give the arm the name of a group",
+      mill_log_warning("sky_components: %s has no group for arm %s, so the arm is fitted without "
+                       "sky components; to use a group, give the arm the group's name",
                        config->sky_components, setup->lib.arm[a].name);
   if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));

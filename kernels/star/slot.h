@@ -146,10 +146,10 @@ enum mill_answer_place {
   MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
   /* models */
   MILL_ANSWER_CHISQ = MILL_N_PROFILE,
-  MILL_ANSWER_CHISQ_C,    /**< chi-square of the continuum alone */
-  MILL_ANSWER_CHISQ_DATA, /**< chi-square without model error except the sky, as in the next two */
-  MILL_ANSWER_CHISQ_C_DATA,
-  MILL_ANSWER_NOISE,    /**< chi-square of the noise (mill_block_noise) */
+  MILL_ANSWER_CHISQ_C,      /**< chi-square of the continuum alone */
+  MILL_ANSWER_CHISQ_DATA,   /**< chi-square with errors of noise and sky, no other model error */
+  MILL_ANSWER_CHISQ_C_DATA, /**< the same of the continuum alone */
+  MILL_ANSWER_NOISE,        /**< chi-square of the noise, with the same errors (mill_block_noise) */
   MILL_ANSWER_GAIN,     /**< drop of chi-square if each block of pixels had a factor of its own */
   MILL_ANSWER_BLOCKS,   /**< number of these blocks */
   MILL_ANSWER_NEGATIVE, /**< squared significance of negative model pixels */

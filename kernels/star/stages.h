@@ -84,8 +84,8 @@ typedef struct mill_curve {
   int n;               /**< number of velocities centre + (i - n / 2) step */
   double centre, step; /**< km/s */
   double f[MILL_N_PROFILE];
-  double f_centre;   /**< F at the centre, after the search at the minimum; NaN: not known */
-  int go, n_round;   /**< go 1: the search goes on; n_round: its rounds so far */
+  double f_centre; /**< F at the centre (a search moves the centre to the minimum); NaN: unknown */
+  int go, n_round; /**< go 1: the search goes on; n_round: its rounds so far */
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
 

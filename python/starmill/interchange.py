@@ -28,7 +28,7 @@ NAMES = {
 
 
 def mask_of(name, values):
-    """Return a mask, not 0 where a pixel is bad; of and_mask only the bits BAD_SDSS count."""
+    """Return a mask, nonzero where a pixel is bad; in and_mask only the bits of BAD_SDSS count."""
     values = np.asanyarray(values)
     if name.strip().lower() != "and_mask":
         return values

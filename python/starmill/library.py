@@ -227,7 +227,8 @@ class Library:
             mean, sigma = ({n: prior[k] for n, prior in priors.items()} for k in (0, 1))
             wrong = [n for n in fixed if not np.isfinite(fixed[n])]
             wrong += [n for n in sigma if not sigma[n] > 0]
-            need(not wrong, ValueError, f"give finite values to fix, and sigmas above 0: {wrong}")
+            need(not wrong, ValueError, f"{', '.join(wrong)}: give finite fixed values, and priors "
+                 "(mean, sigma) with sigma above 0")
             self._call(_lib.starmill_library_constrain, *(
                 _ffi.from_buffer("double[]", self._by_name(values, others))
                 for values, others in ((fixed, np.nan), (mean, 0.0), (sigma, 0.0))))

@@ -150,9 +150,9 @@ def test_fixed_parameters_priors_and_starts(library, made):
     with pytest.raises(KeyError, match="no parameter mass"):
         starmill.fit([star], fixed={"mass": 1})
     for wrong in ({"fixed": {"teff": np.nan}}, {"priors": {"teff": (5000, 0)}}):
-        with pytest.raises(ValueError, match="teff: give a number"):
+        with pytest.raises(ValueError, match="teff: give finite fixed values"):
             starmill.fit([star], **wrong)
-    # what the library holds comes back after a fit with its own; of the other kind it stays
+    # a fit's fixed values replace the library's in this fit alone; the library's priors stay
     library.constrain(fixed={"vsini": 11.0})
     starmill.fit([star], fixed=fixed)
     assert starmill.fit([star])["VSINI"][0] == 11

@@ -25,13 +25,13 @@ int mill_config_cut_arms(const mill_config *config, mill_library *lib);
  *  configured arm is unknown to the library and has no range. */
 int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
 
-/** Turn the cameras [n] of a format that the library covers into arms, for mill_config_cut_arms.
- *  If arms are configured, take only the cameras of their names, with the settings of these arms.
+/** Turn the cameras [n] of a format into arms if the library covers them (mill_config_cut_arms).
+ *  If arms are configured, take only cameras with an arm's name, with the settings of this arm.
  *
  *  are_channels  each camera is a channel of the same name
  *
  *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
- *  name, if the library has several arms and a camera reaches beyond its own, or if the library
+ *  name, if the library has several arms and a camera fits into none, or if the library
  *  lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,

@@ -98,7 +98,7 @@ class Moved(EndToEnd):
             ("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "600"),
             ("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed", "0.1"),
             ("replaced", replace, "out.h5 was removed", "0.1"),
-            # in place, by files of another run on the same inputs, which have the same size
+            # overwritten in place: by another run's file of the same size, or by an empty file
             ("cp", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overwritten", "0.1"),
             ("cp late", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overw", "600"),
             ("emptied", lambda f: put(f + "/models.h5", b""), "models.h5 was overwritten", "0.1"),
@@ -205,8 +205,8 @@ class Models(EndToEnd):
             self.assertOneLine(done, self.path, says, status=0)
 
     def test_stars_without_a_stored_model_are_fitted_again(self):
-        """For plot and report, from their own input: another has the same names.  A refit has the
-        same bits."""
+        """Plot and report need such models.  A star is fitted from its own input, although another
+        input has a star of its name.  The models have the same bits."""
         def brighter(hdus):
             for arm in ARMS:
                 hdus[arm + "_FLUX"].data *= 3

@@ -420,4 +420,4 @@ class Sky(ProgramTest):
             f["z/wave"], f["z/components"] = wave, rows * np.float32(0.01)
         put("sky.yaml", f"arms: [b, z]\nsky_components: {tmp('wrong.h5')}\n")
         done = self.fit("no.h5", "--config", tmp("sky.yaml"), self.files["clean"], lib=self.library)
-        self.assertEqual(re.findall("no group (.), so the arm of this name", done.stderr), ["b"])
+        self.assertEqual(re.findall("no group for arm (.), so the arm is", done.stderr), ["b"])

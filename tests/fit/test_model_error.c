@@ -401,7 +401,7 @@ MILL_TEST(off_is_absent)
   mill_library_clear(&fx.lib);
 }
 
-/** A residual of the sky that is fitted is neither noise nor misfit, nor a velocity of epochs. */
+/** A residual that the sky components fit counts neither as noise nor as misfit. */
 MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
 {
   mill_fit_result r;

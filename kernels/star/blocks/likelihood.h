@@ -326,7 +326,7 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
-/** Return a copy of the segment with the data's own weights: of the model error only the sky. */
+/** Return a copy of the segment with noise and sky in its covariance, but no other model error. */
 MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model *m,
                                                 const mill_segment *s, mill_workspace *work)
 {

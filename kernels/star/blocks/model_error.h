@@ -145,8 +145,9 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
   return (int)work->sums[1];
 }
 
-/** Replace the n columns of C in s->error by E = L^-1 C^T.  Returns n, the *ln_det of 1 + C^T C,
- *  and in *taken |E D|^2 of the data D in s->d; zeros if n is 0 or the factorisation fails. */
+/** Replace the n columns of C in s->error by E = L^-1 C^T, with L L^T = 1 + C^T C.  Set *ln_det to
+ *  ln det(1 + C^T C) and *taken to |E D|^2, with the data D in s->d.  Return n.  If n is 0 or the
+ *  factorisation fails, all three are 0. */
 MILL_BLOCK_FN int mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
                                           mill_workspace *work, double *ln_det, double *taken)
 {

@@ -15,7 +15,7 @@
 #define MILL_EPOCH_STEP 2.0
 /** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
 #define MILL_EPOCH_FAR 4.5
-/** A velocity that far lowers the epoch's F by more than this, or it may be noise. */
+/** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
@@ -183,8 +183,8 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
 }
 
 /** Begin a search at the least F of an epoch's scan if this F is below the first search's minimum,
- *  and below F at the star's velocity by GAIN.  Otherwise keep the first search's velocity; a far
- *  velocity without this gain is lost. */
+ *  and below F at the star's velocity by GAIN.  Otherwise keep the first search's velocity, but
+ *  drop a far velocity whose F is not below F at the star's velocity by GAIN. */
 MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_slot *slot)
 {
   const double gain = MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);

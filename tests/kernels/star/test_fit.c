@@ -407,8 +407,8 @@ MILL_TEST(epochs_keep_vrad_as_their_mean)
   assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);
 }
 
-/* at a limit: F rises by 1 at the distance given, the others at their best; with or without a prior
- * of v sin i, whose penalty is quadratic in v sin i, not in u */
+/* With v sin i at a limit, F rises by 1 at VSINI_ERR from it if other parameters are at their best.
+ * This also holds with a prior, whose penalty is quadratic in v sin i, not in u. */
 MILL_TEST(limit_of_vsini)
 {
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};

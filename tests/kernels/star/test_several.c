@@ -286,8 +286,8 @@ static int play(void)
   return n;
 }
 
-/** The joint minimum, less the centres, and the covariance of all; F there.  stiff, mean: a penalty
- *  stiff (x - mean)^2 of each parameter, as priors and hull facets give. */
+/** Set x to the joint minimum less centres, inverse to the covariance; return F at the minimum.
+ *  stiff, mean: a penalty stiff (p - mean)^2 of each parameter p, as of priors and hull facets. */
 static double joint_minimum(const double *stiff, const double *mean, double *x, double *inverse)
 {
   double all[N_ALL * N_ALL] = {0}, rhs[N_ALL], f = 0;
