@@ -398,8 +398,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"none of {n} models can be left out ({n_wanted} wanted, with others "
-             "on all sides): give a larger --left-out, or --validation GRID.h5 instead")
+        need(out.any(), INPUT, f"none of {n} models can be left out ({n_wanted} wanted, with "
+             "others on all sides): give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
