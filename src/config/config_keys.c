@@ -54,7 +54,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
      SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "the library's arms, each once, or several ranges of its only arm; 0 ≤ min < max",
+     .range = "each arm once; with only one arm in the library, several ranges; 0 ≤ min < max",
      .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
@@ -67,7 +67,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"max_vsini", REAL(fit.max_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
      .range = "above `min_vsini`", .help = "highest v sin i", .elsewhere = "same"},
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
-     .help = "continuum functions per spectrum in an arm", .elsewhere = "same"},
+     .help = "continuum functions for each spectrum and arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
      .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, at most 24 in all; "
              "npoly is used if larger; 0: npoly everywhere"},
@@ -141,8 +141,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "factor on the line-spread function's sigma in files (not Astra's), if this sigma "
-             "leaves out the pixel width or is too small"},
+     .help = "factor on the line-spread function's sigma in files; for sigmas too small or without "
+             "the pixel width; Astra's files have no factor"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "relative uncertainty of the line-spread function's width, independent in each arm, "
@@ -154,10 +154,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
 
     {"optimizer", CHOICE(fit.optimizer, "hybrid", "nelder-mead", "levenberg-marquardt"), SCIENCE,
      .section = "Optimizer",
-     .help = "hybrid: polish, with a short simplex where a step fails; nelder-mead: simplex "
-             "to convergence, then polish; levenberg-marquardt: polish alone",
-     .more = ". If a method does not converge, the next one is tried",
-     .elsewhere = "(`second_minimizer` adds a polish)"},
+     .help = "hybrid: Levenberg-Marquardt steps, a short simplex where one fails; nelder-mead: "
+             "simplex to convergence, then steps; levenberg-marquardt: steps alone",
+     .more = ". On failure levenberg-marquardt gives way to hybrid, hybrid to nelder-mead",
+     .elsewhere = "(`second_minimizer` adds a method)"},
     /* the run's identity has the hash of the table's contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; stars "
@@ -166,7 +166,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
      .help = "velocity step of the initial guess; refused if the guess needs over 4 GB per rank",
-     .elsewhere = "(`vel_step0` is the first grid of its velocity scan)"},
+     .elsewhere = "(`vel_step0`: step of rvspecfit's first velocity grid)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
@@ -183,7 +183,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "pixels dropped at each end of an arm when a resolution matrix is used",
      .elsewhere = "(5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "flux errors of good pixels are at least this times their median",
+     .help = "floor of good pixels' flux errors, in units of these errors' median",
      .elsewhere = "(0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
      .help = "flux error that bad pixels get, in units of abs(median flux)", .elsewhere = "(1000)"},
@@ -211,8 +211,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
      .range = "at most 16 of 63 bytes",
-     .help = "regular expressions that match the beginning of names of DESI's target bits, or of "
-             "WEAVE's TARGCAT: fit rows that match one; empty: all",
+     .help = "regular expressions for the beginning of a target bit's name (DESI) or of TARGCAT "
+             "(WEAVE): fit rows that match one; empty: all",
      .elsewhere = "`--objtypes`"},
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
      .help =
@@ -244,10 +244,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "`--nthreads` (processes)"},
     {"readers", COUNT(n_reader, 0, MILL_MAX_READER),
      .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
-     .more = ", one per 16 threads, with a GPU one per two threads, at most 8"},
+     .more = ", one per 16 threads, or per two threads with a GPU; never over 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars that a rank fits at once; 0: the default",
-     .more = ", on the CPU 32 per thread and library (`sample`: at most 64), on a GPU 4,096, but "
-             "at most one per 3 MiB of the rank's share of GPU memory"},
+     .more = ", on the CPU 32 per thread and library (`sample`: at most 64 per library); on a GPU "
+             "4,096 or, if fewer, one per 3 MiB of the rank's share of GPU memory"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},
     {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",

@@ -28,7 +28,7 @@ static const struct {
   const char *name, *advice;
 } foreign[] = {
     {"vel_step0", "the initial velocity grid is set by guess_vel_step"},
-    {"min_vel_step", "the velocity grid of the errors refines itself; remove the line"},
+    {"min_vel_step", "starmill itself refines the velocity grid of VRAD_ERR; remove the line"},
     {"second_minimizer", "the optimizer is chosen by the key optimizer"},
     {"zbest_select", "it is called redrock here"},
     {"zbest_include", "redrock's columns are always kept; remove the line"},

@@ -73,7 +73,7 @@ static int read_axes(const mill_option *row, const char *text, int n_dim, void *
   return MILL_OK;
 }
 
-#define NUMBERS         "a number of 1e-30 to 1e30 in size, or one for each axis"
+#define NUMBERS         "0 or a number of absolute value 1e-30 to 1e30, or one for each axis"
 #define SETUP(member)   MILL_AT(mill_particle_config, setup.member)
 #define CONFIG(member)  MILL_AT(mill_particle_config, member)
 #define PROBLEM(member) MILL_AT(mill_particle_problem, member)

@@ -81,9 +81,9 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
   if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d labels, plus flux ratios and %d velocity offsets in %d arms, are more "
-                      "than %d parameters; give binaries: false",
-                      lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
+                      "a fit of two stars has %d labels, %d flux ratios and %d velocity "
+                      "offsets, together more than %d; give binaries: false",
+                      lib->n_label, lib->n_arm, n_offset, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm; a++) {
@@ -100,8 +100,8 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
     if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "arm %s has %d components of model error, line-spread width and sky, up to %d "
-          "continuum functions and %d parameters: together more than %d; lower npoly, leave "
+          "arm %s: %d components (of model error, line-spread width and sky), up to %d continuum "
+          "functions and %d parameters are together more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }

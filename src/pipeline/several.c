@@ -15,8 +15,8 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
     label[l] = mill_library_find_label(first, other->label[l].name);
     if (label[l] < 0)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has the label %s, which %s lacks: give the library with the labels of "
-                        "all libraries first, or fit with one library",
+                        "%s has the label %s, which %s lacks: put the library that has all labels "
+                        "first in the list, or fit with one library",
                         other->path, other->label[l].name, first->path);
   }
   int same = other->n_arm == first->n_arm;

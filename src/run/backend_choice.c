@@ -164,7 +164,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    snprintf(why, size, "no crossover has been measured here (run %s)", MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "the size from which a GPU is faster is not measured yet (run %s)",
+             MILL_CROSSOVER_COMMAND);
     return MILL_OK;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
@@ -293,7 +294,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
         before, sizeof before,
         "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
         output,
-        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if begun with --overwrite, remove this file"
+        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if you gave it, remove this file"
                                    : "remove this file");
     /* no GPU here: report it as a problem of the output file */
     code = tell(code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : code, before, "");

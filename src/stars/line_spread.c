@@ -263,7 +263,7 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
     }
   if (!invert(n_diag, g, inverse))
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "templates of sigma %g pixels are too broad to be deconvolved from a "
+                      "the templates' sigma of %g pixels is too large to be taken out of a "
                       "resolution matrix of %d diagonals; give a library of sharper templates",
                       sigma_pix, n_diag);
   return MILL_OK;

@@ -24,7 +24,7 @@ int mill_check_descriptors(const char *path, int code)
   const int reason = errno, is_full = n < FEW && (reason == EMFILE || reason == ENFILE);
   while (n > 0)
     close(fd[--n]);
-  return is_full ? MILL_ERROR(code, "%s: cannot be opened: %s; raise their limit (ulimit -n)", path,
+  return is_full ? MILL_ERROR(code, "%s: cannot be opened: %s; raise the limit (ulimit -n)", path,
                               strerror(reason))
                  : MILL_OK;
 }

@@ -44,9 +44,8 @@ int mill_train_settings_check(const mill_train_settings *s)
   if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
       s->patience < 1 || !(s->huber > 0))
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "expected weight decay of 0 or more and below 1 / rate, factor between 0 and "
-                      "1, patience of 1 "
-                      "or more, Huber's delta above 0; got %g, %g, %d, %g",
+                      "expected --decay 0 or more and below 1 / --rate (got %g), --factor between "
+                      "0 and 1 (got %g), --patience 1 or more (got %d), --huber above 0 (got %g)",
                       s->decay, s->factor, s->patience, s->huber);
   return MILL_OK;
 }

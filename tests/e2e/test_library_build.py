@@ -345,7 +345,7 @@ class LibraryBuild(unittest.TestCase):
                      "no.yaml:1: ", "only the key arms")
         sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
         self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
-                     "arm b asks for sigma", "but the input has 0.042")
+                     "arm b asks for sigma", "the input's 0.042")
         self.refused(phoenix("few", "x.h5", setup=SETUP.replace("step: 4e-5", "step: 9e-5")), 2,
                      "arm r has pixels of 0.45", "wider than sigma / 1.2")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX, *wave, tmp("few")), 2,

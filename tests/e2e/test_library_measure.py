@@ -233,7 +233,7 @@ class LibraryCorrect(ProgramTest):
         self.assertOneLine(starmill(*correct, "--overwrite", "--spectra", tmp("other.fits"),
                                     "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
         for words, change in (("no labels are inside", lambda flux, labels: labels.fill(9000)),
-                              ("no pixel is known in", lambda flux, labels: flux[:99].fill(0))):
+                              ("expected 2 pixels or", lambda flux, labels: flux[:99].fill(0))):
             self.assertOneLine(starmill(*correct, "--overwrite", "--spectra",
                                         made.write("no.fits", edit=change)), words, status=3)
 

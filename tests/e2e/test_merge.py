@@ -358,5 +358,5 @@ class Calibration(ProgramTest):
         few = tmp("few-calibrated.h5")  # of four stars, each with one row
         run("merge", "--calibrate", "--output", few, self.path)
         done = self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), few)
-        self.assertOneLine(done, few, "no factor for VRAD_ERR, VSINI_ERR", "more rows", status=2)
+        self.assertOneLine(done, few, "no factor for VRAD_ERR, VSINI_ERR", "more results", status=2)
         self.assertFalse(os.path.exists(tmp("no.fits")))

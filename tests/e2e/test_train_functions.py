@@ -377,7 +377,7 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
-                           "left out, too few for a model error", status=3)
+                           "models are too few for a model error", status=3)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
 

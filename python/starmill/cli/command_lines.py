@@ -228,7 +228,7 @@ def add_labelled(job):
     job.choice("medium", ("auto", "vacuum", "air"), "auto",
                "medium of the wavelengths; auto (default) follows the header")
     job.number("continuum", 4, MAX_CONTINUUM,
-               "continuum functions per spectrum in an arm, as in the fits", 10)
+               "continuum functions for each spectrum and arm, as in the fits", 10)
     add_noise(job)
     job.number("spectra-sigma", 0, math.inf, "resolution of the spectra, Gaussian sigma in A "
                "(default: card FWHM, else that of the templates)", kind=float, metavar="A")

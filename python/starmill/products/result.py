@@ -108,7 +108,8 @@ def check_columns(file, name, n):
         kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
         is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
         need(column.dtype.kind in kinds and column.ndim == 1 + is_vector, Wrong,
-             f"{name}/{key} has not the type or shape of this column in a result")
+             f"{name}/{key} has {column.ndim} dimensions and numpy's kind {column.dtype.kind}, "
+             f"expected {1 + is_vector} and {' or '.join(kinds)}")
         n = len(column) if n is None else n
         need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:
@@ -241,16 +242,15 @@ class Result:
                         RuntimeError, TypeError, AttributeError), \
                 as_failure(OUTPUT, f"{path} is damaged", Wrong,
                            advice=": restore a copy, or fit again"):
-            if not os.path.isfile(path):
-                what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
-                raise Failure(OUTPUT, f"{path} cannot be read: {what}")
+            need(os.path.isfile(path), OUTPUT, f"{path} cannot be read: " + (
+                "it is a folder, pipe or device" if os.path.exists(path) else "No such file"))
             is_sound = works(path, walk)
             self.file = h5py.File(path, "r")
             need(text(self.file.attrs.get("FORMAT", "")) == FORMAT, OUTPUT,
                  f"{path} is not a result of starmill")
             version = int(self.file.attrs["FORMAT_VERSION"])
-            need(version == VERSION, OUTPUT,
-                 f"{path} has format {version}; this starmill reads {VERSION}")
+            need(version == VERSION, OUTPUT, f"{path} has format {version}, this starmill reads "
+                 f"only format {VERSION}: read it with the starmill that wrote it")
             if not is_sound:
                 walk(self.file)
             self.n_row, self.provenance = check_layout(self.file), provenance(self.file)
@@ -313,7 +313,7 @@ class Result:
         left = ", ".join(name for name, of in found.items() if not np.isfinite(of[2]))
         self.calibration = {f"/fits/{n}": of for n, of in found.items() if np.isfinite(of[2])}
         says = f"{self.path}: its repeated stars give no factor for {left}"
-        need(self.calibration, USAGE, f"{says}: merge --calibrate more rows of the same stars")
+        need(self.calibration, USAGE, f"{says}: give starmill merge --calibrate more results")
         return left and f"{says}, which stay as the fit stated them"
 
     def unit(self, name):

@@ -109,8 +109,8 @@ def opened(result, i, spectra):
         path = result.unchanged_input(i)
     except Failure as failure:
         raise Failure(INPUT, f"{failure}, or {ALONE}") from failure
-    need(spectra.input is not None, INPUT, f"{path}: rows are joined with exposures of other "
-         f"inputs (join_by_name), whose FIBERMAPs cannot be joined: {ALONE}")
+    need(spectra.input is not None, INPUT, f"{path}: with join_by_name a row has exposures of "
+         f"several files, and FIBERMAPs of several files cannot be joined: {ALONE}")
     with reading(path):
         file = pyfits.open(path)
     with file:

@@ -82,16 +82,16 @@ def read_text(path):
                 names = next((hint for hint in reversed(hints) if len(hint) == len(row)
                               and find_known(hint)), [])
             n = len(rows[0]) if rows else len(names) or len(row or ())
-            if row is None or len(row) != n or len(rows) == MAX_PIX:
-                raise Failure(INPUT, f"{path}, line {k}: '{text.strip()[:40]}' is not {n} numbers, "
-                                     f"or there are over {MAX_PIX} lines; # begins a comment")
+            need(len(rows) < MAX_PIX, INPUT, f"{path}: has over {MAX_PIX} lines of numbers")
+            need(row is not None and len(row) == n, INPUT, f"{path}, line {k}: expected {n} "
+                 f"numbers, got '{text.strip()[:40]}' (# begins a comment)")
             rows.append(row)
     return names, np.array(rows).T
 
 
 def read_array(path):
     """Read a .npy array, with or without named fields; return as read_text."""
-    with as_failure(INPUT, f"{path}: is no array of one spectrum", ValueError, TypeError, EOFError):
+    with as_failure(INPUT, f"{path}: is no array [pixel, column]", ValueError, TypeError, EOFError):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         need(array.size <= 64 * MAX_PIX, ValueError, f"it has the shape {list(array.shape)}")
         names = list(array.dtype.names or ())
@@ -110,9 +110,9 @@ def mask_out(path, one, masks):
 
 def read_columns(path, names, values, request):
     """Return the Spectrum of `values` [n_column, n_pix], and the name of its error column."""
-    need(values.ndim == 2 and values.shape[1] >= 2 and not request.wave and not request.wave_file,
-         INPUT, f"{path}: expected columns of 2 or more pixels, and none of the options --wave, "
-         "--log-wave and --wave-file, which are for images")
+    need(values.ndim == 2 and values.shape[1] >= 2, INPUT, f"{path}: expected columns of 2+ pixels")
+    need(not request.wave and not request.wave_file, INPUT, f"{path}: is a table: leave out "
+         "--wave, --log-wave and --wave-file, which are for images")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
     at = {name.upper(): i for i, name in enumerate(names)}  # columns by name
@@ -170,8 +170,8 @@ def noise(path, flux):
     """Estimate the rms noise of a pixel: DER_SNR of Stoehr et al. (2008, ASP Conf. 394, 505)."""
     second = 2 * flux[2:-2] - flux[:-4] - flux[4:]
     sigma = 1.482602 / np.sqrt(6) * np.median(abs(second)) if len(second) else 0
-    need(sigma > 0, INPUT, f"{path}: has neither errors nor noise to estimate them from; name the "
-         "errors with --columns WAVE,FLUX,ERROR")
+    need(sigma > 0, INPUT, f"{path}: has no errors, and its flux has no scatter to estimate them "
+         "from; name the column of errors with --columns WAVE,FLUX,ERROR")
     return sigma
 
 

@@ -179,8 +179,8 @@ def onto_scale(library, i_arm, found, how, kind):
     stars = correction.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
     scale, lines = correction.scale_of(stars, kind[0], library.label)
-    need(lines, INPUT, "--error-columns: a label's scale needs errors of at least "
-         f"{correction.LEAST_BENCHMARK} spectra; no label has as many")
+    need(lines, INPUT, "--error-columns: to correct the scale of a label, at least "
+         f"{correction.LEAST_BENCHMARK} spectra need an error of this label; add benchmark stars")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return correction.compare(library, i_arm, *how), [

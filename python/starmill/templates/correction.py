@@ -112,8 +112,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     step = arm.ln_step * arm.wave_aa[arm.n_pix // 2]
     stride = max(1, int(sigma_aa / PIXELS_PER_SIGMA / step)) if np.isfinite(sigma_aa) else 1
     inside = np.flatnonzero(np.isfinite(x).mean(axis=0) > 0.5)
-    need(len(inside) > 1, INPUT, f"arm {arm.name}: no pixel is known in more than half of the "
-         f"{len(x)} spectra")
+    need(len(inside) > 1, INPUT, f"arm {arm.name}: expected 2 pixels or more with good fluxes in "
+         f"over half of the {len(x)} spectra; give spectra that cover this arm")
     at = np.arange(inside[0], inside[-1] + 1, stride)
     wave, x = arm.wave_aa[at], x[:, at]
     use = np.isfinite(x).mean(axis=1) > 0.5
@@ -322,7 +322,7 @@ def labels_inside(library, calibrators):
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         need(n >= len(inside) * N_INSIDE // 1000, INPUT,
-             "the hulls fill under 1/1000 of the labels' ranges: make the library of more models")
+             "the library's hulls fill under 1/1000 of its labels' ranges; build it of more models")
     star = calibrators.labels[rng.integers(len(calibrators.labels), size=N_NEAR)]
     near = star + 2 * calibrators.scale * rng.normal(size=star.shape)
     return np.concatenate([*inside, near[inside_hulls(library, near)]])
@@ -382,9 +382,9 @@ def apply(library, i_arm, calibrators, correction):
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
         return
-    need(len(emulator.weight) == 1, INPUT, f"arm {arm.name}: its emulator has splines or radial "
-         "functions followed by SiLU layers; such an emulator cannot be corrected")
+    need(len(emulator.weight) == 1, INPUT, f"arm {arm.name}: its emulator has SiLU layers after "
+         "splines or radial functions; such an emulator cannot be corrected")
     n, n_term = emulator.weight[0].shape[1], len(correction.coef)
-    need(n + n_term <= MAX_WIDTH, INPUT, f"arm {arm.name}: {n} components and {n_term} of the "
-         f"correction are more than {MAX_WIDTH}; make the library with fewer --components")
+    need(n + n_term <= MAX_WIDTH, INPUT, f"arm {arm.name}: its {n} components and {n_term} terms "
+         f"of the correction exceed {MAX_WIDTH} in sum; make the library with fewer --components")
     into_functions(emulator, values_at, by_term)

@@ -224,8 +224,8 @@ def make(grid_path, uncorrected, base, floors, path, program):
          f"{grid_path}: its labels are not {','.join(wanted)},vmicro, or it has no continuum")
     for one, name in ((bare, uncorrected), (library, base)):
         need((one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) == (N_FOUR, 1, 4)
-             and one.arm[0].n_pix == grid.arm[0].n_pix, USAGE, f"{name}: is not a library of "
-             f"--plan fgk, which has one arm (that of {grid_path}), four labels and four layers")
+             and one.arm[0].n_pix == grid.arm[0].n_pix, USAGE, f"{name}: expected a library of "
+             f"--plan fgk: four labels, four layers and one arm, with the pixels of {grid_path}")
     process = Process(Models(grid, bare))
     process.run()  # fits the responses to the models' ln flux less that of `uncorrected`
     values = np.array(plan.plan(N_SAMPLE))

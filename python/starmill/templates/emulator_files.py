@@ -90,7 +90,7 @@ def read_file(path, arm_name, sigma):
 def read_labels(file):
     names = [name.strip() for name in text_of(file, "parnames").split(",")]
     need(all(names) and len(names) <= MAX_LABEL, ValueError,
-         f"attribute parnames has an empty name or more than {MAX_LABEL}: '{','.join(names)[:80]}'")
+         f"attribute parnames {','.join(names)[:80]!r}: takes 1 to {MAX_LABEL} names, none empty")
     mean, std = array_of(file, "mapper/mean", "f8", 1), array_of(file, "mapper/std", "f8", 1)
     need("mapper/log_ids" in file, ValueError, "dataset /mapper/log_ids is missing")
     log_ids = file["mapper/log_ids"][...] if file["mapper/log_ids"].size else []
@@ -111,7 +111,7 @@ def read_range(file, labels):
     """Set the labels' range and scale; return the least and largest mapped labels in training."""
     points = array_of(file, "outside/points", "f8", 2)
     need(points.shape[1] == len(labels) and np.isfinite(points).all(), ValueError,
-         f"outside/points of shape {points.shape} must be finite points of {len(labels)} labels")
+         f"outside/points: expected finite values [n, {len(labels)}], got shape {points.shape}")
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
@@ -133,8 +133,8 @@ def read_hulls(file, n_label):
         spans = np.array([int(digit) for digit in digits[1]])
         facet = array_of(file, f"outside/{name}", "f8", 2)
         need(spans.max() < n_label and facet.shape[1] == len(spans) + 1, ValueError,
-             f"dataset /outside/{name} has the shape {facet.shape}; expected [n]"
-             f"[{len(spans) + 1}]; digits in its name are labels, from 0 to {n_label - 1}")
+             f"dataset /outside/{name} has the shape {facet.shape}, expected (any, "
+             f"{len(spans) + 1}); each digit in its name is a label, 0 to {n_label - 1}")
         hulls.append(Hull(spans, facet))
     need(1 <= len(hulls) <= MAX_HULL, ValueError, f"has {len(hulls)} hulls (datasets like "
          f"outside/hull01_equations), this program takes 1 to {MAX_HULL}")
@@ -147,8 +147,8 @@ def read_arm(file, path, arm_name, sigma):
     wave = array_of(file, "lam", "f8", 1)
     if len(wave) < 2 or not (np.isfinite(wave).all() and (wave > 0).all()):
         raise ValueError("lam must be wavelengths above 0")
-    need(wave[-1] >= 1000, ValueError, f"lam ends at {wave[-1]:g} A, before any spectrum; it must "
-         "be in Angstrom, in vacuum (are these nm or um?)")
+    need(wave[-1] >= 1000, ValueError, f"lam ends at {wave[-1]:g} A, expected 1000 A or more; it "
+         "must be in Angstrom, in vacuum (are these nm or um?)")
     n_layer = int(file.attrs["nlayers"])
     if not 1 <= n_layer <= MAX_LAYER:
         raise ValueError(f"has {n_layer} layers, this program takes 1 to {MAX_LAYER}")
@@ -180,9 +180,9 @@ def verify(file, library):
     outside = array_of(file, "check/outside", "f8", 1)
     arm, n = library.arm[0], len(label)
     need(label.shape[1] == library.n_label and spectrum.shape == (n, arm.n_pix)
-         and len(outside) == n, ValueError, f"check/params, spectra and outside have the shapes "
-         f"{label.shape}, {spectrum.shape}, {outside.shape}; expected rows of {library.n_label} "
-         f"labels and {arm.n_pix} pixels")
+         and len(outside) == n, ValueError, "check/params, check/spectra and check/outside have "
+         f"the shapes {label.shape}, {spectrum.shape} and {outside.shape}; expected (n, "
+         f"{library.n_label}), (n, {arm.n_pix}) and (n,)")
     y = emulate.output(library, 0, label)
     found = np.exp(y) if arm.emulator.log_flux else y
     with np.errstate(divide="ignore", invalid="ignore"):

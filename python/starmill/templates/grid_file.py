@@ -82,7 +82,7 @@ def read_grid(path, file):
          f"is a {made}, not a grid file of version 1; starmill library build makes one")
     label = [name.decode() for name in file["labels/name"][...]]
     need(1 <= len(label) <= MAX_LABEL and all(label), ValueError,
-         f"has {len(label)} labels, or one without a name; this program takes 1 to {MAX_LABEL}")
+         f"labels '{','.join(label)[:80]}': expected 1 to {MAX_LABEL} labels, each with a name")
     values, status = file["models/label"][...].astype(float), file["models/status"][...]
     need(values.shape == (len(status), len(label)) and len(status) > 0, ValueError,
          f"/models/label has the shape {values.shape}, expected models of {len(label)} labels")

@@ -54,8 +54,8 @@ def make_hulls(labels, mapped, kind="pairs"):
         return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
     if kind == "whole" and n_label > 2:
         return [whole_hull(mapped)]
-    need(n_label * (n_label - 1) // 2 <= MAX_HULL, INPUT, f"{n_label} labels have more pairs than "
-         f"the {MAX_HULL} hulls that a library can have: give fewer labels")
+    need(n_label * (n_label - 1) // 2 <= MAX_HULL, INPUT, f"{n_label} labels are too many: "
+         f"each pair of labels has a hull, and a library has at most {MAX_HULL}; give fewer labels")
     hulls = []
     for pair in itertools.combinations(range(n_label), 2):
         x = mapped[:, pair]

@@ -23,8 +23,8 @@ def smoother(arm, kernel_aa):
     pixel = arm.wave_aa * arm.ln_step
     reach = 0.5 + 5 * kernel_aa / pixel[0]
     need(2 * reach + residuals.N_CONTINUUM < arm.n_pix, INPUT,
-         f"arm {arm.name} has too few pixels more than {5 * kernel_aa:g} A from its ends (5 sigma "
-         "of the spectra's resolution); give sharper spectra")
+         f"arm {arm.name}: too few pixels are left after cutting {5 * kernel_aa:g} A off each "
+         "end (5 sigma of the spectra's resolution); give sharper spectra")
     margin = int(reach) + 2
     inside = slice(margin, arm.n_pix - margin)
     # ArmCut's mean over a pixel adds the pixel's variance, pixel^2 / 12

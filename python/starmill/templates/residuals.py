@@ -46,15 +46,15 @@ def measure_scale(level, x):
 def divide_by_continuum(x, known, functions, scale):
     """Return (1 + x) / continuum - 1 [n, n_pix].  The continuum is a least-squares fit of functions
     [k, n_pix] to the known pixels of 1 + x, with weights scale**2."""
-    k = len(functions)
-    weight = scale**2
+    k, weight = len(functions), scale**2
     pairs = (functions[:, None] * functions * weight).reshape(k * k, -1)
     normal = (known.astype(float) @ pairs.T).reshape(-1, k, k)
     right = (np.where(known, 1 + x, 0) * weight) @ functions.T
     try:
         share = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
     except np.linalg.LinAlgError:
-        raise Failure(INPUT, f"a spectrum has {known.sum(1).min()} pixels: leave it out") from None
+        raise Failure(INPUT, f"a spectrum with {known.sum(1).min()} good pixels cannot give {k} "
+                      "continuum functions: leave it out") from None
     return (1 + x) / (share @ functions) - 1
 
 
@@ -141,8 +141,8 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     weight = np.ones(len(x)) if weight is None else weight
     x, known, scale = flatten(wave, x, weight, level, n_continuum)
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
-    need(n >= least, INPUT, f"{n} spectra have numbers in at least half of the measured pixels; a "
-         f"model error with {n_component} components needs at least {least}")
+    need(n >= least, INPUT, f"only {n} spectra have good fluxes in at least half of the pixels; a "
+         f"model error of {n_component} components needs at least {least}: give more")
     noise2, n_known = noise**2, known.sum(axis=0)
     before = (x**2).mean() - noise2
     component, sigma, x = take_components(x, n_component, noise2, scale)

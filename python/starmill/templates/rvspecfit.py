@@ -77,7 +77,7 @@ def check_interpolator(net):
          ValueError, f"mapper_args or outside_kwargs/pts do not fit the {n} labels of parnames; "
          "train the network again")
     need(all(0 <= i < n for i in net.log_ids), ValueError,
-         f"mapper_args names labels {net.log_ids} for the logarithm, but parnames 0 to {n - 1}")
+         f"mapper_args takes logarithms of labels {net.log_ids}, parnames has only 0 to {n - 1}")
     need(np.isfinite(net.points).all(), ValueError, "a label of outside_kwargs/pts is not finite")
 
 

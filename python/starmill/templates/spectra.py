@@ -62,9 +62,9 @@ class Grid:
         self.settings, self.spectra = settings, spectra
         inside = (spectra.wave >= settings.range[0]) & (spectra.wave <= settings.range[1])
         need(inside.sum() >= LEAST_PIX, INPUT,
-             f"{inside.sum()} pixels between {settings.range[0]:g} and {settings.range[1]:g} A, at "
-             f"least {LEAST_PIX} are needed; the spectra have {len(inside)} from "
-             f"{spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
+             f"only {inside.sum()} pixels from {settings.range[0]:g} to {settings.range[1]:g} A, "
+             f"but {LEAST_PIX} are needed: give a wider --range; the spectra have {len(inside)} "
+             f"pixels, from {spectra.wave[0]:.2f} to {spectra.wave[-1]:.2f} A in vacuum")
         hole = holes(spectra.wave) & inside[1:] & inside[:-1]
         i = np.argmax(hole)
         need(not hole[i], INPUT, f"the first spectrum has no pixel between {spectra.wave[i]:.2f} "
@@ -120,8 +120,8 @@ class Grid:
         if span / step - (len(wave) - 1) < 0.01:
             step = span / (len(wave) - 1)
         n_pix = np.floor(span / step * (1 + 1e-12)) + 1
-        need(n_pix <= MOST_PIX, INPUT,
-             f"the least wavelength step gives {n_pix:.3g} pixels (limit {MOST_PIX}): give --range")
+        need(n_pix <= MOST_PIX, INPUT, f"the input's finest wavelength step gives {n_pix:.3g} "
+             f"pixels, more than {MOST_PIX}: give a narrower --range")
         s, first = self.settings, np.log(wave[0])
         return Arm(s.arm, s.arm, float(first), float(step), np.exp(first + np.arange(n_pix) * step),
                    template_sigma_aa=s.sigma_aa, sigma_origin=s.sigma_origin, source=s.source,

@@ -119,8 +119,8 @@ def labels_of_table(paths, request):
         if name in wanted and rows.setdefault(name, row) != row:
             raise Failure(INPUT, f"{path}: rows {rows[name] + 1} and {row + 1} (counted from 1) "
                                  f"both have the name '{name}': leave one of them out")
-    need(rows, INPUT, f"{path}: its column {request.name_column} has none of the files' names, "
-         f"such as {stem(paths[0])}; the first is '{names[0][:40] if names else ''}'")
+    need(rows, INPUT, f"{path}: its column {request.name_column} names none of the files; the "
+         f"first file is {stem(paths[0])}, the first row '{names[0][:40] if names else ''}'")
     out = np.full((len(paths), len(request.labels)), np.nan)
     for k, p in enumerate(paths):
         if stem(p) in rows:
@@ -237,7 +237,7 @@ class Source:
             self.n = int(np.prod(shape, dtype=object))
             need(self.n <= MAX_MODEL and n_pix <= MAX_NUMBER, INPUT,
                  f"{where(path, hdus, i)} has {self.n} spectra of {n_pix} pixels: expected at most "
-                 f"{MAX_MODEL} spectra of {MAX_NUMBER} pixels")
+                 f"{MAX_MODEL} spectra, and {MAX_NUMBER} pixels in each")
             self._known = (labels_of_cube(path, hdus, i, self.request) if len(shape) > 1
                            else labels_beside_image(path, hdus, self.n, self.request))
             origin = Origin()

@@ -133,7 +133,7 @@ class Lattice:
                          for gap in gaps[:MAX_NAMED])
         raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
                              f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); --gaps fill "
-                             "fills them from neighbours, --emulator radial and network need none")
+                             "fills them; --emulator radial or network needs no full grid")
 
     def line(self, i_node, axis):
         """Return the nodes on the line along label `axis` through a node."""
@@ -398,8 +398,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"none of {n} models is surrounded by others, so none can be left "
-             "out: give a larger --left-out or --validation")
+        need(out.any(), INPUT, f"none of {n} models can be left out ({n_wanted} wanted, with "
+             "others on all sides): give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
@@ -436,8 +436,8 @@ def measure(options, library, grid, models, how, to):
     model error, in library `to`."""
     n = min(len(models), MAX_SPECTRA)
     need(not options.model_error or n >= residuals.LEAST_SPECTRA, INPUT,
-         f"{n} models are left out, too few for a model error, which needs "
-         f"{residuals.LEAST_SPECTRA}: leave out more, or measure none")
+         f"{n} models are too few for a model error, which needs "
+         f"{residuals.LEAST_SPECTRA}: leave out more, or do not give --model-error")
     models = models[np.arange(n) * len(models) // n]
     arms = range(len(grid.arm))
     print(f"measuring it on {n} models", flush=True)
@@ -450,7 +450,7 @@ def measure(options, library, grid, models, how, to):
     if options.model_error:
         for arm, error in zip(to.arm, errors):
             need(error is not None, INPUT,
-                 f"arm {arm.name}: too few of {n} models are in hulls for a model error; add some")
+                 f"arm {arm.name}: too few of {n} models lie in hulls for a model error; give more")
             arm.error = error
     to.report = text
 
