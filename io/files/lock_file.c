@@ -123,12 +123,10 @@ static int is_touched(const char *path, const struct stat *before)
   while (!touched && mill_wall_s() < end) {
     struct stat now;
     (void)usleep((useconds_t)(1e5 * mill_lock_beat_s));
-    const int fd = open_lock(path);
+    MILL_AT_END(mill_descriptor_close) const int fd = open_lock(path);
     touched = fd < 0 || fstat(fd, &now) != 0 || now.st_ino != before->st_ino ||
               now.st_mtim.tv_sec != before->st_mtim.tv_sec ||
               now.st_mtim.tv_nsec != before->st_mtim.tv_nsec;
-    if (fd >= 0)
-      close(fd);
   }
   return touched;
 }
@@ -183,10 +181,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
 static int is_ours(const struct mill_lock_beat *beat)
 {
   char text[TEXT];
-  const int fd = open_lock(beat->path);
+  MILL_AT_END(mill_descriptor_close) const int fd = open_lock(beat->path);
   const ssize_t n = read_lock(fd, text);
-  if (fd >= 0)
-    close(fd);
   return n < 0 || strcmp(text, beat->text) == 0;
 }
 

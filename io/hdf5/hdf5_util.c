@@ -101,20 +101,19 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
                                 : H5Fopen(path, flags, access);
   mill_h5_opened(*file);
-  if (*file < 0)
-    MILL_CHECK(mill_check_descriptors(path, code));
-  if (*file < 0 && flags != H5F_ACC_RDONLY)
+  if (*file >= 0)
+    return MILL_OK;
+  MILL_CHECK(mill_check_descriptors(path, code));
+  if (flags != H5F_ACC_RDONLY)
     return MILL_ERROR(code, "%s: cannot write the file: %s" MILL_H5_MAKE_ROOM, path,
                       mill_h5_reason());
-  if (*file < 0 && strstr(mill_h5_reason(), "flag values don't match"))
+  if (strstr(mill_h5_reason(), "flag values don't match"))
     return MILL_ERROR(code,
                       "%s: this process has the file open: close it (in Python, h5py's File; "
                       "a result can also be read by starmill.Result)",
                       path);
-  if (*file < 0)
-    return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be truncated or damaged: %s",
-                      path, mill_h5_reason());
-  return MILL_OK;
+  return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be truncated or damaged: %s", path,
+                    mill_h5_reason());
 }
 
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
@@ -398,7 +397,6 @@ static int open_attr(const mill_h5_file *file, const char *object, const char *n
   return MILL_OK;
 }
 
-/* Read an open attribute into value. */
 static int read_attr(const mill_h5_file *file, const char *object, const char *name, hid_t attr,
                      hid_t mem_type, void *value)
 {

@@ -57,11 +57,13 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* Add n, a size or kind, to the digest; does nothing when reading. */
-static void digest_int(walk *w, int n)
+/* Return n, a size or kind, after adding it to the digest if there is one. */
+static int noted(walk *w, size_t n)
 {
+  const int number = (int)n;
   if (w->way == DIGEST)
-    digest(&w->sha, I32, 1, &n);
+    digest(&w->sha, I32, 1, &number);
+  return number;
 }
 
 static void path_of(const walk *w, const char *name, char at[96])
@@ -69,16 +71,8 @@ static void path_of(const walk *w, const char *name, char at[96])
   snprintf(at, 96, "%s%s%s", w->group, *w->group ? "/" : "", name);
 }
 
-/* Enter a group, e.g. "arms/arm2/grid" by "arms/arm", 2, "/grid". */
-static void enter_numbered(walk *w, const char *before, int i, const char *after)
-{
-  snprintf(w->group, sizeof w->group, "%s%d%s", before, i, after);
-}
-
-static void enter(walk *w, const char *name)
-{
-  snprintf(w->group, sizeof w->group, "%s", name);
-}
+/* Enter a group, e.g. "arms/arm2/grid" by "arms/arm%d/grid", 2. */
+#define ENTER(w, ...) snprintf((w)->group, sizeof(w)->group, __VA_ARGS__)
 
 /* When reading, get a dataset's shape dim [n_dim]; fail unless least <= dim <= most. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
@@ -185,7 +179,6 @@ static int counted(walk *w, const char *name, int most, int *value)
 
 /* ---- labels, hulls, guess ------------------------------------------------------------------- */
 
-/* Read or digest the attributes of all labels. */
 static int walk_labels(walk *w, mill_library *lib)
 {
   static const attribute label[] = {
@@ -194,10 +187,10 @@ static int walk_labels(walk *w, mill_library *lib)
       MEMBER(mill_label, 'd', "mean", mean),   MEMBER(mill_label, 'd', "std", std),
       MEMBER(mill_label, 'd', "min", min),     MEMBER(mill_label, 'd', "max", max),
       MEMBER(mill_label, 'd', "scale", scale), MEMBER(mill_label, 'd', "floor", floor)};
-  enter(w, "labels");
+  ENTER(w, "labels");
   MILL_CHECK(counted(w, "n_label", MILL_MAX_LABEL, &lib->n_label));
   for (int i = 0; i < lib->n_label; i++) {
-    enter_numbered(w, "labels/label", i, "");
+    ENTER(w, "labels/label%d", i);
     MILL_CHECK(ATTRIBUTES(w, label, &lib->label[i]));
   }
   return MILL_OK;
@@ -207,16 +200,14 @@ static int walk_labels(walk *w, mill_library *lib)
 static int walk_hull(walk *w, int i_hull, mill_hull *hull)
 {
   size_t n_label = (size_t)hull->n_label, dim[2];
-  enter_numbered(w, "hulls/hull", i_hull, "");
+  ENTER(w, "hulls/hull%d", i_hull);
   MILL_CHECK(shape(w, "labels", 1, SIZES(1), SIZES(MILL_MAX_LABEL), &n_label));
-  hull->n_label = (int)n_label;
-  digest_int(w, hull->n_label);
+  hull->n_label = noted(w, n_label);
   MILL_CHECK(array(w, "labels", I32, 1, &n_label, hull->label));
   dim[0] = (size_t)hull->n_facet;
   dim[1] = n_label + 1;
   MILL_CHECK(shape(w, "facets", 2, SIZES(1, n_label + 1), SIZES(MILL_MAX_FACET, n_label + 1), dim));
-  hull->n_facet = (int)dim[0];
-  digest_int(w, hull->n_facet);
+  hull->n_facet = noted(w, dim[0]);
   return owned(w, "facets", F64, 2, dim, &hull->facet);
 }
 
@@ -225,14 +216,12 @@ static int walk_guess(walk *w, mill_library *lib)
 {
   const size_t n_label = (size_t)lib->n_label;
   size_t dim[2] = {(size_t)lib->n_guess, n_label}, n_vsini = (size_t)lib->n_guess_vsini;
-  enter(w, "guess");
+  ENTER(w, "guess");
   MILL_CHECK(shape(w, "labels", 2, SIZES(1, n_label), SIZES(MILL_LIBRARY_MAX_GUESS, n_label), dim));
-  lib->n_guess = (int)dim[0];
-  digest_int(w, lib->n_guess);
+  lib->n_guess = noted(w, dim[0]);
   MILL_CHECK(owned(w, "labels", F64, 2, dim, &lib->guess_label));
   MILL_CHECK(shape(w, "vsini", 1, SIZES(1), SIZES(MILL_LIBRARY_MAX_GUESS_VSINI), &n_vsini));
-  lib->n_guess_vsini = (int)n_vsini;
-  digest_int(w, lib->n_guess_vsini);
+  lib->n_guess_vsini = noted(w, n_vsini);
   return array(w, "vsini", F64, 1, &n_vsini, lib->guess_vsini_km_s);
 }
 
@@ -245,7 +234,7 @@ static int walk_kind(walk *w, mill_arm *arm)
       [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
   mill_emulator *e = &arm->emulator;
   char text[64];
-  digest_int(w, e->kind);
+  noted(w, (size_t)e->kind);
   if (w->way == DIGEST)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "emulator", text, sizeof text));
@@ -281,7 +270,7 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   size_t dim[MILL_MAX_GRID_AXIS + 1], least[MILL_MAX_GRID_AXIS + 1], most[MILL_MAX_GRID_AXIS + 1];
   const int n_axis = grid->n_axis;
   size_t size = 1;
-  enter_numbered(w, "arms/arm", i_arm, "/grid");
+  ENTER(w, "arms/arm%d/grid", i_arm);
   MILL_CHECK(walk_degree(w, grid));
   const size_t order = (size_t)mill_spline_grid_order(grid);
   for (int i = 0; i < n_axis; i++) {
@@ -299,17 +288,15 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
       return MILL_REFUSED(w->file, "dataset /%s/coefficients has more than %d numbers", w->group,
                           MILL_MAX_GRID_COEF);
   }
-  digest_int(w, n_axis);
+  noted(w, (size_t)n_axis);
   for (int i = 0; i < n_axis; i++) {
     char name[24];
     const size_t n_knot = dim[i] + order;
-    grid->n_node[i] = (int)dim[i];
-    digest_int(w, grid->n_node[i]);
+    grid->n_node[i] = noted(w, dim[i]);
     snprintf(name, sizeof name, "knots%d", i);
     MILL_CHECK(owned(w, name, F64, 1, &n_knot, &grid->knot[i]));
   }
-  grid->n_out = (int)dim[n_axis];
-  digest_int(w, grid->n_out);
+  grid->n_out = noted(w, dim[n_axis]);
   return owned(w, "coefficients", F32, n_axis + 1, dim, &grid->coef);
 }
 
@@ -318,11 +305,10 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
 {
   const size_t n_axis = (size_t)rbf->n_axis;
   size_t center[2] = {(size_t)rbf->n_center, n_axis};
-  enter_numbered(w, "arms/arm", i_arm, "/rbf");
+  ENTER(w, "arms/arm%d/rbf", i_arm);
   MILL_CHECK(shape(w, "centers", 2, SIZES(1, n_axis), SIZES(MILL_MAX_RBF_CENTER, n_axis), center));
-  rbf->n_center = (int)center[0];
-  digest_int(w, rbf->n_axis);
-  digest_int(w, rbf->n_center);
+  noted(w, n_axis);
+  rbf->n_center = noted(w, center[0]);
   MILL_CHECK(integer(w, "degree", &rbf->degree));
   if (w->way == READ && (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE))
     return MILL_REFUSED(w->file, "attribute degree of %s is %d, this program takes 0 to %d",
@@ -333,8 +319,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   const size_t n_row = (size_t)rbf->n_center + (size_t)rbf->n_poly;
   size_t coef[2] = {n_row, (size_t)rbf->n_out};
   MILL_CHECK(shape(w, "coefficients", 2, SIZES(n_row, 1), SIZES(n_row, MILL_MAX_WIDTH), coef));
-  rbf->n_out = (int)coef[1];
-  digest_int(w, rbf->n_out);
+  rbf->n_out = noted(w, coef[1]);
   return owned(w, "coefficients", F32, 2, coef, &rbf->coef);
 }
 
@@ -345,10 +330,8 @@ static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
   char name[32];
   snprintf(name, sizeof name, "layer%d/weight", i_layer);
   MILL_CHECK(shape(w, name, 2, SIZES(1, 1), SIZES(most_out, MILL_MAX_WIDTH), dim));
-  e->n_out[i_layer] = (int)dim[0];
-  e->n_in[i_layer] = (int)dim[1];
-  digest_int(w, e->n_in[i_layer]);
-  digest_int(w, e->n_out[i_layer]);
+  e->n_in[i_layer] = noted(w, dim[1]);
+  e->n_out[i_layer] = noted(w, dim[0]);
   MILL_CHECK(owned(w, name, F32, 2, dim, &e->weight[i_layer]));
   snprintf(name, sizeof name, "layer%d/bias", i_layer);
   return owned(w, name, F32, 1, dim, &e->bias[i_layer]);
@@ -364,17 +347,16 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   char at[96];
   snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
   const int is_there = w->way == READ ? mill_h5_exists(w->file, at) : error->fraction != NULL;
-  digest_int(w, is_there);
+  noted(w, (size_t)is_there);
   if (!is_there)
     return MILL_OK;
-  enter_numbered(w, "arms/arm", i_arm, "/model_error");
+  ENTER(w, "arms/arm%d/model_error", i_arm);
   MILL_CHECK(owned(w, "fraction", F32, 1, &n, &error->fraction));
   MILL_CHECK(transfer(w, &(attribute){"correlation", 'd', 0, 0}, &error->correlation));
   path_of(w, "components", at);
   if (w->way == READ && mill_h5_exists(w->file, at))
     MILL_CHECK(shape(w, "components", 2, SIZES(1, n), SIZES(MILL_MAX_COMPONENT, n), dim));
-  error->n_component = (int)dim[0];
-  digest_int(w, error->n_component);
+  error->n_component = noted(w, dim[0]);
   if (error->n_component == 0)
     return MILL_OK;
   MILL_CHECK(array(w, "sigmas", F64, 1, dim, error->sigma));
@@ -394,12 +376,11 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
                                      MEMBER(mill_arm, 't', "revision", revision)};
   mill_emulator *e = &arm->emulator;
   size_t n_pix = (size_t)arm->n_pix;
-  enter_numbered(w, "arms/arm", i_arm, "");
+  ENTER(w, "arms/arm%d", i_arm);
   MILL_CHECK(ATTRIBUTES(w, names, arm));
   MILL_CHECK(
       shape(w, "wavelength", 1, SIZES(MILL_LIBRARY_MIN_PIX), SIZES(MILL_LIBRARY_MAX_PIX), &n_pix));
-  arm->n_pix = (int)n_pix;
-  digest_int(w, arm->n_pix);
+  arm->n_pix = noted(w, n_pix);
   MILL_CHECK(ATTRIBUTES(w, numbers, arm));
   if (w->way != DIGEST) /* a fit does not depend on the origin */
     MILL_CHECK(ATTRIBUTES(w, origin, arm));
@@ -417,22 +398,21 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
     MILL_CHECK(walk_grid(w, i_arm, &e->grid));
   if (e->kind == MILL_EMULATOR_RBF)
     MILL_CHECK(walk_rbf(w, i_arm, &e->rbf));
-  enter_numbered(w, "arms/arm", i_arm, "");
+  ENTER(w, "arms/arm%d", i_arm);
   MILL_CHECK(counted(w, "n_layer", MILL_MAX_LAYER, &e->n_layer));
   for (int i = 0; i < e->n_layer; i++)
     MILL_CHECK(walk_layer(w, i, i == e->n_layer - 1 ? n_pix : MILL_MAX_WIDTH, e));
   return walk_error(w, i_arm, arm->n_pix, &arm->error);
 }
 
-/* Read or digest all contents. */
 static int walk_library(walk *w, mill_library *lib)
 {
   MILL_CHECK(walk_labels(w, lib));
-  enter(w, "hulls");
+  ENTER(w, "hulls");
   MILL_CHECK(counted(w, "n_hull", MILL_MAX_HULL, &lib->n_hull));
   for (int i = 0; i < lib->n_hull; i++)
     MILL_CHECK(walk_hull(w, i, &lib->hull[i]));
-  enter(w, "arms");
+  ENTER(w, "arms");
   MILL_CHECK(counted(w, "n_arm", MILL_MAX_ARM, &lib->n_arm));
   for (int i = 0; i < lib->n_arm; i++)
     MILL_CHECK(walk_arm(w, i, lib->n_label, &lib->arm[i]));

@@ -234,7 +234,7 @@ int mill_train_file_read(const char *path, const char *identity, int n_epoch, in
                          mill_train_state *state)
 {
   int err = MILL_OK, n_arm = 0;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   struct stat status;
   _Static_assert(sizeof(mill_train_epoch) == N_COLUMN * sizeof(double), "a row of the table");
   *found = stat(path, &status) == 0;
@@ -249,7 +249,6 @@ int mill_train_file_read(const char *path, const char *identity, int n_epoch, in
   for (int i = 0; i < n_arm; i++)
     MILL_TRY(read_state(&file, i, n_epoch, &state[i]));
 done:
-  mill_h5_close(&file);
   for (int i = 0; err != MILL_OK && i < MILL_MAX_ARM; i++)
     mill_train_state_clear(&state[i]);
   return err;

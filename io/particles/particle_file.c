@@ -12,6 +12,7 @@
 #define FORMAT "starmill particles"
 
 enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
+static const char *const axis[] = {"X1", "X2", "X3"}; /* names of the datasets of points */
 
 /* ---- reading ---- */
 
@@ -50,7 +51,6 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
 
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
-  static const char *const axis[] = {"X1", "X2", "X3"};
   size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times, then points of each axis */
   MILL_OWNED double *value = NULL, *time = NULL, *coef = NULL;
   mill_particle_field *f = &s->field;
@@ -183,7 +183,6 @@ static int write_numbers(hid_t file, const char *path, const char *name, hsize_t
 static int write_frame(hid_t file, const char *path, const char *identity,
                        const mill_particle_config *c)
 {
-  static const char *const axis[] = {"X1", "X2", "X3"};
   char program[128];
   double x[MILL_PARTICLE_MAX_GRID];
   const mill_particle_setup *s = &c->setup;

@@ -3,7 +3,6 @@
 
 #include "io/stars/inputs.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

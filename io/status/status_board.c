@@ -93,15 +93,6 @@ void mill_board_failed(mill_board *board, int code, const char *message)
   mine->stage = MILL_RANK_FAILED;
 }
 
-/* Number of rows whose status is `from` or above. */
-static int64_t n_from(const int64_t n_status[MILL_N_STATUS], int from)
-{
-  int64_t n = 0;
-  for (int s = from; s < MILL_N_STATUS; s++)
-    n += n_status[s];
-  return n;
-}
-
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
 {
   *n_done = *n_failed = 0;
@@ -110,8 +101,8 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   MILL_LOCKED(&board->mutex);
   const int64_t *const n_status[] = {board->plan.base, board->mine.n_status};
   for (int i = 0; i < 2; i++) { /* earlier runs, then this rank */
-    *n_done += n_from(n_status[i], MILL_STATUS_FITTED);
-    *n_failed += n_from(n_status[i], MILL_STATUS_FITTED + 1);
+    *n_done += mill_status_rows(n_status[i], MILL_STATUS_FITTED);
+    *n_failed += mill_status_rows(n_status[i], MILL_STATUS_FITTED + 1);
   }
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
@@ -145,7 +136,7 @@ static int64_t count_done(const mill_board *board)
 {
   int64_t n = 0;
   for (int r = 0; r < board->n_rank; r++)
-    n += n_from(board->rank[r].n_status, MILL_STATUS_FITTED);
+    n += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
   return n;
 }
 
@@ -213,8 +204,8 @@ static int collect(mill_board *board, const mill_mpi *mpi)
   if (mpi->rank != 0)
     return MILL_OK;
   for (int r = 1; r < board->n_rank; r++) {
-    n_done += n_from(board->rank[r].n_status, MILL_STATUS_FITTED);
-    n_failed += n_from(board->rank[r].n_status, MILL_STATUS_FITTED + 1);
+    n_done += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
+    n_failed += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED + 1);
   }
   const double now_s = mill_wall_s(), passed_s = now_s - board->elsewhere.met_s;
   MILL_LOCKED(&board->mutex);

@@ -25,6 +25,14 @@ static const char *const status_name[] = {
 #undef NAME
 };
 
+int64_t mill_status_rows(const int64_t n_status[MILL_N_STATUS], int from)
+{
+  int64_t n = 0;
+  for (int s = from; s < MILL_N_STATUS; s++)
+    n += n_status[s];
+  return n;
+}
+
 static void put_utc(mill_json *json, const char *key, double unix_s)
 {
   char text[MILL_UTC_SIZE];
@@ -43,9 +51,7 @@ static void put_known(mill_json *json, const char *key, int is_known, int64_t va
 /* Print the state of one rank as a JSON object. */
 static void put_rank(mill_json *json, const mill_status_text *what, const mill_rank_state *r)
 {
-  int64_t n_done = 0;
-  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
-    n_done += r->n_status[s];
+  const int64_t n_done = mill_status_rows(r->n_status, MILL_STATUS_FITTED);
   mill_json_open(json, NULL, '{');
   mill_json_integer(json, "rank", r->rank);
   mill_json_text(json, "host", r->host);
@@ -82,7 +88,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
 static void put_counts(mill_json *json, const mill_status_text *what)
 {
   const mill_board_plan *plan = what->plan;
-  int64_t n[MILL_N_STATUS], n_done = 0;
+  int64_t n[MILL_N_STATUS];
   for (int s = 0; s < MILL_N_STATUS; s++) {
     n[s] = plan->base[s];
     for (int r = 0; r < what->n_rank; r++)
@@ -91,9 +97,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   /* once the result is closed, its own counts are exact */
   if (what->end && what->end->summary)
     memcpy(n, what->end->summary->n_status, sizeof n);
-  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
-    n_done += n[s];
-  const int64_t n_left = plan->n_row - n_done;
+  const int64_t n_done = mill_status_rows(n, MILL_STATUS_FITTED), n_left = plan->n_row - n_done;
   const double mean = what->elapsed_s > 0 ? (double)what->n_done_here / what->elapsed_s : 0;
   const double rate = isfinite(what->rate) ? what->rate : mean;
   mill_json_integer(json, "rows", plan->n_row);

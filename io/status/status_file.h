@@ -84,6 +84,9 @@ typedef struct mill_status_text {
   const mill_board_end *end; /**< NULL: the run has not ended */
 } mill_status_text;
 
+/** Number of rows whose STATUS is `from` or above. */
+int64_t mill_status_rows(const int64_t n_status[MILL_N_STATUS], int from);
+
 /** Print a status file as JSON.  MILL_ERR_MEMORY; MILL_ERR_OUTPUT: out cannot be written. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 

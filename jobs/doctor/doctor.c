@@ -248,7 +248,7 @@ static void report_devices(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   mill_gpu_node node;
-  mill_gpu_facts *gpu = NULL;
+  MILL_OWNED mill_gpu_facts *gpu = NULL;
   if (!mill_gpu_is_built()) {
     mill_doctor_say(r, "cuda.devices", "built without CUDA");
     if (mill_gpu_count() > 0)
@@ -267,7 +267,6 @@ static void report_devices(doctor_job *job)
                        "CUDA does not see the GPU of this machine: is the driver (CUDA %d.%d) "
                        "older than this program (%d.%d), or CUDA_VISIBLE_DEVICES empty?",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    mill_free(gpu);
     return;
   }
   mill_doctor_say(r, "cuda.devices", "%d, driver %d.%d, program %d.%d", node.n_gpu, driver / 1000,
@@ -276,7 +275,6 @@ static void report_devices(doctor_job *job)
     report_device(job, i, &gpu[i]);
     mill_gpu_release(); /* for the rank that will use it */
   }
-  mill_free(gpu);
 }
 
 /* The GPU that a fit would give to a rank. */

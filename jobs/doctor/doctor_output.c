@@ -170,13 +170,11 @@ static double value_of(int64_t row, int k)
 
 static int make_file(const char *path, off_t n_byte)
 {
-  int err = MILL_OK;
+  MILL_AT_END(mill_descriptor_close)
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0 || ftruncate(fd, n_byte) != 0)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot create: %s", path, strerror(errno));
-  if (fd >= 0)
-    close(fd);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot create: %s", path, strerror(errno));
+  return MILL_OK;
 }
 
 /* Write this rank's rows of the common file (is_write), or read and check the next rank's rows. */

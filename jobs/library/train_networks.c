@@ -133,7 +133,6 @@ static int read_checkpoint(run *r)
 /* Write the losses of all arms and epochs as a CSV table. */
 static int write_table(const run *r)
 {
-  int failed = 0;
   const mill_train_networks *n = r->n;
   FILE *out = fopen(n->table, "w");
   if (!out)
@@ -145,7 +144,7 @@ static int write_table(const run *r)
       fprintf(out, "%s,%d,%.9g,%.9g,%.6g,%.6g,%.3f\n", n->info->arm[a].name, i + 1, e->train,
               e->validation, mill_train_arm_error(n->settings, e->validation), e->rate, e->seconds);
     }
-  failed = ferror(out);
+  const int failed = ferror(out);
   if (fclose(out) != 0 || failed)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written, is the disk full?", n->table);
   return MILL_OK;
@@ -292,11 +291,10 @@ static int train_arm(run *r, const float *x, mill_library *lib)
   return MILL_OK;
 }
 
-/* Train a network for each arm, from the checkpoint on if there is one. */
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib)
 {
-  run *r = NULL;
-  float *x = NULL;
+  MILL_OWNED run *r = NULL;
+  MILL_OWNED float *x = NULL;
   const size_t n = (size_t)networks->split->n * (size_t)networks->info->n_label;
   int err = MILL_ALLOC(1, &r);
   MILL_STEP(MILL_ALLOC(n, &x));
@@ -318,6 +316,5 @@ done:
     mill_train_state_clear(&r->state[a]);
   if (r)
     mill_free(r->row);
-  MILL_FREE(r, x);
   return err;
 }

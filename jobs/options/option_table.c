@@ -189,28 +189,23 @@ static const char *says(const mill_option *row, const void *base, char out[MOST_
   return out;
 }
 
-static void print_row(const mill_option *row, const void *base, int column, FILE *out)
-{
-  char text[MOST_SAYS], head[MOST_LABEL];
-  label(row, head);
-  fprintf(out, "  %-*s", column - 2, head);
-  print_wrapped(says(row, base, text), column, out);
-}
-
 /* All help texts begin at one column, to the right of the longest option. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)
 {
-  char head[MOST_LABEL];
+  char head[MOST_LABEL], text[MOST_SAYS];
   int column = 0;
   for (const mill_option *row = table->row; row->name; row++)
     if (row->kind != MILL_OPTION_HEADING && label(row, head) + 4 > column)
       column = label(row, head) + 4;
   fputs(table->usage ? table->usage : "", out);
   for (const mill_option *row = table->row; row->name; row++)
-    if (row->kind == MILL_OPTION_HEADING)
+    if (row->kind == MILL_OPTION_HEADING) {
       fprintf(out, "%s%s\n", row == table->row ? "" : "\n", row->name);
-    else
-      print_row(row, base, column, out);
+    } else {
+      label(row, head);
+      fprintf(out, "  %-*s", column - 2, head);
+      print_wrapped(says(row, base, text), column, out);
+    }
   fputs(table->end ? table->end : "", out);
 }
 

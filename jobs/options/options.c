@@ -109,7 +109,6 @@ const mill_option_help mill_fit_help = {&table, NULL};
 
 /* ---- parsing ---- */
 
-/* Append text to the list of an option that may be repeated. */
 int mill_fit_take_text(const mill_option *row, const char *text, void *base)
 {
   char ***list = (char ***)(void *)((char *)base + row->offset), **grown = NULL;
@@ -282,13 +281,12 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
 static int left_of_job(double *seconds)
 {
   const char *text = getenv("SLURM_JOB_END_TIME");
-  long long end_s = 0;
   if (!text)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is not a "
                       "Slurm job, or Slurm is too old; give a time");
   char *end = NULL;
-  end_s = strtoll(text, &end, 10);
+  const long long end_s = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || end_s <= 0)
     return MILL_ERROR(
         MILL_ERR_USAGE,

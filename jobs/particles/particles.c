@@ -98,7 +98,6 @@ static int parse(int argc, char **argv, particle_options *o)
   return mill_file_roles_read(&roles, "the configuration", o->config);
 }
 
-/* Read the files named in the configuration. */
 static int load_files(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -156,7 +155,8 @@ static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
   size_t n_text = 0;
-  FILE *in = NULL, *out = open_memstream(text, &n_text);
+  MILL_AT_END(mill_stream_close) FILE *in = NULL;
+  FILE *out = open_memstream(text, &n_text);
   const mill_particle_setup *s = &job->config.setup;
   char buffer[4096];
   if (!out)
@@ -178,8 +178,6 @@ static int make_identity(const particle_job *job, char **text)
     MILL_TRY(append_digest(out, "samples", s->sample,
                            (size_t)s->n_particle * (size_t)s->n_dim * sizeof *s->sample));
 done:
-  if (in)
-    fclose(in);
   if (out && fclose(out) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   return err;
@@ -228,12 +226,12 @@ static int plan(particle_job *job)
 
 static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 {
-  int err = MILL_OK;
   *ops = mill_particle_ops_cpu(NULL);
-  if (!*ops)
-    err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "this processor is too old for particles: x86-64-v2 or later is needed");
-  return mill_mpi_agree(mpi, err);
+  return mill_mpi_agree(
+      mpi,
+      *ops ? MILL_OK
+           : MILL_ERROR(MILL_ERR_BACKEND,
+                        "this processor is too old for particles: x86-64-v2 or later is needed"));
 }
 
 static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)

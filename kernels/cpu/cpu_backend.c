@@ -42,14 +42,9 @@ struct mill_device {
 /** Return the stage of the fit (enum mill_phase) that a request's time is counted for. */
 static int phase_of(const mill_slot *slot)
 {
-  switch (slot->request) {
-  case MILL_REQ_VALUES:
+  if (slot->request == MILL_REQ_VALUES)
     return slot->n_vel > 1 ? MILL_PHASE_PROFILE : MILL_PHASE_SIMPLEX;
-  case MILL_REQ_MODELS:
-    return MILL_PHASE_FINAL;
-  default:
-    return MILL_PHASE_POLISH;
-  }
+  return slot->request == MILL_REQ_MODELS ? MILL_PHASE_FINAL : MILL_PHASE_POLISH;
 }
 
 /** Does the phase measure errors at the solution? */

@@ -188,14 +188,6 @@ static inline void mill_kernel_walk(const double *start, const double *ratio, in
   }
 }
 
-static inline double mill_kernel_total(const mill_vec_f64 *sum)
-{
-  double total = 0.0;
-  for (int q = 0; q < MILL_VEC_N_F64; q++)
-    total += (*sum)[q];
-  return total;
-}
-
 /** Add the kernels of one cell's particles to all lines of the grid: up and down each line from its
  *  point nearest to the cell. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
@@ -230,9 +222,9 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
       continue;
     to[0] += middle;
     for (int k = 0; k < n_up; k++)
-      to[k + 1] += w->fade[k] * mill_kernel_total(&up[k]);
+      to[k + 1] += w->fade[k] * mill_vec_sum_f64(&up[k]);
     for (int k = 0; k < n_down; k++)
-      to[-k - 1] += w->fade[k] * mill_kernel_total(&down[k]);
+      to[-k - 1] += w->fade[k] * mill_vec_sum_f64(&down[k]);
   }
 }
 

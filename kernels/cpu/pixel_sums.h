@@ -99,11 +99,10 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
     N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
     N_TILE = N_VEC * MILL_VEC_N_F64
   };
-  const mill_vec_f64 zero = {0};
   for (int i = 0; i < len; i += N_TILE) {
     mill_vec_f64 total[N_VEC];
     for (int v = 0; v < N_VEC; v++)
-      total[v] = zero;
+      total[v] = mill_vec_zero_f64();
     for (int k = 0; k < n; k++) {
       const double *row = inverse[which[k]], *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
       mill_vec_f64 z[N_VEC];
@@ -317,10 +316,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   }
   enum { MAX_ROW = MILL_MAX_ERROR + MILL_MAX_CONT + 1, MAX_SUM = MILL_BLOCK_MAX_SUM };
   const int n_sum = mill_gram_at(ne + nk, 0) - mill_gram_at(ne, 0) + ne + nk;
-  const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MAX_SUM];
   for (int q = 0; q <= n_sum; q++)
-    acc[q] = zero;
+    acc[q] = mill_vec_zero_f64();
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
@@ -462,10 +460,9 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   double inverse[MILL_MAX_CONT][MILL_MAX_CONT];
   if (m->set.likelihood == MILL_LIKE_MARGINAL)
     mill_normal_inverse(nk, work->normal, inverse);
-  const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
-    acc[q] = zero;
+    acc[q] = mill_vec_zero_f64();
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {

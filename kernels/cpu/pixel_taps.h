@@ -174,7 +174,7 @@ MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n
 }
 
 /** Compute the template and its derivatives at the pixels, in place of mill_block_template_row and
- *  mill_block_pixel_row.  Taps are the weights of the grid points around a pixel (top of file).  Returns 0, with nothing done, if the grid is too coarse, the kernel too
+ *  mill_block_pixel_row.  Returns 0, with nothing done, if the grid is too coarse, the kernel too
  *  broad or a pixel too near an end of the grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)

@@ -15,10 +15,8 @@ MILL_HD static inline int mill_particle_cross(int a, int e)
   return a * (2 * MILL_PARTICLE_DIM - 1 - a) / 2 + e;
 }
 
-enum {
-  /** Most steps that a part makes before the sums of all parts are added. */
-  MILL_PARTICLE_STRIDE = 64
-};
+/** Most steps that a part makes before the sums of all parts are added. */
+enum { MILL_PARTICLE_STRIDE = 64 };
 
 /** Purposes of random numbers, for mill_counter_key_of. */
 enum { MILL_PARTICLE_DRAW_START = 1, MILL_PARTICLE_DRAW_STEP = 2 };
@@ -119,9 +117,7 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
     const double p0 = from[i] - s->low[a], p1 = to[i] - s->low[a];
     const double q0 = s->high[a] - from[i], q1 = s->high[a] - to[i];
     const double u = ((double)word[i] + 0.5) * 0x1p-32;
-    if (!(p1 > 0.0 && q1 > 0.0))
-      alive[i] = 0.0;
-    else if (u < exp(scale * p0 * p1) + exp(scale * q0 * q1))
+    if (!(p1 > 0.0 && q1 > 0.0) || u < exp(scale * p0 * p1) + exp(scale * q0 * q1))
       alive[i] = 0.0;
   }
 }

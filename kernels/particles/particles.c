@@ -19,8 +19,7 @@ static int check_axis(const mill_particle_setup *s, int a)
   if (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a]))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the density's points along axis %d go from %g to %g: give two numbers, the lower "
-        "first",
+        "the density's points along axis %d go from %g to %g: give two numbers, the lower first",
         a + 1, s->grid_low[a], s->grid_high[a]);
   if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0))
     return MILL_ERROR(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
@@ -129,8 +128,7 @@ static int check_start(const mill_particle_setup *s, const mill_particle_problem
   if (s->boundary[a] != MILL_OPEN && (from < s->low[a] || from > s->high[a]))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "problem %llu begins at %g along axis %d, which goes from %g to %g: give a start "
-        "within",
+        "problem %llu begins at %g along axis %d, which goes from %g to %g: give a start within",
         id, from, a + 1, s->low[a], s->high[a]);
   return MILL_OK;
 }
@@ -261,8 +259,7 @@ int mill_particle_field_fit(const mill_particle_field *f, const double *value, d
   for (size_t i = 0; i < n_value; i++)
     if (!isfinite(value[i]))
       MILL_FAIL(MILL_ERR_CONFIG,
-                "value %zu of the potential (the last axis runs fastest) is %g: "
-                "give numbers only",
+                "value %zu of the potential (the last axis runs fastest) is %g: give numbers only",
                 i, value[i]);
   for (int k = 0; k < 2; k++)
     MILL_TRY(MILL_ALLOC(mill_particle_n_coef(f), &part[k]));

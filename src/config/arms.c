@@ -129,7 +129,6 @@ static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *
   return &lib->arm[best];
 }
 
-/* Refuse configured arms that the library lacks, or whose range excludes all its wavelengths. */
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
@@ -178,7 +177,6 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
   return MILL_OK;
 }
 
-/* Narrow each arm of lib to the wavelengths that `other` covers too; emulators stay whole. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib)
 {
   for (int a = 0; a < lib->n_arm; a++) {
@@ -251,7 +249,6 @@ static int allows(const mill_config *config, const mill_arm_choice *choice, cons
   return sharpest * sharpest + MILL_LARGEST_BLUR * least >= wanted * wanted;
 }
 
-/* Take the largest factor that every library allows for its matching arm. */
 void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config)
 {
   for (int i = 0; i < config->n_arm; i++) {
@@ -437,7 +434,6 @@ static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_a
   return choice;
 }
 
-/* Make arms of the cameras that the library covers: of all, or of the configured ones only. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config)
@@ -509,8 +505,7 @@ static int cut_all(const mill_config *config, mill_library *lib)
     mill_arm_clear(&lib->arm[a]);
   memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
   lib->n_arm = n_part;
-  mill_free(part);
-  part = NULL;
+  n_part = 0; /* the library has the parts now */
 done:
   for (int i = 0; part && i < n_part; i++)
     mill_arm_clear(&part[i]);

@@ -8,9 +8,10 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* Report a wrong value: "KEY: item NUMBER: TEXT". */
-int mill_config_wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
-                      const char *format, ...)
+/* Fill *where and return MILL_ERR_CONFIG with "KEY: item NUMBER: TEXT" (item -1: without item). */
+__attribute__((format(printf, 5, 6))) static int wrong(mill_config_fault *where,
+                                                       const char *key_name, const char *other,
+                                                       int item, const char *format, ...)
 {
   char text[512], place[32] = "";
   va_list args;
@@ -60,17 +61,16 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
     break;
   case MILL_OPTION_PATH:
     if (!mill_text_is_printable(at))
-      return mill_config_wrong(
-          where, k->name, NULL, -1,
-          "'%s' has control characters or is not UTF-8; rename the file or folder",
-          mill_text_shown(at, value));
+      return wrong(where, k->name, NULL, -1,
+                   "'%s' has control characters or is not UTF-8; rename the file or folder",
+                   mill_text_shown(at, value));
     break;
   default:
     break;
   }
   return is_right ? MILL_OK
-                  : mill_config_wrong(where, k->name, NULL, -1, "%s is out of range; give %s",
-                                      value, mill_option_takes(k, takes));
+                  : wrong(where, k->name, NULL, -1, "%s is out of range; give %s", value,
+                          mill_option_takes(k, takes));
 }
 
 /* Check a list of fixed values or priors (is_prior): names, numbers, no name twice. */
@@ -80,21 +80,18 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
   char text[64];
   for (int i = 0; i < n; i++) {
     if (!list[i].name[0] || !mill_text_is_printable(list[i].name))
-      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a parameter name",
-                               mill_text_shown(list[i].name, text));
+      return wrong(where, key_name, NULL, i, "'%s' is not a parameter name",
+                   mill_text_shown(list[i].name, text));
     if (!isfinite(list[i].value))
-      return mill_config_wrong(where, key_name, NULL, i,
-                               "the %s of %s is not finite; give a number",
-                               is_prior ? "mean" : "value", list[i].name);
+      return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
+                   is_prior ? "mean" : "value", list[i].name);
     const double sigma = list[i].sigma, square = sigma * sigma;
     if (is_prior && !(sigma > 0.0 && square >= DBL_MIN && square <= DBL_MAX))
-      return mill_config_wrong(where, key_name, NULL, i,
-                               "the sigma of %s must be positive and finite, and its square too",
-                               list[i].name);
+      return wrong(where, key_name, NULL, i,
+                   "the sigma of %s must be positive and finite, and its square too", list[i].name);
     for (int j = 0; j < i; j++)
       if (strcmp(list[i].name, list[j].name) == 0)
-        return mill_config_wrong(where, key_name, NULL, i, "%s appears twice; remove one",
-                                 list[i].name);
+        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", list[i].name);
   }
   return MILL_OK;
 }
@@ -107,11 +104,10 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   for (int i = 0; i < n; i++) {
     const char *word = list + (size_t)i * size;
     if (!word[0] || !mill_text_is_printable(word))
-      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a name",
-                               mill_text_shown(word, text));
+      return wrong(where, key_name, NULL, i, "'%s' is not a name", mill_text_shown(word, text));
     for (int j = 0; j < i; j++)
       if (strcmp(word, list + (size_t)j * size) == 0)
-        return mill_config_wrong(where, key_name, NULL, i, "%s appears twice; remove one", word);
+        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", word);
   }
   return MILL_OK;
 }
@@ -126,8 +122,8 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
                          select->n_target_class, where));
   for (int i = 0; i < select->n_target_class; i++) {
     if (!mill_name_regex(select->target_class[i], &regex, reason, sizeof reason))
-      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a regular expression: %s",
-                               select->target_class[i], reason);
+      return wrong(where, key_name, NULL, i, "'%s' is not a regular expression: %s",
+                   select->target_class[i], reason);
     regfree(&regex);
   }
   return MILL_OK;
@@ -140,33 +136,30 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *choice = &config->arm[i];
     if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
-          mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b), choice->arm);
+      return wrong(where, "arms", NULL, i,
+                   "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
+                   mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
+                   choice->arm);
     if (!mill_text_is_printable(choice->channel))
-      return mill_config_wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
-                               mill_text_shown(choice->channel, text));
+      return wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
+                   mill_text_shown(choice->channel, text));
     if (!mill_config_is_power(choice->resolving_power))
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
-          "%s",
-          choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
-          mill_text_of_real(MILL_MAX_POWER, b));
+      return wrong(where, "arms", NULL, i,
+                   "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
+                   "%s",
+                   choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
+                   mill_text_of_real(MILL_MAX_POWER, b));
     if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "the fwhm of %s, %s A, is out of range; give a number from 0 to %s",
-                               choice->arm, mill_text_of_real(choice->fwhm_aa, a),
-                               mill_text_of_real(MILL_MAX_FWHM, b));
+      return wrong(where, "arms", NULL, i,
+                   "the fwhm of %s, %s A, is out of range; give a number from 0 to %s", choice->arm,
+                   mill_text_of_real(choice->fwhm_aa, a), mill_text_of_real(MILL_MAX_FWHM, b));
     if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
-      return mill_config_wrong(where, "arms", NULL, i,
-                               "%s has resolving_power and fwhm; give one of them", choice->arm);
+      return wrong(where, "arms", NULL, i, "%s has resolving_power and fwhm; give one of them",
+                   choice->arm);
     if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
-      return mill_config_wrong(
-          where, "arms", NULL, i,
-          "the sampling of %s is out of range; give a whole number from 0 to %d", choice->arm,
-          MILL_MAX_SAMPLING);
+      return wrong(where, "arms", NULL, i,
+                   "the sampling of %s is out of range; give a whole number from 0 to %d",
+                   choice->arm, MILL_MAX_SAMPLING);
   }
   return MILL_OK;
 }
@@ -178,63 +171,58 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   for (int i = 0; i < MILL_N_KEY; i++)
     MILL_CHECK(check_key(config, &mill_config_key[i], where));
   if (fit->min_vel_km_s >= fit->max_vel_km_s)
-    return mill_config_wrong(
-        where, "min_vel", "max_vel", -1, "%s is not below max_vel, which is %s; set both keys",
-        mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
+    return wrong(where, "min_vel", "max_vel", -1,
+                 "%s is not below max_vel, which is %s; set both keys",
+                 mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
   if (fit->min_vsini_km_s >= fit->max_vsini_km_s)
-    return mill_config_wrong(
-        where, "min_vsini", "max_vsini", -1,
-        "%s is not below max_vsini, %s; set both keys, or fix vsini (fix_param)",
-        mill_text_of_real(fit->min_vsini_km_s, a), mill_text_of_real(fit->max_vsini_km_s, b));
+    return wrong(where, "min_vsini", "max_vsini", -1,
+                 "%s is not below max_vsini, %s; set both keys, or fix vsini (fix_param)",
+                 mill_text_of_real(fit->min_vsini_km_s, a),
+                 mill_text_of_real(fit->max_vsini_km_s, b));
   if (fit->guess_vel_step_km_s > fit->max_vel_km_s - fit->min_vel_km_s)
-    return mill_config_wrong(where, "guess_vel_step", "max_vel", -1,
-                             "%s is more than max_vel - min_vel, %s; give a smaller step",
-                             mill_text_of_real(fit->guess_vel_step_km_s, a),
-                             mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
+    return wrong(where, "guess_vel_step", "max_vel", -1,
+                 "%s is more than max_vel - min_vel, %s; give a smaller step",
+                 mill_text_of_real(fit->guess_vel_step_km_s, a),
+                 mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
   if (!mill_config_is_power(config->resolving_power))
-    return mill_config_wrong(where, "resolving_power", NULL, -1,
-                             "%s is out of range; give 0 or at least %d",
-                             mill_text_of_real(config->resolving_power, a), MILL_MIN_POWER);
+    return wrong(where, "resolving_power", NULL, -1, "%s is out of range; give 0 or at least %d",
+                 mill_text_of_real(config->resolving_power, a), MILL_MIN_POWER);
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
-    return mill_config_wrong(where, "join_radius", "join_by_name", -1,
-                             "needs join_by_name: true; set it, or remove this key");
+    return wrong(where, "join_radius", "join_by_name", -1,
+                 "needs join_by_name: true; set it, or remove this key");
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
-      return mill_config_wrong(where, "epochs", "fix_param", -1,
-                               "fits velocities, but fix_param holds vrad; remove one of them");
+      return wrong(where, "epochs", "fix_param", -1,
+                   "fits velocities, but fix_param holds vrad; remove one of them");
   for (int i = 0; i < fit->n_wave_mask; i++) {
     const mill_wave_range *range = &fit->wave_mask[i];
     if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||
         range->min_aa >= range->max_aa)
-      return mill_config_wrong(
-          where, "wave_mask", NULL, i,
-          "[%s, %s] is not a range; give [min, max] in Angstrom, 0 <= min < max",
-          mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
+      return wrong(where, "wave_mask", NULL, i,
+                   "[%s, %s] is not a range; give [min, max] in Angstrom, 0 <= min < max",
+                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
     if (i > 0 && range->min_aa < range[-1].max_aa)
-      return mill_config_wrong(
-          where, "wave_mask", NULL, i,
-          "starts at %s, before the previous range ends, at %s; give ranges in ascending "
-          "order and join overlapping ones",
-          mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
+      return wrong(where, "wave_mask", NULL, i,
+                   "starts at %s, before the previous range ends, at %s; give ranges in ascending "
+                   "order and join overlapping ones",
+                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
   }
   MILL_CHECK(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
   MILL_CHECK(check_names("priors", config->prior, config->n_prior, 1, where));
   for (int i = 0; i < config->n_prior; i++)
     for (int j = 0; j < config->n_fixed; j++)
       if (strcmp(config->prior[i].name, config->fixed[j].name) == 0)
-        return mill_config_wrong(
-            where, "priors", NULL, i,
-            "%s has a prior and a fixed value; remove it from priors or from fix_param",
-            config->prior[i].name);
+        return wrong(where, "priors", NULL, i,
+                     "%s has a prior and a fixed value; remove it from priors or from fix_param",
+                     config->prior[i].name);
   MILL_CHECK(check_words("template_lib", config->template_lib[0], sizeof config->template_lib[0],
                          config->n_template_lib, where));
   MILL_CHECK(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                          config->select.n_objtype, where));
   MILL_CHECK(check_classes(&config->select, where));
   if (config->select.max_exp_id > 0 && config->select.min_exp_id > config->select.max_exp_id)
-    return mill_config_wrong(where, "minexpid", "maxexpid", -1,
-                             "%d is above maxexpid, %d; set both", config->select.min_exp_id,
-                             config->select.max_exp_id);
+    return wrong(where, "minexpid", "maxexpid", -1, "%d is above maxexpid, %d; set both",
+                 config->select.min_exp_id, config->select.max_exp_id);
   MILL_CHECK(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
   return check_arms(config, where);
 }

@@ -101,44 +101,28 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
 static int parse(const char *path, const unsigned char *text, size_t n_text, mill_yaml_take *take,
                  void *base)
 {
-  int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
-  yaml_parser_t parser;
-  yaml_document_t document, second;
-  MILL_TRY(check_nesting(path, text, n_text));
+  int line = 0;
+  MILL_AT_END(yaml_parser_delete) yaml_parser_t parser = {0};
+  MILL_AT_END(yaml_document_delete) yaml_document_t document = {0}, second = {0};
+  MILL_CHECK(check_nesting(path, text, n_text));
   if (!yaml_parser_initialize(&parser))
-    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
-  have_parser = 1;
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   yaml_parser_set_input_string(&parser, text, n_text);
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-  have_document = yaml_parser_load(&parser, &document);
-  if (!have_document) {
-    err = yaml_failure(&parser, path, text, n_text);
-    goto done;
-  }
-  if (yaml_document_get_root_node(&document)) { /* an empty file changes nothing */
-    have_second = yaml_parser_load(&parser, &second);
-    if (!have_second) {
-      err = yaml_failure(&parser, path, text, n_text);
-      goto done;
-    }
-    if (yaml_document_get_root_node(&second))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: a second YAML document starts; keep one", path,
-                second.start_mark.line + 1);
-    err = take(&document, base, &line);
-    if (err == MILL_ERR_CONFIG) {
-      if (line > 0)
-        MILL_FAIL(err, "%s:%d: %s", path, line, mill_error_message());
-      MILL_FAIL(err, "%s: %s", path, mill_error_message());
-    }
-  }
-done:
-  if (have_second)
-    yaml_document_delete(&second);
-  if (have_document)
-    yaml_document_delete(&document);
-  if (have_parser)
-    yaml_parser_delete(&parser);
-  return err;
+  if (!yaml_parser_load(&parser, &document))
+    return yaml_failure(&parser, path, text, n_text);
+  if (!yaml_document_get_root_node(&document)) /* an empty file changes nothing */
+    return MILL_OK;
+  if (!yaml_parser_load(&parser, &second))
+    return yaml_failure(&parser, path, text, n_text);
+  if (yaml_document_get_root_node(&second))
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s:%zu: a second YAML document starts; keep one", path,
+                      second.start_mark.line + 1);
+  const int code = take(&document, base, &line);
+  if (code != MILL_ERR_CONFIG)
+    return code;
+  return line > 0 ? MILL_ERROR(code, "%s:%d: %s", path, line, mill_error_message())
+                  : MILL_ERROR(code, "%s: %s", path, mill_error_message());
 }
 
 int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
@@ -153,7 +137,7 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
                           size_t n_text)
 {
   int err = MILL_OK;
-  mill_config *read = NULL; /* a copy: config changes only on success */
+  MILL_OWNED mill_config *read = NULL; /* a copy: config changes only on success */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   MILL_TRY(parse(name, text, n_text, mill_config_read_document, read));
@@ -163,7 +147,6 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
 done:
   if (read && read->select.star != config->select.star)
     mill_star_list_free(read->select.star);
-  mill_free(read);
   return err;
 }
 

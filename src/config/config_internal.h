@@ -62,9 +62,6 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 struct yaml_document_s;
 int mill_config_read_document(struct yaml_document_s *document, void *config, int *line);
 
-/* Fill *where and return MILL_ERR_CONFIG with "key: item 2: message" (item -1: without item). */
-int mill_config_wrong(mill_config_fault *where, const char *key, const char *other, int item,
-                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Is power 0 (none) or within the limits of a resolving power? */
 int mill_config_is_power(double power);
 /* Check that the library has the arms and their wavelengths, and that the key lsf suits its

@@ -207,7 +207,6 @@ static void print_type_and_unit(const mill_option *k, FILE *out)
   fprintf(out, "%s%s", k->unit ? ", " : "", or_empty(k->unit));
 }
 
-/* Print the keys with their defaults as Markdown tables, one for each section. */
 int mill_config_print_keys(FILE *out)
 {
   mill_config usual;
@@ -270,7 +269,6 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
   return MILL_OK;
 }
 
-/* Print the keys that must be equal to continue a run, with hashes in place of tables' paths. */
 int mill_config_identity(const mill_config *config, char **text)
 {
   const mill_option *sorted[MILL_N_KEY];

@@ -385,37 +385,32 @@ static int read_key(reader *in, const yaml_node_t *node)
   int64_t n;
   switch (k->kind) {
   case MILL_OPTION_PATH:
-    MILL_CHECK(get_text(in, node, k->size, at));
-    break;
+    return get_text(in, node, k->size, at);
   case MILL_OPTION_REAL:
-    if (k->without && is_plain(node) &&
-        (is_null(node) || strcasecmp(scalar(node), k->without) == 0))
-      *(double *)at = -INFINITY; /* the word in place of a number */
-    else
-      MILL_CHECK(get_real(in, node, at));
-    break;
+    if (!k->without || !is_plain(node) ||
+        (!is_null(node) && strcasecmp(scalar(node), k->without) != 0))
+      return get_real(in, node, at);
+    *(double *)at = -INFINITY; /* the word in place of a number */
+    return MILL_OK;
   case MILL_OPTION_COUNT:
     MILL_CHECK(get_integer(in, node, &n));
     if ((double)n < k->min || (double)n > k->max)
       return bad(in, node, "%lld is out of range; give a whole number from %.0f to %.0f",
                  (long long)n, k->min, k->max);
     *(int *)at = (int)n;
-    break;
+    return MILL_OK;
   case MILL_OPTION_CHOICE:
-    MILL_CHECK(get_word(in, node, k->words, at));
-    break;
+    return get_word(in, node, k->words, at);
   case MILL_OPTION_WORD:
     MILL_CHECK(get_word(in, node, k->words, &i));
     memset(at, 0, k->size);
     memcpy(at, k->words[i], strlen(k->words[i]));
-    break;
+    return MILL_OK;
   case MILL_OPTION_NAMES:
-    MILL_CHECK(get_names(in, node, k));
-    break;
+    return get_names(in, node, k);
   default:
-    MILL_CHECK(read_other(in, node));
+    return read_other(in, node);
   }
-  return MILL_OK;
 }
 
 /* Refuse a key; suggest starmill's word for a key of rvspecfit, or the nearest name. */

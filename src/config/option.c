@@ -17,7 +17,6 @@ static int has_range(const mill_option *row)
   return row->min != 0 || row->max != 0;
 }
 
-/* Describe the values that the row allows, for messages. */
 const char *mill_option_takes(const mill_option *row, char out[256])
 {
   char list[128], min[32], max[32], range[80] = "";
@@ -172,7 +171,6 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   }
 }
 
-/* Store the value of an option's text in base. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base)
 {
   char takes[256];
@@ -189,7 +187,6 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
   return MILL_OK;
 }
 
-/* Write a word, number or pair in base as a text; other kinds give an empty text. */
 const char *mill_option_text(const mill_option *row, const void *base, char out[128])
 {
   const char *at = (const char *)base + row->offset, *at2 = (const char *)base + row->offset2;

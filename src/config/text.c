@@ -141,7 +141,6 @@ void mill_text_print_quoted(const char *text, FILE *out)
   fputc('"', out);
 }
 
-/* Compile the expression so that it matches only the beginning of a name. */
 int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
 {
   char whole[128];
@@ -159,7 +158,6 @@ int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
   return !failed;
 }
 
-/* Write the command line, with arguments quoted where a shell needs it. */
 int mill_command_text(int argc, char *const *argv, char **out)
 {
   size_t size = 0;

@@ -6,7 +6,6 @@
 #include "kernels/math/continuum.h"
 #include "kernels/math/fourier.h"
 #include "kernels/base/memory.h"
-#include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
 #include "src/pipeline/emulator.h"
 

@@ -98,7 +98,6 @@ static int receive(const mill_mpi *mpi, int tag, MPI_Datatype type, size_t size,
   return MILL_OK;
 }
 
-/* Send each owner its records; take this rank's own and those of n_message received messages. */
 int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const mill_parcel *parcel,
                  int64_t n_message, int (*take)(void *context, int64_t key, const char *row),
                  void *context)

@@ -88,11 +88,12 @@ done:
 static int start_thread(mill_draw *draw)
 {
   draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
-  if (!draw->has_thread)
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "cannot start the thread that distributes work: is the limit on processes "
-                      "(ulimit -u) or on address space (ulimit -v) low?");
-  return MILL_OK;
+  return draw->has_thread
+             ? MILL_OK
+             : MILL_ERROR(
+                   MILL_ERR_INTERNAL,
+                   "cannot start the thread that distributes work: is the limit on processes "
+                   "(ulimit -u) or on address space (ulimit -v) low?");
 }
 
 /* Each rank's first n_at_once numbers are fixed, in rank order; the counter begins after them. */

@@ -13,6 +13,7 @@
 
 #include "src/system/log.h"
 #include "src/system/status_process.h"
+#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* address space that a rank needs at the start */ };
@@ -238,16 +239,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
  * it leaves a consistent result. */
 static int severity(int code)
 {
-  switch (code) {
-  case MILL_OK:
-    return 0;
-  case MILL_ERR_INPUT:
-    return 1;
-  case MILL_ERR_STOPPED:
-    return 2;
-  default:
-    return 3 + code;
-  }
+  return code == MILL_OK ? 0 : code == MILL_ERR_INPUT ? 1 : code == MILL_ERR_STOPPED ? 2 : 3 + code;
 }
 
 /* Find the rank with the most severe code, and send its code and message to all ranks. */
@@ -293,7 +285,9 @@ void mill_mpi_type_free(MPI_Datatype *type)
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all)
 {
-  int err = MILL_OK, n = 0, *count = NULL, *start = NULL;
+  int err = MILL_OK, n = 0;
+  MILL_OWNED int *count = NULL, *start = NULL;
+  MILL_OWNED void *gathered = NULL;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = NULL;
   MILL_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
@@ -302,20 +296,15 @@ int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_
   n = (int)n_mine;
   err = MILL_ALLOC(mpi->size, &count);
   MILL_STEP(MILL_ALLOC(mpi->size, &start));
-  MILL_STEP(mill_alloc_bytes((size_t)*n_all, size, all));
+  MILL_STEP(mill_alloc_bytes((size_t)*n_all, size, &gathered));
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
   for (int rank = 1; rank < mpi->size; rank++)
     start[rank] = start[rank - 1] + count[rank - 1];
   MILL_TRY(mill_mpi_record_type(size, &type));
-  MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
+  MILL_MPI(MPI_Allgatherv(mine, n, type, gathered, count, start, type, mpi->comm));
+  err = MILL_GIVE(&gathered, all);
 done:
-  mill_free(count);
-  mill_free(start);
-  if (err != MILL_OK) {
-    mill_free(*all);
-    *all = NULL;
-  }
   return err;
 }
 
@@ -333,33 +322,27 @@ int64_t mill_mpi_share(const mill_mpi *mpi, int64_t n, int64_t *end)
 
 int mill_mpi_stop_others(mill_mpi *mpi)
 {
-  int err = MILL_OK;
-  pthread_mutex_lock(&stop_mutex);
+  MILL_LOCKED(&stop_mutex);
   if (mpi->told_stop || mpi->n_heard > 0) /* a rank that asks, asks all ranks */
-    goto done;
+    return MILL_OK;
   mpi->told_stop = 1;
   for (int rank = 0; rank < mpi->size; rank++) {
     MPI_Request request;
     if (rank == mpi->rank)
       continue;
-    MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_STOP, mpi->stop_comm, &request));
+    MILL_CHECK_MPI(MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_STOP, mpi->stop_comm, &request));
     /* no wait: mill_mpi_stop_settle receives the message */
-    MILL_MPI(MPI_Request_free(&request));
+    MILL_CHECK_MPI(MPI_Request_free(&request));
   }
-done:
-  pthread_mutex_unlock(&stop_mutex);
-  return err;
+  return MILL_OK;
 }
 
 int mill_mpi_stop_asked(mill_mpi *mpi)
 {
-  int err = MILL_OK;
-  int there = 0;
-  pthread_mutex_lock(&stop_mutex);
-  if (mpi->n_heard > 0) {
-    there = 1;
-    goto done;
-  }
+  int err = MILL_OK, there = 0;
+  MILL_LOCKED(&stop_mutex);
+  if (mpi->n_heard > 0)
+    return 1;
   MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, &there, MPI_STATUS_IGNORE));
   if (there) {
     MILL_MPI(
@@ -367,7 +350,6 @@ int mill_mpi_stop_asked(mill_mpi *mpi)
     mpi->n_heard++;
   }
 done:
-  pthread_mutex_unlock(&stop_mutex);
   return err != MILL_OK || there;
 }
 

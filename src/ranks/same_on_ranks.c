@@ -26,7 +26,6 @@ static int shown(size_t n)
   return (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES);
 }
 
-/* Compare each rank's text with rank 0's; the message shows the first difference. */
 int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
 {
   int code = MILL_OK;

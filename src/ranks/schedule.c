@@ -210,7 +210,6 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
   return MILL_OK;
 }
 
-/* Choose the least cost of a chunk, order the files, and divide them among chunks. */
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
 {
   MILL_AT_END(mill_schedule_free_at) mill_schedule *s = NULL;

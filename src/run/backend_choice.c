@@ -183,18 +183,17 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   return MILL_OK;
 }
 
-/* Repeat the last failure with text before and after its message. */
+/* Return err; put text before and after the message of a failure, unless MPI failed. */
 static int tell(int err, const char *before, const char *after)
 {
-  return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
+  return err == MILL_OK || err == MILL_ERR_MPI
+             ? err
+             : MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
 }
 
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
 {
-  const int err = place_all(mpi);
-  if (err == MILL_OK || err == MILL_ERR_MPI)
-    return err;
-  return tell(err, "backend cuda: ",
+  return tell(place_all(mpi), "backend cuda: ",
               mpi->size == 1 || !mill_gpu_is_built() || !may_be_mixed
                   ? "; or use --backend cpu"
                   : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
@@ -203,10 +202,8 @@ int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
 
 int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
 {
-  const int err = place_some(mpi, has_gpu);
-  if (err == MILL_OK || err == MILL_ERR_MPI)
-    return err;
-  return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
+  return tell(place_some(mpi, has_gpu), "backend " MILL_BACKEND_MIXED ": ",
+              "; or use --backend cpu");
 }
 
 /* Rank 0: does each rank's part of the work reach the measured crossover?  No if none is found. */
@@ -269,13 +266,13 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)
 {
-  int code = MILL_OK, wish = WISH_CPU;
+  int wish = WISH_CPU;
   *choice = "cpu";
   *has_gpu = 0;
   MILL_CHECK(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
   if (wish == WISH_CPU)
     return MILL_OK;
-  code = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
+  const int code = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
   if (code == MILL_OK) {
     *choice = choice_of[wish];
     return MILL_OK;
@@ -287,17 +284,15 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
   if (wish == WISH_GPU) {
     if (mpi->rank == 0)
       mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());
-    code = MILL_OK;
-  } else {
-    char before[512];
-    snprintf(
-        before, sizeof before,
-        "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
-        output,
-        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if you gave it, remove this file"
-                                   : "remove this file");
-    /* no GPU here: report it as a problem of the output file */
-    code = tell(code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : code, before, "");
+    return MILL_OK;
   }
-  return code;
+  char before[512];
+  snprintf(
+      before, sizeof before,
+      "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
+      output,
+      kind == MILL_CROSSOVER_FIT ? "give --overwrite; if you gave it, remove this file"
+                                 : "remove this file");
+  /* no GPU here: report it as a problem of the output file */
+  return tell(code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : code, before, "");
 }

@@ -12,8 +12,7 @@
 #include "src/system/regular_file.h"
 
 static const char first_line[] = "# starmill bench crossover: kind, size, threads, date, "
-                                 "revision, GPU, CPU (tabs between)"
-                                 "\n";
+                                 "revision, GPU, CPU (tabs between)\n";
 
 enum { MAX_LINE = 512 };
 

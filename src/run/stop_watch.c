@@ -102,15 +102,15 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
  * may hang, so it comes before the mutex is locked. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
-  int goes_on = 1, found = 0;
+  int found = 0;
   const double now_s = mill_wall_s();
   if (watch->file[0] && now_s >= *next_file_s && mill_stop_reason() == MILL_STOP_NONE) {
     *next_file_s = now_s + MILL_STOP_FILE_S;
     found = is_there(watch->file);
   }
-  pthread_mutex_lock(&watch->mutex);
+  MILL_LOCKED(&watch->mutex);
   if (watch->ends)
-    goto done;
+    return 0;
   if (found)
     mill_stop_note(MILL_STOP_FILE);
   if (watch->limit_s > 0 && left_s(watch) <= margin_s(watch))
@@ -118,18 +118,14 @@ static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
   if (watch->mpi->size > 1 && mill_mpi_stop_asked(watch->mpi))
     mill_stop_note(MILL_STOP_OTHER);
   if (mill_stop_reason() == MILL_STOP_NONE)
-    goto done;
+    return 1;
   if (*first_s < 0)
     *first_s = now_s; /* when a reason to stop was first seen */
-  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) {
-    if (mill_mpi_stop_others(watch->mpi) != MILL_OK)
-      mill_log_warning("the other ranks cannot be asked to stop: %s", mill_error_message());
-    goes_on = 0;
-  }
-done:
-  goes_on = goes_on && !watch->ends;
-  pthread_mutex_unlock(&watch->mutex);
-  return goes_on;
+  if (watch->mpi->rank > 0 && now_s - *first_s < OTHERS_WAIT_S)
+    return 1;
+  if (mill_mpi_stop_others(watch->mpi) != MILL_OK)
+    mill_log_warning("the other ranks cannot be asked to stop: %s", mill_error_message());
+  return 0;
 }
 
 static void *watch_out(void *context)

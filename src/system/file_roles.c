@@ -39,7 +39,6 @@ int mill_resolve_links(const char *path, char *out, size_t size)
   return MILL_OK;
 }
 
-/* Refuse a path OLD.new if OLD exists. */
 int mill_refuse_new(const char *path, const char *option)
 {
   static const char end[] = MILL_NEW_END;

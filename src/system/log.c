@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,9 +10,9 @@
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "src/system/regular_file.h"
 #include "src/system/status_process.h"
+#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 static const struct {
@@ -164,11 +163,10 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
     mill_watch_end(watch);
     if (file < 0)
       return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s: cannot open the log: %s; check that the folder is there and "
-                        "writable",
+                        "%s: cannot open the log: %s; check that the folder is there and writable",
                         path, strerror(errno));
   }
-  pthread_mutex_lock(&lock);
+  MILL_LOCKED(&lock);
   tell_counts(); /* of lines that were not shown */
   if (state.file >= 0)
     close(state.file);
@@ -181,19 +179,17 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
     state.n_shown = 0;
   state.file = file;
   state.has_complained = 0;
-  pthread_mutex_unlock(&lock);
   return MILL_OK;
 }
 
 void mill_log_close(void)
 {
-  pthread_mutex_lock(&lock);
+  MILL_LOCKED(&lock);
   tell_counts();
   if (state.file >= 0)
     close(state.file);
   state.file = -1;
   state.n_shown = 0;
-  pthread_mutex_unlock(&lock);
 }
 
 int mill_log_level_from_name(const char *name)
@@ -213,7 +209,7 @@ void mill_log_write(int level, const char *file, int line, const char *format, .
   char message[LINE_BYTES] = "";
   va_list args;
   va_start(args, format);
-  pthread_mutex_lock(&lock);
+  MILL_LOCKED(&lock);
   if (level <= state.level) {
     const int64_t n = count_line(&here);
     if (n <= state.n_shown) {
@@ -222,16 +218,14 @@ void mill_log_write(int level, const char *file, int line, const char *format, .
                  n > 1 && n == state.n_shown ? " [more like this are only counted]" : "");
     }
   }
-  pthread_mutex_unlock(&lock);
   va_end(args);
   errno = saved;
 }
 
-/* Redraw the unfinished line on standard error, or end it (NULL). */
 void mill_log_status(const char *text)
 {
   char line[256];
-  pthread_mutex_lock(&lock);
+  MILL_LOCKED(&lock);
   if (text) {
     int n = snprintf(line, sizeof line, "\r%s\033[K", text);
     if (n >= (int)sizeof line)
@@ -242,5 +236,4 @@ void mill_log_status(const char *text)
     write_all(STDERR_FILENO, "\n", 1);
     state.has_status = 0;
   }
-  pthread_mutex_unlock(&lock);
 }

@@ -31,30 +31,27 @@ int mill_check_descriptors(const char *path, int code)
 
 int mill_regular_open(const char *path, const char *what, int code, int *fd)
 {
-  int err = MILL_OK;
   struct stat status;
   /* without O_NONBLOCK a pipe without a writer would block forever */
-  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (*fd < 0) {
-    const int reason = errno;
-    MILL_TRY(mill_check_descriptors(path, code));
-    MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(reason));
+  MILL_AT_END(mill_descriptor_close) int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int reason = errno;
+  *fd = -1;
+  if (opened < 0) {
+    MILL_CHECK(mill_check_descriptors(path, code));
+    return MILL_ERROR(code, "%s: cannot be opened: %s; check the path", path, strerror(reason));
   }
-  if (fstat(*fd, &status) != 0)
-    MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
+  if (fstat(opened, &status) != 0)
+    return MILL_ERROR(code, "%s: cannot be examined: %s", path, strerror(errno));
   if (S_ISDIR(status.st_mode))
-    MILL_FAIL(code, "%s: is a folder, not a file; give the path of %s", path, what);
+    return MILL_ERROR(code, "%s: is a folder, not a file; give the path of %s", path, what);
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(code,
-              "%s: is a pipe or device, not a file; write its output into a file, and give the "
-              "path of %s",
-              path, what);
-done:
-  if (err != MILL_OK && *fd >= 0) {
-    close(*fd);
-    *fd = -1;
-  }
-  return err;
+    return MILL_ERROR(code,
+                      "%s: is a pipe or device, not a file; write its output into a file, and give "
+                      "the path of %s",
+                      path, what);
+  *fd = opened;
+  opened = -1;
+  return MILL_OK;
 }
 
 void mill_descriptor_close(const int *fd)
@@ -87,12 +84,11 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
 size_t mill_first_bytes(const char *path, char *out, size_t size)
 {
   struct stat status;
+  MILL_AT_END(mill_descriptor_close)
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   /* reading from a pipe would take its data from other readers */
   const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t n = is_file ? read(fd, out, size) : 0;
-  if (fd >= 0)
-    close(fd);
   return n > 0 ? (size_t)n : 0;
 }
 
@@ -127,9 +123,7 @@ int mill_check_output(const char *path, const char *option)
   const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
   if (strlen(path) >= sizeof folder - 16)
     return MILL_ERROR(MILL_ERR_USAGE, "--%s: shorten the path of %zu bytes", option, strlen(path));
-  snprintf(folder, sizeof folder, "%.*s", n, path);
-  if (n == 0)
-    snprintf(folder, sizeof folder, ".");
+  snprintf(folder, sizeof folder, "%.*s", n > 0 ? n : 1, n > 0 ? path : ".");
   if (stat(folder, &status) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first",
                       option, path, folder, strerror(errno));

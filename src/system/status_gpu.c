@@ -78,8 +78,7 @@ int mill_gpu_count(void)
 
 void mill_gpu_driver(char out[80])
 {
-  out[0] = '\0';
-  if (is_usable() && nvml.driver(out, 80) != NVML_SUCCESS)
+  if (!is_usable() || nvml.driver(out, 80) != NVML_SUCCESS)
     out[0] = '\0';
 }
 

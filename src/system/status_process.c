@@ -10,22 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
+
 /* Read the number of kB after a name in a file of /proc; 0: not there. */
 static int64_t read_kb(const char *path, const char *name)
 {
   char line[256];
+  const size_t n = strlen(name);
   long long value = 0;
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return 0;
-  while (fgets(line, sizeof line, file))
-    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':') {
-      if (sscanf(line + strlen(name) + 1, "%lld kB", &value) != 1)
-        value = 0;
-      break;
-    }
-  fclose(file);
-  return (int64_t)value;
+  MILL_AT_END(mill_stream_close) FILE *file = fopen(path, "re");
+  while (file && fgets(line, sizeof line, file))
+    if (strncmp(line, name, n) == 0 && line[n] == ':')
+      return sscanf(line + n + 1, "%lld kB", &value) == 1 ? value : 0;
+  return 0;
 }
 
 void mill_process_memory(int64_t *resident, int64_t *peak)
@@ -43,13 +41,8 @@ void mill_process_memory(int64_t *resident, int64_t *peak)
 static int64_t read_number(const char *path)
 {
   long long value = 0;
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return 0;
-  if (fscanf(file, "%lld", &value) != 1)
-    value = 0;
-  fclose(file);
-  return (int64_t)value;
+  MILL_AT_END(mill_stream_close) FILE *file = fopen(path, "re");
+  return file && fscanf(file, "%lld", &value) == 1 ? value : 0;
 }
 
 void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
@@ -58,10 +51,8 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
   *total = 1024 * read_kb("/proc/meminfo", "MemTotal");
   *available = 1024 * read_kb("/proc/meminfo", "MemAvailable");
   *limit = 0;
-  FILE *file = fopen("/proc/self/cgroup", "re");
-  if (!file)
-    return;
-  while (fgets(line, sizeof line, file)) {
+  MILL_AT_END(mill_stream_close) FILE *file = fopen("/proc/self/cgroup", "re");
+  while (file && fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = '\0';
     /* "0::PATH" in version 2 of control groups, "NUMBER:memory:PATH" in version 1 */
     const char *v2 = strncmp(line, "0::", 3) == 0 ? line + 3 : NULL;
@@ -79,7 +70,6 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
     if (found > 0 && found < *total && (*limit == 0 || found < *limit))
       *limit = found;
   }
-  fclose(file);
 }
 
 void mill_host_name(char *out, size_t size)
@@ -93,28 +83,23 @@ void mill_cpu_model(char *out, size_t size)
 {
   char line[256];
   snprintf(out, size, "unknown processor");
-  FILE *file = fopen("/proc/cpuinfo", "re");
+  MILL_AT_END(mill_stream_close) FILE *file = fopen("/proc/cpuinfo", "re");
   while (file && fgets(line, sizeof line, file)) {
     const char *value = strchr(line, ':');
     if (strncmp(line, "model name", 10) == 0 && value) {
       line[strcspn(line, "\n")] = '\0';
       snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
-      break;
+      return;
     }
   }
-  if (file)
-    fclose(file);
 }
 
 int mill_process_look(int64_t pid, char *state, unsigned long long *start)
 {
   char path[64], text[1024];
   snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return 0;
-  const size_t n = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
+  MILL_AT_END(mill_stream_close) FILE *file = fopen(path, "re");
+  const size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
   text[n] = '\0';
   /* format "pid (name) state ...": the name may contain anything; the start time is value 22 */
   const char *after = strrchr(text, ')');

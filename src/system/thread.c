@@ -67,18 +67,15 @@ struct timespec mill_cond_time(double wall_s)
 int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + s);
-  pthread_mutex_lock(mutex);
+  MILL_LOCKED(mutex);
   while (!*ends && pthread_cond_timedwait(cond, mutex, &until) != ETIMEDOUT)
     ;
-  const int goes_on = !*ends;
-  pthread_mutex_unlock(mutex);
-  return goes_on;
+  return !*ends;
 }
 
 void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends)
 {
-  pthread_mutex_lock(mutex);
+  MILL_LOCKED(mutex);
   *ends = 1;
   pthread_cond_broadcast(cond);
-  pthread_mutex_unlock(mutex);
 }

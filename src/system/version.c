@@ -3,14 +3,6 @@
 
 #include "mill_revision.h"
 
-#if defined(__clang__)
-#define MILL_COMPILER "clang " __clang_version__
-#elif defined(__GNUC__)
-#define MILL_COMPILER "gcc " __VERSION__
-#else
-#define MILL_COMPILER "unknown compiler"
-#endif
-
 const char *mill_version(void)
 {
   return MILL_VERSION;
@@ -23,5 +15,11 @@ const char *mill_version_revision(void)
 
 const char *mill_version_compiler(void)
 {
-  return MILL_COMPILER;
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#elif defined(__GNUC__)
+  return "gcc " __VERSION__;
+#else
+  return "unknown compiler";
+#endif
 }

@@ -197,9 +197,8 @@ int mill_watchdog_start(void (*log)(const char *text))
     pthread_cond_destroy(&changed);
     return MILL_ERROR(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
   }
-  pthread_mutex_lock(&mutex);
+  MILL_LOCKED(&mutex);
   dog.is_on = dog.n_start = 1;
-  pthread_mutex_unlock(&mutex);
   return MILL_OK;
 }
 
@@ -208,15 +207,12 @@ void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);
   const int is_last = dog.is_on && --dog.n_start == 0;
-  if (dog.is_on && !is_last) {
-    pthread_mutex_unlock(&mutex);
-    return;
-  }
-  dog.is_on = 0;
-  dog.ends = 1;
-  memset(slots, 0, sizeof slots);
-  if (is_last)
+  if (is_last) {
+    dog.is_on = 0;
+    dog.ends = 1;
+    memset(slots, 0, sizeof slots);
     pthread_cond_signal(&changed);
+  }
   pthread_mutex_unlock(&mutex);
   if (!is_last)
     return;
@@ -228,7 +224,7 @@ void mill_watchdog_stop(void)
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
 {
   int token = -1;
-  pthread_mutex_lock(&mutex);
+  MILL_LOCKED(&mutex);
   for (int i = 0; i < N_SLOT && dog.is_on && token < 0; i++)
     if (!slots[i].used)
       token = i;
@@ -244,24 +240,21 @@ int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what
     slots[token].number = dog.n_begun++;
     slots[token].used = 1;
   }
-  pthread_mutex_unlock(&mutex);
   return token;
 }
 
 void mill_watch_again(void)
 {
-  pthread_mutex_lock(&mutex);
+  MILL_LOCKED(&mutex);
   for (int i = 0; i < N_SLOT; i++)
     if (slots[i].used && pthread_equal(slots[i].thread, pthread_self()))
       slots[i].age_s = slots[i].stop_s = 0;
-  pthread_mutex_unlock(&mutex);
 }
 
 void mill_watch_end(int token)
 {
   if (token < 0)
     return;
-  pthread_mutex_lock(&mutex);
+  MILL_LOCKED(&mutex);
   slots[token].used = 0;
-  pthread_mutex_unlock(&mutex);
 }

@@ -129,11 +129,9 @@ static int find_components(arm *a, mill_train_statistics *s)
   make_scale(a);
   const int most = a->task->n_train - 1 < MILL_TRAIN_MOST_COMPONENT ? a->task->n_train - 1
                                                                     : MILL_TRAIN_MOST_COMPONENT;
-  if (a->set->n_component > 0)
-    MILL_CHECK(mill_train_statistics_components(s, a->scale, a->set->n_component, 0, &a->c));
-  else
-    MILL_CHECK(mill_train_statistics_components(s, a->scale, most, REST, &a->c));
-  return MILL_OK;
+  const int given = a->set->n_component;
+  return mill_train_statistics_components(s, a->scale, given > 0 ? given : most,
+                                          given > 0 ? 0 : REST, &a->c);
 }
 
 /* Find mean, spread and principal components of the training spectra.  Collective. */
@@ -313,13 +311,10 @@ static int begin_last(arm *a)
   if (a->set->last == MILL_TRAIN_PIXELS) {
     MILL_CHECK(MILL_ALLOC((size_t)a->c.n_pix * (size_t)width, &a->weight));
     MILL_CHECK(MILL_ALLOC(a->c.n_pix, &a->bias));
-    MILL_CHECK(to_pixels(a, width, weight, bias, a->weight, a->bias));
-    return MILL_OK;
+    return to_pixels(a, width, weight, bias, a->weight, a->bias);
   }
-  a->weight = weight;
-  a->bias = bias;
-  weight = bias = NULL;
-  return MILL_OK;
+  MILL_CHECK(MILL_GIVE(&weight, &a->weight));
+  return MILL_GIVE(&bias, &a->bias);
 }
 
 /* Build the emulator from the network's parameters. */
@@ -378,17 +373,14 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   return MILL_OK;
 }
 
-/* Report the number of components, the fraction of variance outside them, and the rms spread. */
+/* Report the number of components, and the fraction of variance outside them. */
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
 {
-  double carried = 0, square = 0;
+  double carried = 0;
   for (int k = 0; k < a->c.n_component; k++)
     carried += a->c.variance[k];
-  for (int p = 0; p < a->c.n_pix; p++)
-    square += a->c.spread[p] * a->c.spread[p];
   report->n_component = a->c.n_component;
   report->rest = fmax(1 - carried / a->c.total, 0);
-  report->spread = sqrt(square / a->c.n_pix);
   report->statistics_s = mill_wall_s() - start_s;
 }
 
@@ -406,11 +398,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(mill_train_arm_settings_check(settings));
   MILL_TRY(first_phase(&a, ops));
   const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
-  if (by_pixels)
-    err = mill_mpi_agree(mpi, make_pixels(&a));
-  else
-    err = make_scores(&a);
-  MILL_TRY(err);
+  MILL_TRY(by_pixels ? mill_mpi_agree(mpi, make_pixels(&a)) : make_scores(&a));
   MILL_TRY(mill_mpi_agree(mpi, begin_last(&a)));
   report_statistics(&a, start_s, report);
   const mill_train_problem problem = {.n_in = task->n_label,

@@ -49,7 +49,6 @@ typedef struct mill_train_arm_task {
 typedef struct mill_train_arm_report {
   int n_component; /**< number of components used */
   double rest;     /**< fraction of the variance outside the components */
-  double spread;   /**< rms over pixels of the models' standard deviations */
   /** final loss, and loss before the last layer was solved, of models left out (if none, of all) */
   double loss, loss_unsolved;
   /** wall seconds of this call for statistics and for gradient steps */

@@ -23,7 +23,6 @@ void mill_train_state_clear(mill_train_state *state)
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state)
 {
-  int err = MILL_OK;
   mill_train_shape shape;
   mill_random r;
   memset(state, 0, sizeof *state);
@@ -31,11 +30,11 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
   state->n_param = shape.n_param;
   state->rate = settings->rate;
   state->best_loss = INFINITY;
-  MILL_TRY(MILL_ALLOC(shape.n_param, &state->param));
-  MILL_TRY(MILL_ALLOC(shape.n_param, &state->m)); /* Adam's moments m and v */
-  MILL_TRY(MILL_ALLOC(shape.n_param, &state->v));
-  MILL_TRY(MILL_ALLOC(shape.n_param, &state->best));
-  MILL_TRY(MILL_ALLOC(settings->n_epoch, &state->epoch));
+  MILL_CHECK(MILL_ALLOC(shape.n_param, &state->param));
+  MILL_CHECK(MILL_ALLOC(shape.n_param, &state->m)); /* Adam's moments m and v */
+  MILL_CHECK(MILL_ALLOC(shape.n_param, &state->v));
+  MILL_CHECK(MILL_ALLOC(shape.n_param, &state->best));
+  MILL_CHECK(MILL_ALLOC(settings->n_epoch, &state->epoch));
   const int last = shape.n_layer - 1;
   for (int l = 0; l < last; l++) {
     const size_t n = (size_t)(shape.n_in[l] + 1) * (size_t)shape.n_out[l];
@@ -48,10 +47,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
   memcpy(state->param + shape.weight[last], problem->weight,
          n_out * (size_t)shape.n_in[last] * sizeof *state->param);
   memcpy(state->param + shape.bias[last], problem->bias, n_out * sizeof *state->param);
-done:
-  if (err != MILL_OK)
-    mill_train_state_clear(state);
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
@@ -67,7 +63,6 @@ int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
   return MILL_OK;
 }
 
-/* h [n][width] gets the outputs of the last hidden layer for n models. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)

@@ -174,7 +174,6 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
   return MILL_OK;
 }
 
-/* Merge the statistics of all ranks into those of rank 0, in rank order. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
   MILL_OWNED double *pixel = NULL; /* mean, square */
@@ -196,23 +195,18 @@ done:
 
 /* ---- components ------------------------------------------------------------------------------ */
 
-/* Fill in the mean and standard deviation of each pixel over the spectra. */
 int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
   memset(out, 0, sizeof *out);
-  MILL_TRY(centre(s));
+  MILL_CHECK(centre(s));
   out->n_pix = s->n_pix;
-  MILL_TRY(MILL_ALLOC(n_pix, &out->mean));
-  MILL_TRY(MILL_ALLOC(n_pix, &out->spread));
+  MILL_CHECK(MILL_ALLOC(n_pix, &out->mean));
+  MILL_CHECK(MILL_ALLOC(n_pix, &out->spread));
   memcpy(out->mean, s->mean, n_pix * sizeof *out->mean);
   for (size_t p = 0; p < n_pix; p++)
     out->spread[p] = s->n > 0 ? sqrt(s->square[p] / (double)s->n) : 0;
-done:
-  if (err != MILL_OK)
-    mill_train_components_clear(out);
-  return err;
+  return MILL_OK;
 }
 
 /* Return how many of n components to keep, from their ascending variances, value [n].  Keep the
@@ -282,7 +276,6 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   return MILL_OK;
 }
 
-/* Send rank 0's components to all ranks. */
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
 {
   int err = MILL_OK;

@@ -143,7 +143,6 @@ int mill_train_sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
   return MILL_OK;
 }
 
-/* Compute the mean loss of the models left out; each rank takes a share of them. */
 int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
 {
   int err = MILL_OK;
@@ -173,37 +172,34 @@ done:
   return err;
 }
 
-/* Rank r's share: count [r] parameters from start [r] on. */
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares)
 {
-  int err = MILL_OK;
   const size_t n_rank = (size_t)mpi->size;
   if (n_param > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "a network of %zu parameters is too large; at most %d are possible",
-              n_param, INT_MAX);
-  MILL_TRY(MILL_ALLOC(n_rank, &shares->start));
-  MILL_TRY(MILL_ALLOC(n_rank, &shares->count));
-  MILL_TRY(MILL_ALLOC(n_rank, &shares->mine_start));
-  MILL_TRY(MILL_ALLOC(n_rank, &shares->mine_count));
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "a network of %zu parameters is too large; at most %d are possible", n_param,
+                      INT_MAX);
+  MILL_CHECK(MILL_ALLOC(n_rank, &shares->start));
+  MILL_CHECK(MILL_ALLOC(n_rank, &shares->count));
+  MILL_CHECK(MILL_ALLOC(n_rank, &shares->mine_start));
+  MILL_CHECK(MILL_ALLOC(n_rank, &shares->mine_count));
   for (size_t r = 0; r < n_rank; r++) {
     shares->start[r] = (int)(n_param * r / n_rank);
     shares->count[r] = (int)(n_param * (r + 1) / n_rank) - shares->start[r];
   }
   const int mine = shares->count[mpi->rank];
   if (mpi->size == 1)
-    goto done;
-  MILL_TRY(MILL_ALLOC(n_rank * (size_t)mine, &shares->received));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(n_rank * (size_t)mine, &shares->received));
   if (n_rank * (size_t)mine > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "%zu parameters are too many for %zu ranks: give a smaller --hidden",
-              n_param, n_rank);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%zu parameters are too many for %zu ranks: give a smaller --hidden", n_param,
+                      n_rank);
   for (int r = 0; r < mpi->size; r++) {
     shares->mine_start[r] = r * mine; /* place in `received` of rank r's values of this share */
     shares->mine_count[r] = mine;
   }
-done:
-  if (err != MILL_OK)
-    mill_train_shares_clear(shares);
-  return err;
+  return MILL_OK;
 }
 
 void mill_train_shares_clear(mill_train_shares *shares)

@@ -103,5 +103,6 @@ typedef struct mill_train_shares {
   float *received; /**< [n_rank][count of this rank] gradients for this rank's share */
 } mill_train_shares;
 
+/** shares: zeroed; clear them also after a failure. */
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares);
 void mill_train_shares_clear(mill_train_shares *shares);

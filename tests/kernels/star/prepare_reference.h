@@ -60,7 +60,7 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
     n_clear += clear[i];
     usable[i] = clear[i] && isfinite(raw->flux[i]) && isfinite(raw->ivar[i]) && raw->ivar[i] > 0 &&
                 fabs((double)raw->flux[i]) * sqrt((double)raw->ivar[i]) <= 1e10;
-    if (clear[i] && raw->ivar[i] > 0)
+    if (usable[i])
       list[m++] = (double)raw->flux[i] * sqrt((double)raw->ivar[i]);
   }
   out->sn = ref_median(m, list);
