@@ -372,8 +372,8 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row)
 {
   if (row < 0 || row >= n_row)
-    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no row %lld, only %lld rows", file->guard->path,
-                      (long long)row, (long long)n_row);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s has %lld rows and no row %lld, counted from 0",
+                      file->guard->path, (long long)n_row, (long long)row);
   return MILL_OK;
 }
 

@@ -114,7 +114,7 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
 
 /** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  The integral is a
  *  Gauss-Legendre quadrature between grid points, in t = tan(asin(x) / 2): there the integrand is
- *  analytic, so the error is below rounding.  A closed form would lose digits as R^5. */
+ *  analytic, so the error is below rounding.  For small R a closed form divides rounding by R^5. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */

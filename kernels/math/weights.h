@@ -94,7 +94,7 @@ MILL_HD_CALLED static inline void mill_sort(int n, float *x)
  *  al. 2024).  +infinity: too few weights; 0: the largest weights are equal.
  *
  *  ln_w [n]                  in   the largest is 0
- *  Work space: tail [min(n, MILL_PARETO_TAIL)], like [MILL_PARETO_GRID]. */
+ *  Work space: tail [min(n, MILL_PARETO_TAIL)] and `like` [MILL_PARETO_GRID]. */
 MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float *ln_w, float *tail,
                                                double *like)
 {

@@ -209,9 +209,9 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
   return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }
 
-/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma, and
- *  -mean(2 ln sigma) in ln det for each continuum function.  F less this part is a chi-square, but
- *  for terms of the order of ln(pixels) for each function. */
+/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma, less
+ *  mean(2 ln sigma) for each continuum function (from F's term ln det).  F less this part is a
+ *  chi-square, except for a term of the order of ln(pixels) for each continuum function. */
 MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
 {
   return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_good);

@@ -10,7 +10,7 @@
  *  mill_block_spline).  The response is `centre` at its peak.  Each step to the right multiplies it
  *  by `right`, each step to the left by `left`.  So it is a convolution of two one-sided
  *  exponentials, times centre * (1 - left * right).  An exponential p^k (p: left or right) is cut
- *  after 16 points, with spline_last after 32.  It is then a convolution of short filters, where
+ *  after 16 points, in float64 after 32.  It is then a convolution of short filters, where
  *  z^-k means a shift by k points:
  *    sum_{k < 16} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < 4} p^4k z^-4k). */
 static inline void mill_spline_filter(mill_model_arm *arm)

@@ -15,8 +15,8 @@
  *  width.  A closer second star would fit template errors. */
 #define MILL_PAIR_APART 0.25
 #define MILL_PAIR_NOISE 2.7 /**< typical significance of a single star's residual peak */
-/** If the stars move, a scan precedes the turns with the numbers 0 and SCANNED.  It tries, at each
- *  epoch, velocities of the second star for each of PLACES velocities of the first star. */
+/** If the stars move, turns number 0 and SCANNED each begin with a scan.  It tries, at each epoch,
+ *  velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** Before turn number LATE, SETTLE Jacobians fit the epochs' velocities alone.  SETTLE further
  *  Jacobians start from each epoch's two velocities exchanged.  For stars that move both are done

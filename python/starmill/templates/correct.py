@@ -195,8 +195,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)
-    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: {len(found.x)} spectra cover "
-         f"half of arm {arm.name}; a correction needs at least {LEAST_STARS}")
+    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: only {len(found.x)} spectra "
+         f"cover half of arm {arm.name} or more, of {LEAST_STARS} that a correction needs")
     degrees = correction.DEGREES if options.degree is None else (options.degree,)
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:

@@ -126,7 +126,8 @@ def fit_all(library, labels, flux, all_sn):
 
 
 def label_lines(library, models):
-    """Return lines of text on the labels and velocities fitted to up to MAX_FITS of the models."""
+    """Return lines of text on the labels and velocities fitted to up to MAX_FITS of the models.  The
+    emulator's own part: their difference from fits of the emulator's flux with equal noise."""
     n = len(models.labels)
     use = np.arange(min(n, MAX_FITS)) * n // min(n, MAX_FITS)
     labels = models.labels[use]

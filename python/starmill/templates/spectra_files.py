@@ -338,7 +338,7 @@ def on_grid(wave, flux, to):
 def read_all(paths, is_many, request, by_card=False):
     """Return LabelledSpectra at the wavelengths of the first readable spectrum.  Unreadable spectra
     and labels become NaN, with a warning; if no spectrum is readable, raise the first Failure.
-    by_card: likewise spectra whose card FWHM is not that of the first."""
+    by_card: spectra whose card FWHM differs from the first spectrum's become NaN too."""
     with contextlib.closing(Source(paths, is_many, request)) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
         names, failures, first, out = [], [], None, None
