@@ -126,8 +126,7 @@ def fit_all(library, labels, flux, all_sn):
 
 
 def label_lines(library, models):
-    """Return lines of text on the labels and velocities fitted to up to MAX_FITS of the models.  The
-    emulator's own part: their difference from fits of the emulator's flux with equal noise."""
+    """Return lines of text on the labels and velocities fitted to up to MAX_FITS of the models."""
     n = len(models.labels)
     use = np.arange(min(n, MAX_FITS)) * n // min(n, MAX_FITS)
     labels = models.labels[use]
@@ -138,14 +137,14 @@ def label_lines(library, models):
     true = np.pad(labels, ((0, 0), (0, 1)))
     for sn, fits in zip(ALL_SN, fit_all(library, labels, [f[use] for f in models.flux], ALL_SN)):
         good = np.isfinite(sum(fits)).all(axis=1)
-        found, sigma, own = (x[good] for x in fits)
+        found, sigma, of_emulator = (x[good] for x in fits)
         if good.any():
             bias, scatter = robust(found - true[good])
-            own_bias, own_scatter = robust(found - own)
+            own_bias, own_scatter = robust(found - of_emulator)
             whole = bias**2 + scatter**2
             share = (own_bias**2 + own_scatter**2) / np.where(whole > 0, whole, np.inf)
             table = (bias, scatter, np.median(sigma, axis=0), own_bias, own_scatter,
-                     np.median((found - own) / sigma, axis=0), 100 * share)
+                     np.median((found - of_emulator) / sigma, axis=0), 100 * share)
             for name, *row in zip([*(label.name for label in library.label), "km/s"], *table):
                 lines.append("  {:3.0f}  {:<8} {:10.4g} {:10.4g}  {:10.4g} {:10.4g} {:10.4g} "
                              "{:10.3f} {:5.0f} %".format(sn, name, *row))
