@@ -75,7 +75,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
     "(v sin i)^2 is less than 2 of its errors above the square of VSINI's lower limit; if VSINI "  \
-    "is at this limit, VSINI_ERR is a 1-sigma upper limit")                                        \
+    "is at this limit, VSINI + VSINI_ERR is a 1-sigma limit")                                      \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
