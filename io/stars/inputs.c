@@ -523,17 +523,17 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
   const int has_same_redrock =
       index->redrock_size == file->redrock_size && index->redrock_mtime == file->redrock_mtime;
   if (!is_same || !has_same_rows || (file->redrock_size > 0 && !has_same_redrock)) {
+    const int by_redrock = is_same && file->redrock_size > 0;
     char host[256];
     mill_host_name(host, sizeof host);
     MILL_FAIL(
         MILL_ERR_INPUT,
         "%s%s%s changed while the job was running, or its copy on host %s has another file "
         "time: bring the old file back, use --overwrite, or copy with times (cp -p, sbcast -p)",
-        file->path, is_same && file->redrock[0] ? ": its redrock file " : "",
-        is_same ? file->redrock : "", host);
+        file->path, by_redrock ? ": its redrock file " : "", by_redrock ? file->redrock : "", host);
   }
-  for (int64_t i = 0; i < index->n_row && !has_same_redrock;
-       i++) /* a redrock file came: too late */
+  /* a redrock file came too late for the rows done before */
+  for (int64_t i = 0; i < index->n_row && !has_same_redrock; i++)
     index->row[i].kind = (mill_kind){.z = NAN};
 done:
   if (err != MILL_OK) {

@@ -123,7 +123,7 @@ class Configuration(EndToEnd):
         for sampling in 1, 2:
             done = self.fit("coarse.h5", "--overwrite", "--config",
                             put("run.yaml", f"arms: [{{name: b, sampling: {sampling}}}]\n"), cut("usage.fits", [60]))
-            self.assertEqual("matrices of 1 spectra need every point" in done.stderr, sampling > 1, done.stderr)
+            self.assertEqual("matrices of 1 spectra need all" in done.stderr, sampling > 1, done.stderr)
 
     def test_print_config_gives_back_itself(self):
         config = put("run.yaml", "npoly: 12\nmin_vel: -300.1\nobjtypes: [TGT]\n")

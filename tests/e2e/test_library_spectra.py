@@ -449,7 +449,7 @@ class LibrarySpectra(ProgramTest):
             (("--medium", "vacuum", path), 2, ("does not give its resolution", "--fwhm")),
             (("--medium", "vacuum", "--fwhm", 1e300, path), 2, ("--fwhm 1e+300 A", "expected at most")),
             ((*GIVEN, "--labels", "teff=TEFF,alpha=ALPHA", path), 3, ("column ALPHA", "--labels")),
-            ((*GIVEN, "--range", "7000,8000", path), 3, ("0 pixels between 7000 and 8000",)),
+            ((*GIVEN, "--range", "7000,8000", path), 3, ("only 0 pixels from 7000 to 8000 A",)),
             ((*GIVEN, "--keep", "alpha=0:1", path), 2, ("alpha", "not one of the labels")),
             ((*GIVEN, "--keep", "teff=5:4", path), 2, ("NAME=MIN:MAX",)),
             ((*GIVEN, "--keep", "teff=7000:9000", path), 3, ("160 are outside the range",)),
