@@ -148,7 +148,7 @@ class LibraryTest(ProgramTest):
             self.refused(2, f"--template-sigma takes a number, 0 or more, not '{sigma}'", *new,
                          "--template-sigma", sigma, self.a)
         for sigma in ("1e300", "20"):  # Angstrom, of arms 25 wide
-            self.refused(2, f"sigma of {float(sigma):g} A", *new, "--template-sigma", sigma, self.a)
+            self.refused(2, f"is {float(sigma):g} A", *new, "--template-sigma", sigma, self.a)
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 numbers for 1 files", *new, "--template-sigma", "1,2", self.a)
