@@ -283,26 +283,20 @@ static int choose_arms(mill_desi_file *file, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Does a channel go to a fitted arm?  If not, its S/N does not select rows.  The rules are those
- * of io/surveys/spectra_cut.c. */
+/* Does a channel go to a fitted arm?  If not, its S/N does not select rows. */
 static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
   const double first = a->wave_aa[0], last = a->wave_aa[a->n_pix - 1];
-  int by_name = -1, by_wave = 0;
+  enum mill_channel_rule how;
+  const unsigned arms = mill_spectra_takers(settings, a->prefix, &how);
+  int overlaps = 0;
   for (int i = 0; i < lib->n_arm; i++) {
-    const int wanted = settings->arm_wanted[i];
     const mill_arm_choice choice = mill_config_arm(settings->config, lib->arm[i].name);
-    if (wanted && strcasecmp(choice.channel, a->prefix) == 0)
-      return 1;
-    if (choice.channel[0])
-      continue;
-    if (strcasecmp(lib->arm[i].name, a->prefix) == 0)
-      by_name = wanted;
-    by_wave |= wanted && first < choice.max_aa && last > choice.min_aa &&
-               mill_arm_overlaps(&lib->arm[i], first, last);
+    overlaps |= (arms >> i & 1u) && first < choice.max_aa && last > choice.min_aa &&
+                mill_arm_overlaps(&lib->arm[i], first, last);
   }
-  return by_name >= 0 ? by_name : by_wave;
+  return how == MILL_BY_WAVE ? overlaps : arms != 0;
 }
 
 /* ---- as a format -------------------------------------------------------- */
@@ -324,8 +318,10 @@ static int desi_open(void *state, const mill_spectra_settings *settings, int *fr
   MILL_CHECK(open_arms(file));
   *frame = file->frame == MILL_FRAME_UNKNOWN ? MILL_FRAME_BARYCENTRIC : file->frame;
   for (mill_desi_arm *a = file->arm; a < file->arm + file->n_arm; a++)
-    if (a->n_pix > 0)
-      file->n_fitted += !(a->is_unwanted = !is_fitted(a, settings));
+    if (a->n_pix > 0) {
+      a->is_unwanted = !is_fitted(a, settings);
+      file->n_fitted += !a->is_unwanted;
+    }
   return MILL_OK;
 }
 

@@ -67,6 +67,15 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
+/** Why arms take a channel: they name it by their key `channel`, they have its name, or by
+ *  wavelength. */
+enum mill_channel_rule { MILL_BY_CHOICE, MILL_BY_NAME, MILL_BY_WAVE };
+
+/** Return bits: the arms that take a channel, by the first rule that finds an arm.  An arm that is
+ *  not fitted still keeps the channel of its name from the other arms: the bits are then 0. */
+unsigned mill_spectra_takers(const mill_spectra_settings *settings, const char *channel,
+                             enum mill_channel_rule *rule);
+
 /** May several threads read different files at once?  Depends on how CFITSIO was built. */
 int mill_spectra_threads(void);
 

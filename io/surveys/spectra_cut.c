@@ -20,13 +20,11 @@ void mill_spectra_set_rules(mill_spectra *spectra)
   const mill_config *config = spectra->settings.config;
   for (int a = 0; a < lib->n_arm; a++) {
     mill_arm_rule *rule = &spectra->arm[a];
-    const int i = mill_config_find_arm(config, lib->arm[a].name);
     rule->wanted = spectra->settings.arm_wanted[a];
     rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && config->lsf != MILL_LSF_OFF;
     const mill_arm_choice choice = mill_config_arm(config, lib->arm[a].name);
     rule->resolving_power = choice.resolving_power;
     rule->fwhm_aa = choice.fwhm_aa;
-    rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
     /* the templates' range, less Doppler shifts at the velocity limits and a rounding margin */
@@ -67,40 +65,50 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
+unsigned mill_spectra_takers(const mill_spectra_settings *settings, const char *channel,
+                             enum mill_channel_rule *rule)
+{
+  const mill_library *lib = settings->lib;
+  unsigned by_choice = 0, by_name = 0, by_wave = 0;
+  int has_name = 0;
+  for (int a = 0; a < lib->n_arm; a++) {
+    const int i = mill_config_find_arm(settings->config, lib->arm[a].name);
+    const char *own = i >= 0 ? settings->config->arm[i].channel : "";
+    const unsigned bit = settings->arm_wanted[a] ? 1u << a : 0;
+    if (own[0]) {
+      by_choice |= strcasecmp(own, channel) == 0 ? bit : 0;
+      continue;
+    }
+    by_wave |= bit;
+    if (strcasecmp(lib->arm[a].name, channel) == 0) {
+      has_name = 1;
+      by_name = bit;
+    }
+  }
+  *rule = by_choice ? MILL_BY_CHOICE : has_name ? MILL_BY_NAME : MILL_BY_WAVE;
+  return by_choice ? by_choice : has_name ? by_name : by_wave;
+}
+
 /* Divide the pixels of a channel among the arms. */
 static int cut(const mill_spectra *spectra, mill_known_waves *known)
 {
-  const mill_library *lib = spectra->settings.lib;
   const double *wave = known->wave_aa;
   const int n_pix = known->n_pix;
-  unsigned by_choice = 0, by_wave = 0; /* bits of arms that take this channel; any channel */
-  int same_name = -1;
+  enum mill_channel_rule how;
+  const unsigned mask = mill_spectra_takers(&spectra->settings, known->name, &how);
   mill_piece lone = {0}; /* kept if no other piece is; a fit reports a piece that is too short */
   known->n_piece = known->outside = 0;
-  for (int a = 0; a < lib->n_arm; a++) {
-    const mill_arm_rule *rule = &spectra->arm[a];
-    if (rule->channel[0]) {
-      if (rule->wanted && strcasecmp(rule->channel, known->name) == 0)
-        by_choice |= 1u << a;
-      continue;
-    }
-    if (rule->wanted)
-      by_wave |= 1u << a;
-    /* an arm that is not fitted takes its channel too: the other arms must not get it */
-    if (strcasecmp(lib->arm[a].name, known->name) == 0)
-      same_name = a;
-  }
-  const unsigned mask = by_choice ? by_choice : by_wave;
-  if (!by_choice && same_name >= 0) {
-    const mill_arm_rule *rule = &spectra->arm[same_name];
-    int first = 0, end = n_pix;
-    if (!rule->wanted)
+  if (how == MILL_BY_NAME) {
+    if (mask == 0)
       return MILL_OK;
+    const int arm = __builtin_ctz(mask);
+    const mill_arm_rule *rule = &spectra->arm[arm];
+    int first = 0, end = n_pix;
     while (first < end && wave[first] < rule->min_aa)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    lone = (mill_piece){.arm = same_name, .first = first, .n = end - first};
+    lone = (mill_piece){.arm = arm, .first = first, .n = end - first};
   } else
     for (int first = 0, end; first < n_pix; first = end) {
       const int arm = arm_of(spectra, mask, wave[first]);

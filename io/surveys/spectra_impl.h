@@ -35,7 +35,6 @@ typedef struct mill_arm_rule {
   int wanted;
   double min_aa, max_aa;           /* configured range, cut to the templates'; 0, inf: none */
   double least_aa, most_aa;        /* templates' usable range within min_aa to max_aa */
-  const char *channel;             /* configured channel; empty: not configured */
   double resolving_power, fwhm_aa; /* configured resolution, 0: none; fwhm_aa has priority */
   int needs_lsf;
 } mill_arm_rule;
