@@ -211,15 +211,20 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   return MILL_OK;
 }
 
+static int check_run_id(const char *path, const char *id, const char *result, const char *run_id)
+{
+  return strcmp(id, run_id) == 0
+             ? MILL_OK
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s",
+                          path, result);
+}
+
 int mill_models_check(const char *path, const char *result)
 {
   char id[MILL_RUN_ID_SIZE], of_result[MILL_RUN_ID_SIZE];
   MILL_CHECK(mill_output_peek(path, "/", "RUN_ID", id, sizeof id));
   MILL_CHECK(mill_output_peek(result, "provenance", "RUN_ID", of_result, sizeof of_result));
-  if (strcmp(id, of_result) != 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
-                      result);
-  return MILL_OK;
+  return check_run_id(path, id, result, of_result);
 }
 
 void mill_models_remove_of(const char *path, const char *result)
@@ -251,11 +256,9 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
           MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
-  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", text, sizeof text) !=
-          MILL_OK ||
-      strcmp(text, info->run_id) != 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
-                      info->result_path);
+  if (mill_h5_read_attr_text(MILL_OUTPUT(file, path), "/", "RUN_ID", text, sizeof text) != MILL_OK)
+    text[0] = '\0';
+  MILL_CHECK(check_run_id(path, text, info->result_path, info->run_id));
   for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_CHECK(check_arm(file, path, info, a));

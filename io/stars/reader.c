@@ -265,11 +265,10 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Set a star's identity, warning, start and priors from its row of the catalog. */
+/* Set a star's identity, start and priors from its row of the catalog. */
 static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
   star->identity = mill_star_identity(row->target_id, row->object);
-  star->warn = row->kind.is_extragalactic ? MILL_WARN_CLASS : 0;
   star->stays = 1; /* its pixels stay in pinned memory with the batch */
   if (plan->start)
     MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
@@ -302,10 +301,11 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* a joined row belongs to the file of its first part, which is file i */
-    MILL_CHECK(describe_star(&reader->plan, &s->index.row[part[0].row], star));
-    if (join)
-      star->warn =
-          join->start[join->row_start[i] + wanted[k]].is_extragalactic ? MILL_WARN_CLASS : 0;
+    const mill_catalog_row *row = &s->index.row[part[0].row];
+    const int is_extragalactic = join ? join->start[join->row_start[i] + wanted[k]].is_extragalactic
+                                      : row->kind.is_extragalactic;
+    star->warn = is_extragalactic ? MILL_WARN_CLASS : 0;
+    MILL_CHECK(describe_star(&reader->plan, row, star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

@@ -5,8 +5,8 @@
 
 #include "kernels/base/memory.h"
 
-/* Exposures more than NIGHT_GAP days apart are of different nights.  Exposures within AT_ONCE days
- * are one if their spectra differ in wavelength: its arms came in several files. */
+/* Exposures more than NIGHT_GAP days apart are of different nights.  Exposures less than AT_ONCE
+ * days apart whose spectra do not overlap in wavelength are arms of one exposure. */
 static const double NIGHT_GAP = 0.5, AT_ONCE = 1e-4;
 
 typedef struct exposure_time {
@@ -59,11 +59,10 @@ int mill_star_number_epochs(mill_star *star, int by_night)
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
   for (exposure_time *t = time; t < time + n; t++) {
-    t->epoch = !by_night                                    ? find_epoch(star, t)
-               : t > time && t->mjd - t[-1].mjd < NIGHT_GAP ? t[-1].epoch
-                                                            : -1;
-    if (t->epoch < 0)
-      t->epoch = star->n_epoch++;
+    int epoch = by_night ? -1 : find_epoch(star, t);
+    if (by_night && t > time && t->mjd - t[-1].mjd < NIGHT_GAP)
+      epoch = t[-1].epoch;
+    t->epoch = epoch >= 0 ? epoch : star->n_epoch++;
     for (int i = 0; i < t->n; i++)
       t->segment[i].epoch = t->epoch;
   }

@@ -172,10 +172,13 @@ MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *
     far = d > most ? k : far;
     most = fmax(d, most);
   }
+  if (far == 0)
+    return 0;
   for (int j = 0; j < m->n_par; j++)
     s->theta[s->i][j] = s->theta[far][j];
   s->label[s->i] = s->label[far];
-  return s->had_far = far > 0;
+  s->had_far = 1;
+  return 1;
 }
 
 /** Go to the next worthwhile start and return 1; 0: there is none.  Starts that would end where the
