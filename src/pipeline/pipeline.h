@@ -93,8 +93,8 @@ int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
 
-/** Which pixels of a held star's segment count in the likelihood?  good [n_pix] out, 0 or 1.
- *  MILL_ERR_BACKEND. */
+/** Get which pixels of segment i_segment of the held star count in the likelihood.  good [n_pix]
+ *  out: 1 if the pixel counts, else 0.  MILL_ERR_BACKEND. */
 int mill_pipeline_good(const mill_pipeline *pipeline, int i_segment, unsigned char *good);
 
 /** Get the candidate starts that the initial guess found for the held star, the best first, at most

@@ -68,7 +68,7 @@ class SpectraFiles(unittest.TestCase):
         got = interpolated(wave[keep], flux[keep], to)
         low, high = wave[keep][np.flatnonzero(np.diff(wave[keep]) > 1)[0]:][:2]
         np.testing.assert_array_equal(np.isnan(got), (to >= low) & (to < high))
-        # a spline forgets by a factor of 4 a pixel: next to the hole its end conditions show
+        # the effect of the spline's end at the hole falls by a factor of 4 a pixel
         far = (to < low - 5) | (to > high + 5)
         np.testing.assert_allclose(got[far], whole[far], rtol=1e-8)
         for first, bad, most in (5120, 0, np.inf), (5080, 1, np.inf), (5120, 1, 0.29):

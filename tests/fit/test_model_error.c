@@ -292,7 +292,8 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
     }
 }
 
-/** Halves of an arm share no template error; the two exposures of the first half do. */
+/** The two halves of an arm have no wavelength in common, so they share no template error.  Both
+ *  exposures of the first half share theirs. */
 MILL_TEST(pieces_of_an_arm)
 {
   begin(8, 3, 0);

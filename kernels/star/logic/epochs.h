@@ -126,7 +126,8 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
                       &slot->epoch[i]);
 }
 
-/** Squared scale of the epochs' errors at the solution. */
+/** Factor on the variance of the epochs' velocities: with rescale_errors the reduced chi-square of
+ *  the solution, at least 1; else 1. */
 MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_slot *slot)
 {
   return m->set.rescale_errors ? mill_reduced(m, slot, slot->best.at.f) : 1.0;

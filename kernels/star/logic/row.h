@@ -86,8 +86,8 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 }
 
 /** Return the error (km/s) of a v sin i at a limit: the change of v sin i that raises F by 1; NaN
- *  if F does not rise.  A step x in u (mill_vsini_inner) raises F by g x + h x^2 and by the prior's
- *  rise, which is quadratic in v sin i, not in u. */
+ *  if F does not rise.  A step x of the inner parameter u (mill_vsini_inner) raises -2 ln L by
+ *  g x + h x^2.  The prior's part of F is quadratic in v sin i itself. */
 MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
                                                      int n, const int *idx, const double *cov)
 {

@@ -218,8 +218,8 @@ static json_t *end(mill_json *json)
 
 MILL_TEST(texts)
 {
-  /* Bytes that are not UTF-8 are read as U+FFFD: stray bytes, incomplete sequences, overlong forms,
-   * surrogates and numbers beyond U+10FFFF.  If `read` is NULL, the text comes out unchanged. */
+  /* Bytes that are not UTF-8 become U+FFFD: stray bytes, incomplete sequences, overlong forms,
+   * surrogates and numbers beyond U+10FFFF.  read: the expected text; NULL: the given text. */
   static const struct {
     const char *given, *read;
   } c[] = {
