@@ -164,7 +164,7 @@ static const line fits_line[] = {
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
      "posterior mean of each parameter (order: attribute ORDER); of a fixed parameter its value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
-     "posterior covariance, packed as COVAR; never scaled"},
+     "posterior covariance, packed as COVAR, without ERR_SCALE"},
     {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
      "percentile 2.5 of the posterior"},
     {POST, "POST_P16", F64, PAR_LENGTH, P(percentile[1]), NAN, "of each parameter",

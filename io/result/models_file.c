@@ -102,7 +102,7 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
     if (n_exp < 0 || begin < 0 || first != begin + n_model || first > info->n_exposure - n_exp)
       return MILL_ERROR(
           MILL_ERR_OUTPUT,
-          "%s is damaged: row %lld of /catalog has a wrong FIRST_EXPOSURE or N_EXPOSURE",
+          "%s: row %lld of /catalog has a wrong FIRST_EXPOSURE or N_EXPOSURE; fit again",
           info->result_path, (long long)(start + i));
     n_model += n_exp;
   }

@@ -42,7 +42,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     first[i] = index->n_exposure; /* a count, until the running sum below */
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      code = MILL_BUG("%s: the index has %lld rows of this file, but /catalog counts %lld",
+      code = MILL_BUG("%s: the file's index has %lld rows, but the list of inputs has %lld",
                       info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));

@@ -277,9 +277,8 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *t
       (n_row > 0 && (strcmp(then->format, input->format) || strcmp(then->frame, input->frame))))
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
-        "%s: the input %s has changed: it has %lld selected rows now, but had %lld "
-        "when the result was begun (%s %s, now %s %s): fit this file into a result of "
-        "its own, with another --output",
+        "%s: the input %s has changed: it has %lld selected rows now and had %lld "
+        "when the result was begun (%s %s, now %s %s), so it needs a result of its own",
         path, input->path, (long long)input->n_row, (long long)n_row, then->format, then->frame,
         input->format, input->frame);
   MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));

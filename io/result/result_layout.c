@@ -169,10 +169,9 @@ static int create_state(hid_t file, const char *path)
     const char *unit, *description;
   } state[] = {
       {"provenance/START_TIME", text, "", "UTC when the file was created"},
-      {"provenance/END_TIME", text, "",
-       "UTC when the last run that ended in good order closed the file"},
-      {"provenance/WALL_S", H5T_IEEE_F64LE, "s", "time spent by all runs that closed the file"},
-      {"provenance/N_RUN", H5T_STD_I32LE, "", "runs that closed the file"},
+      {"provenance/END_TIME", text, "", "UTC at the end of the last run that ended in good order"},
+      {"provenance/WALL_S", H5T_IEEE_F64LE, "s", "wall-clock time of the runs that N_RUN counts"},
+      {"provenance/N_RUN", H5T_STD_I32LE, "", "number of runs that ended in good order"},
       {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
       {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
@@ -211,7 +210,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
       mill_output_text(file, path, "provenance/IDENTITY", info->identity,
                        "science settings; a run with other settings cannot continue the result"));
   MILL_CHECK(mill_output_text(file, path, "provenance/CONFIG", info->config,
-                              "effective configuration (YAML) of the first start"));
+                              "whole configuration (YAML) of the first start"));
   MILL_CHECK(mill_output_text(file, path, "provenance/COMMAND", info->command,
                               "command line of the first start"));
   MILL_CHECK(write_frames(file, path, info));

@@ -50,7 +50,8 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->lib->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
-    return MILL_BUG("%s cannot take row %lld of %lld: STATUS %d, %d labels (expected %d)",
+    return MILL_BUG("%s is complete or closed, or a value is wrong: row %lld (expected below "
+                    "%lld), STATUS %d (expected that of a finished row), %d labels (expected %d)",
                     file->path, (long long)result->row, (long long)file->n_row, result->status,
                     result->n_label, file->lib->n_label);
   MILL_CHECK(await_room(file));

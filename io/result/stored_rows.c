@@ -46,8 +46,8 @@ int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stor
   MILL_CHECK(mill_table_open_named(file, -1, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE",
                                    &rows->exposures));
   if (mill_columns_find(fits, "EPOCH_CRC") < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without fits/EPOCH_CRC",
-                      path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s is damaged: it has /epochs without fits/EPOCH_CRC; fit again", path);
   return MILL_OK;
 }
 
@@ -105,7 +105,7 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   MILL_CHECK(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
   for (int64_t i = 0; i < n; i++) {
     if (!find_exposures(rows, exposures, i, &first, &n_epoch))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: /epochs lacks exposures of row %lld",
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: /epochs lacks exposures of row %lld; fit again",
                         rows->table->path, (long long)(start + i));
     begin = first < begin ? first : begin;
     end = first + n_epoch > end ? first + n_epoch : end;

@@ -271,7 +271,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
                       "--output for them (and join the results with starmill merge)",
                       request->output, n_waiting);
   if (n_waiting > 0)
-    mill_log_warning("%s is continued with its own %zu inputs; %zu others wait for the next run, "
+    mill_log_warning("%s is continued with its own %zu inputs; fit the other %zu inputs later, "
                      "with another --output",
                      request->output, own.n, n_waiting);
   mill_path_list_clear(list);

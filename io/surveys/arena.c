@@ -76,7 +76,7 @@ int mill_arena_take(mill_arena *arena, size_t n_byte, void **out)
 {
   *out = NULL;
   if (n_byte > SIZE_MAX / 2)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory holds %zu bytes: is the file damaged?", n_byte);
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes: is the file damaged?", n_byte);
   const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
   const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
   if (!last || last->size - last->used < size)

@@ -135,7 +135,7 @@ static int divide(mill_cameras *c)
       end++;
     if (i > 0 && c->n_camera == MAX_CAMERA)
       return MILL_ERROR_HDU(c->file, all.i_hdu,
-                            ": wavelengths have more than two gaps of %g A, but there are three "
+                            ": wavelengths have more than two gaps above %g A, but 4MOST has three "
                             "cameras; make the file again",
                             GAP);
     if (i > 0) {

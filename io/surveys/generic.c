@@ -242,7 +242,7 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   }
   if (g->table.n_shared > 0 && length != g->table.n_shared)
     return MILL_ERROR_TABLE(
-        &g->table, "row %lld (counted from 0) has %lld values of FLUX, but HDU WAVELENGTH %d",
+        &g->table, "row %lld (counted from 0) has %lld values of FLUX, but HDU WAVELENGTH has %d",
         (long long)row, (long long)length, g->table.n_shared);
   *n_pix = (int)length;
   return MILL_OK;

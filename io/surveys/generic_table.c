@@ -141,8 +141,8 @@ static int find_vectors(mill_generic_table *t)
   for (int i = 0; i < MILL_N_PLANE; i++) {
     const mill_generic_vector *v = &t->vector[i];
     if (v->plane.name && !v->variable && !flux->variable && v->length != flux->length)
-      return MILL_ERROR_TABLE(t, "column %s has %lld values a row, but FLUX %lld", v->plane.name,
-                              (long long)v->length, (long long)flux->length);
+      return MILL_ERROR_TABLE(t, "column %s has %lld values a row, but FLUX has %lld",
+                              v->plane.name, (long long)v->length, (long long)flux->length);
   }
   for (int k = 0; k < 2; k++) {
     mill_generic_vector *v = &t->vector[lengths[k]];
@@ -157,7 +157,7 @@ static int find_vectors(mill_generic_table *t)
   MILL_CHECK(
       column_unit(t, t->i_hdu, t->vector[MILL_IVAR].plane.number, error_unit, sizeof error_unit));
   if (t->is_error && flux_unit[0] && error_unit[0] && strcmp(flux_unit, error_unit) != 0)
-    return MILL_ERROR_TABLE(t, "column ERROR has the unit '%s', but FLUX '%s'", error_unit,
+    return MILL_ERROR_TABLE(t, "column ERROR has the unit '%s', but FLUX has '%s'", error_unit,
                             flux_unit);
   return MILL_OK;
 }
@@ -215,7 +215,7 @@ static int find_wavelengths(mill_generic_table *t)
     MILL_CHECK(read_shared_wave(t, i_hdu));
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   if (t->n_shared > 0 && !flux->variable && flux->length != t->n_shared)
-    return MILL_ERROR_TABLE(t, "column FLUX has %lld values a row, but HDU WAVELENGTH %d",
+    return MILL_ERROR_TABLE(t, "column FLUX has %lld values a row, but HDU WAVELENGTH has %d",
                             (long long)flux->length, t->n_shared);
   return MILL_OK;
 }

@@ -73,8 +73,8 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
     memcpy(out, value, size);
   else if (status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
     return MILL_ERROR_HDU(file, i_hdu,
-                          ": keyword %s must hold %s (CFITSIO %d); make the file again", key, kind,
-                          status);
+                          ": keyword %s must hold %s (CFITSIO error %d); make the file again", key,
+                          kind, status);
   return MILL_OK;
 }
 

@@ -166,7 +166,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   if (channel->n_diag < 0 || channel->n_diag > MILL_MAX_DIAG ||
       (channel->n_diag > 0 && channel->n_diag % 2 == 0))
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: channel %s has %d diagonals, expected an odd number up to %d",
+                      "%s: the resolution matrix of channel %s has %d diagonals, expected an odd "
+                      "number up to %d; make the file again",
                       spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
   MILL_CHECK(mill_spectra_know(spectra, channel, &known));
   if (known->outside) {
@@ -283,8 +284,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   if (cameras[0] && strcmp(cameras, spectra->format->name) != 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%s: has format %s, but the library was cut into the cameras of the first input's format, "
-        "%s: fit this file in a run of its own, or name arms of the library by the key arms",
+        "%s: has format %s, but the arms of this run are the cameras of the first input's format, "
+        "%s: fit this file in a run of its own, or name the library's arms in the key arms",
         spectra->name, spectra->format->name, cameras);
   MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
   *(mill_fits_file **)spectra->state = spectra->fits;

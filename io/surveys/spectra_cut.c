@@ -121,7 +121,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
         continue;
       if (known->n_piece == MILL_MAX_PIECE)
         return MILL_ERROR(MILL_ERR_INPUT,
-                          "%s: channel %s is cut into more than %d pieces; name fewer arms",
+                          "%s: channel %s is cut into over %d pieces; name fewer arms (--arms)",
                           spectra->name, known->name, MILL_MAX_PIECE);
       known->piece[known->n_piece++] = piece;
     }

@@ -68,7 +68,7 @@ static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *cam
     if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != camera->n_pix ||
         (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != c->n_row)))
       return MILL_ERROR_HDU(c->file, i_hdu[i],
-                            " must have the %lld rows of %d pixels of %s; make the file again",
+                            " must have %lld rows of %d pixels, as %s has; make the file again",
                             (long long)c->n_row, camera->n_pix, data->name);
     camera->plane[plane_of[i]] =
         (mill_plane){.name = image_name[i], .i_hdu = i_hdu[i], .row = is_row ? 0 : -1};

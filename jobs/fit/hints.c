@@ -51,7 +51,7 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
                            "instrument's resolution");
   if (mpi->rank == 0 && n[2] > 0)
     mill_log_warning("VRAD and v sin i may be wrong: the key `sampling` skips wavelengths of the "
-                     "library, but the resolution matrices of %lld spectra need all; remove it",
+                     "library, but resolution matrices of %lld spectra need all; remove the key",
                      (long long)n[2]);
   return MILL_OK;
 }

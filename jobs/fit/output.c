@@ -231,7 +231,7 @@ static int put_model(mill_star_output *o, const mill_star *star, int i, int *end
        i++) {
     const size_t n_pix = (size_t)star->segment[i].n_pix;
     if (n + star->segment[i].n_pix > n_row)
-      return MILL_BUG("row %lld: the models' file has too few pixels for its model in arm %s (%d)",
+      return MILL_BUG("row %lld: its model in arm %s has more pixels than the models file (%d)",
                       (long long)star->row, o->lib->arm[first->arm].name, n_row);
     memcpy(o->flux + n, star->model[i].flux, n_pix * sizeof *o->flux);
     if (has_own)

@@ -144,8 +144,8 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Cut setup->lib to the wavelengths that all libraries of the fit to sample have in common, as that
- * fit did.  Library 0 is the sampled one; the others are read into setup->library from 1 on. */
+/* Cut setup->lib as the sampled fit did: to the wavelengths common to all libraries of that fit.
+ * setup->library [0] is the library to sample with; the fit's others are read into [1], [2], ... */
 static int cut_as_in_fit(mill_fit_setup *setup)
 {
   mill_library *next = setup->library + 1;

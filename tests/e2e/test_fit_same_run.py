@@ -205,7 +205,7 @@ class Repaired(EndToEnd):
         before = content(self.path)
         shutil.copy(SURVEY, self.bad)
         done = self.retry(self.bad, self.good, status=4)
-        self.assertOneLine(done, self.bad, "3 selected rows now, but had 0", "another --output", status=4)
+        self.assertOneLine(done, self.bad, "3 selected rows now and had 0", "another --output", status=4)
         self.assertEqual(content(self.path), before)
         # as it says
         self.fit("repaired.h5", self.bad)
