@@ -111,8 +111,8 @@ static int check_within(const starmill_library *h, const double *theta)
   const mill_fit_settings *set = &h->set;
   if (!mill_is_within(h, theta))
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "a parameter is not finite, or velocity is outside %g to %g km/s (min_vel, "
-                      "max_vel), or v sin i outside %g to %g km/s (min_vsini, max_vsini)",
+                      "a parameter is not finite or beyond its limits: velocity %g to %g km/s "
+                      "(min_vel, max_vel), v sin i %g to %g km/s (min_vsini, max_vsini)",
                       set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s,
                       set->max_vsini_km_s);
   return MILL_OK;

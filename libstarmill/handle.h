@@ -87,8 +87,8 @@ MILL_CLOSER(starmill_star, mill_star_drop)
 /** Describe a star to the pipeline as row `row`; segments and starting point are borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
-/** Load the star into the pipeline, unless it is there already, and compute the model error
- *  of starmill_fix_model_error.  MILL_ERR_INPUT if the star cannot be evaluated. */
+/** Load the star into the pipeline, unless it is there.  If starmill_fix_model_error set a theta,
+ *  compute the model errors there, else none.  MILL_ERR_INPUT: the star cannot be evaluated. */
 int mill_star_hold(starmill_library *library, const starmill_star *star);
 
 /** Return the number of parameters. */

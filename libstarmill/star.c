@@ -123,8 +123,7 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d is outside 0 to %d", i,
                         s->exposure, MOST - 1);
     if (s->resolution && s->n_diag < 1)
-      return MILL_ERROR(MILL_ERR_USAGE,
-                        "spectrum %d: n_diag is %d: give the number of diagonals of resolution", i,
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: n_diag is %d; resolution needs 1 or more", i,
                         s->n_diag);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
       return MILL_ERROR(MILL_ERR_USAGE,
@@ -265,8 +264,8 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
       (cut.n_arm > h->config.n_arm || (cut.wave_mask_auto && strcmp(format, "desi") == 0)))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "%s: open the library with format: %s, so that its arms and masked wavelengths "
-        "are those of starmill fit, or set arms and wave_mask",
+        "%s: its format sets arms and masked wavelengths; open the library with the key "
+        "`format: %s`, or with arms and wave_mask",
         path, format);
   MILL_CHECK(mill_spectra_index(f->spectra, &h->config.select, &f->index));
   return MILL_GIVE(&f, file);

@@ -143,7 +143,7 @@ static int check_fit(const starmill_library *h, const fit_task *f)
     if (!f->star[i] || f->star[i]->library != h)
       return MILL_ERROR(MILL_ERR_USAGE, "star %d is NULL or was made with another library", i);
   if (f->n_start < 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "expected 1 start or more per star, or start NULL, got %d",
+    return MILL_ERROR(MILL_ERR_USAGE, "n_start is %d: give 1 start or more per star, or start NULL",
                       f->n_start);
   for (size_t i = 0; f->start && i < (size_t)f->n * (size_t)f->n_start * f->n_deriv; i++)
     if (!isfinite(f->start[i]))
@@ -243,8 +243,8 @@ static int list_columns(starmill_table *t)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit",
                       t->path);
   if (info.nlinks > MAX_COLUMN)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s is no result of a fit: /fits has %llu columns", t->path,
-                      (unsigned long long)info.nlinks);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s is no result of a fit: /fits has %llu columns, too many",
+                      t->path, (unsigned long long)info.nlinks);
   t->n_row = -1;
   for (hsize_t i = 0; i < info.nlinks; i++) {
     char path[PATH], name[NAME];

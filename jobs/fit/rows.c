@@ -123,13 +123,13 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   if (call->mpi->rank != 0)
     return MILL_OK;
   if (!call->options->fit && mill_start_table_n_repeated(setup->start) > 0)
-    mill_log_warning("start: %lld rows of %s repeat a star; its first finite row counts",
+    mill_log_warning("start: %lld rows of %s repeat a star; its first row of finite values counts",
                      (long long)mill_start_table_n_repeated(setup->start), path);
   if (n_guessed > 0)
-    mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld not found, "
+    mill_log_warning("start: %lld of %lld rows start from %s; the others %s: %lld not found, "
                      "%lld without finite values within the limits",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
-                     path, call->options->fit ? "not sampled" : "guessed",
+                     path, call->options->fit ? "are not sampled" : "start from the guess",
                      (long long)n[MILL_START_ABSENT], (long long)n[MILL_START_NOT_FINITE]);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
@@ -168,7 +168,7 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
     if (compare_names(&path[i], &path[i - 1]) == 0)
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "%s: %s finds stars by IDENTIFIER, which holds the file name, but %s and "
-                        "%s have one name: rename one, or replace IDENTIFIER by TARGETID or OBJECT",
+                        "%s have the same name: rename one, or use TARGETID or OBJECT instead",
                         key, table, path[i - 1], path[i]);
   return MILL_OK;
 }

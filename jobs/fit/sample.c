@@ -28,7 +28,7 @@ static const mill_option rows[] = {
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; may be "
              "repeated"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over; the new result replaces an existing one when it is finished and has a "
+     .help = "start over; an old result is replaced once the new result is finished and has a "
              "sampled star"},
     {"retry-failed", FLAG(retry_failed), .help = "retry rows that failed in an earlier run"},
     {.name = "selection (default: all rows of the fit)"},

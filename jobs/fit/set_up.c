@@ -79,8 +79,8 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   if (options->fit && options->n_library == 0 && config->n_template_lib > 1) {
     config->n_template_lib = 1;
     if (call->mpi->rank == 0)
-      mill_log_warning("%s was fitted with several libraries: sampling the stars of %s; choose "
-                       "another by --library",
+      mill_log_warning("%s was fitted with several libraries: sampling the stars fitted with "
+                       "%s; --library chooses another",
                        options->fit, config->template_lib[0]);
   }
   if (config->n_template_lib == 0)
@@ -155,7 +155,7 @@ static int cut_as_in_fit(mill_fit_setup *setup)
     if (!is_sampled) {
       if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
           mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
-        mill_log_warning("%s; restore this library of the fit, or stars may get OTHER_SPECTRUM",
+        mill_log_warning("%s; restore this library, or stars may get STATUS OTHER_SPECTRUM",
                          mill_error_message());
         continue;
       }
@@ -215,7 +215,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
     if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
       mill_log_warning("sky_components: %s has no group for arm %s, so the arm is fitted without "
-                       "sky components; to use a group, give the arm the group's name",
+                       "sky components; the key arms can give the arm the name of a group",
                        config->sky_components, setup->lib.arm[a].name);
   if (call->options->fit) /* check a sample's settings before its output is made */
     MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));

@@ -198,9 +198,9 @@ static void warn_of_noise(const mill_fit_task *task)
   const int64_t n_odd = summary->n_info[__builtin_ctz((unsigned)MILL_INFO_NOISE)];
   const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
   if (task->call->mpi->rank == 0 && 2 * n_odd > n_fitted)
-    mill_log_warning("%lld of %lld fitted rows have ODD_NOISE: their noise (CHISQ_NOISE) is far "
-                     "from what their errors say: check that IVAR is 1 / sigma^2 in the unit of "
-                     "the flux, and neither sigma nor its square",
+    mill_log_warning("%lld of %lld fitted rows have ODD_NOISE: the spectra's noise (CHISQ_NOISE) "
+                     "is far from the errors in the files; check that IVAR is 1 / sigma^2, with "
+                     "sigma in the flux's unit, and not sigma or sigma^2",
                      (long long)n_odd, (long long)n_fitted);
 }
 

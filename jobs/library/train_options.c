@@ -73,8 +73,8 @@ const mill_option_table mill_library_train_table = {
          .help = "emulator of the spectra: a network; radial functions through scattered labels; "
                  "cubic splines or linear interpolation over a grid of labels"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "fraction of the models to measure the library and not to train it (default 0.1). "
-                 "Once measured, radial, splines and linear are made again from all models. With 0 "
+         .help = "fraction of models that measure the library and do not train it (default 0.1). "
+                 "Then radial, splines and linear emulators are made anew from all models. With 0 "
                  "there is no report, and a network's last layer is not solved by least squares"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "seed of the choice of models to leave out, and of a network's first weights and "
@@ -145,8 +145,8 @@ const mill_option_table mill_library_train_table = {
          .tasks = NETWORK},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device for components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
-                 "and cuSOLVER; auto: the GPU for steps above the size that starmill bench "
-                 "crossover --keep has measured, else the CPU",
+                 "and cuSOLVER; auto: the GPU if starmill bench crossover --keep found it "
+                 "faster for steps of this size, else the CPU",
          .tasks = NETWORK},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
          .help = "precision of the factors in matrix products on a GPU; sums are always float32",
@@ -174,8 +174,8 @@ const mill_option_table mill_library_train_table = {
          .help = "degree of the polynomial added to the radial functions (default 2)",
          .tasks = RADIAL},
         {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
-         .help = "grid file with models of the same arms at other label values, which measure the "
-                 "library's errors instead of --left-out",
+         .help = "grid file whose models, with the same arms and other label values, measure the "
+                 "library's errors; no model is left out",
          .tasks = FUNCTIONS},
         {0}}};
 #undef NET

@@ -51,8 +51,8 @@ static int become(int argc, char **argv)
     mill_shipped_file("starmill/__main__.py", starter, sizeof starter);
   if (!starter[0])
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "python/starmill is missing: there is no share/starmill/python next "
-                      "to the program's bin folder");
+                      "starmill's Python files are missing: install starmill again, so that "
+                      "share/starmill/python is next to the program's bin folder");
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   program[length > 0 ? length : 0] = '\0';
   if (setenv("STARMILL_PROGRAM", program, 1) != 0)

@@ -20,15 +20,15 @@
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help = "template library (default: template_lib of the configuration, else those that are "
-             "shipped); given several times, each star is fitted with the library that suits it"},
+     .help = "template library (default: template_lib of the configuration, else the shipped "
+             "libraries); if repeated, each star is fitted with the library that suits it"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
     {"pattern", MILL_FIT_TEXTS(pattern), .argument = "GLOB",
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; "
-             "may be repeated. {n} stands for each of --numbers, {n:8} for the number with zeros "
-             "in front to 8 digits, {n/100} for the number divided by 100, rounded down"},
+             "may be repeated. {n} stands for each number of --numbers, {n:8} for the number "
+             "filled with zeros to 8 digits, {n/100} for the number divided by 100, rounded down"},
     {"numbers", TEXT(numbers), .argument = "N,N-M",
      .help = "the values of {n} in --pattern: tiles, healpix pixels or exposures"},
     {"numbers-file", TEXT(numbers_file),
@@ -44,8 +44,8 @@ static const mill_option rows[] = {
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over; once the new result is finished and has a fitted row, it replaces an "
-             "old one. In scripts that restart themselves it would refit finished results"},
+     .help = "start over; an old result is replaced once the new result is finished and has a "
+             "fitted row. A script that restarts itself would refit finished results"},
     {"retry-failed", FLAG(retry_failed), .help = "refit rows that failed in an earlier run"},
     {.name = "selection"},
     MILL_FIT_OBJECT_ROWS,
@@ -83,7 +83,7 @@ static const mill_option rows[] = {
     {"plan", FLAG(plan),
      .help = "print the plan (files, rows, work per rank, time, sizes of files) and write nothing"},
     {"ranks", TEXT(ranks), .argument = "N",
-     .help = "ranks of the planned run (default: the present ones)"},
+     .help = "number of ranks of the planned run (default: as many as now)"},
     {"rate", TEXT(rate), .argument = "R",
      .help = "stars per second of one rank, as measured by starmill bench"},
     {0}};

@@ -56,8 +56,8 @@ static const mill_option_table table = {
     "usage: starmill particles CONFIG.yaml --output OUT.h5 [options]\n"
     "\n"
     "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write their density, smoothed by a\n"
-    "Gaussian kernel.  The ranks of mpirun or srun share the problems.  Repeat the same command\n"
-    "to continue an interrupted run.\n"
+    "Gaussian kernel.  A problem is one cloud of particles; the ranks of mpirun or srun share the\n"
+    "problems.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"
     "starmill help config particles lists the keys of CONFIG.yaml.\n",
@@ -65,8 +65,8 @@ static const mill_option_table table = {
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
-         .help = "where particles move (default cpu); auto: on GPUs where every rank gets one, "
-                 "else on the CPU"},
+         .help = "device that moves particles (default cpu); auto: GPUs if every rank gets one, "
+                 "else the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
          .help = "threads per rank; 0: all cores available to it"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
@@ -384,7 +384,7 @@ static int tell_bad(const particle_job *job)
   if (n_bad > 0)
     fprintf(stderr,
             "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
-            "STATUS %d: problem %llu, for example\n",
+            "STATUS %d, for example problem %llu; give a shorter step\n",
             c->setup.step, (long long)n_bad, (long long)c->n_problem, MILL_PARTICLES_BAD_STEP, id);
   return MILL_OK;
 }

@@ -13,7 +13,7 @@ enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 static int round_up(size_t n, size_t size, size_t *bytes)
 {
   if (size != 0 && n > (SIZE_MAX - 2 * (size_t)HUGE_PAGE) / size)
-    return MILL_ERROR(MILL_ERR_MEMORY, "%zu elements of %zu bytes are too many", n, size);
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu elements of %zu bytes", n, size);
   *bytes = n * size;
   *bytes = *bytes < CACHE_LINE ? CACHE_LINE : (*bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   return MILL_OK;

@@ -21,7 +21,7 @@ static int open_library(const char *stem, int version, char name[32], void **out
   }
   if (!*out)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s is not here: it comes with the CUDA toolkit; put its folder into "
+                      "%s is not found: it comes with the CUDA toolkit; add its folder to "
                       "LD_LIBRARY_PATH, or use --backend cpu",
                       name);
   return MILL_OK;

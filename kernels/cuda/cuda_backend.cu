@@ -24,7 +24,7 @@ static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {
   case cudaErrorMemoryAllocation:
-    *advice = "the GPU's memory is full: lower `slots`, or free it from other programs";
+    *advice = "the GPU's memory is full: lower `slots`, or end other programs on this GPU";
     return MILL_ERR_MEMORY;
   case cudaErrorInsufficientDriver:
   case cudaErrorCallRequiresNewerDriver:

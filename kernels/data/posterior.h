@@ -13,8 +13,8 @@
     "deviations of the limit")                                                                     \
   X(MILL_POST_WIDE, 4, "WIDE",                                                                     \
     "the spectrum says little about a parameter: 95 % of its posterior fill more than 80 % of "    \
-    "its limits (of a label: the library's range)")                                                \
-  X(MILL_POST_HULL, 8, "HULL", "more than 1 % of the samples lie beyond a facet of the hulls")     \
+    "the allowed range (for a label, the library's range)")                                        \
+  X(MILL_POST_HULL, 8, "HULL", "more than 1 % of the samples lie outside the library's hulls")     \
   X(MILL_POST_SHIFTED, 16, "SHIFTED",                                                              \
     "a posterior mean differs from the fitted value by more than half of the formal error")        \
   X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
@@ -26,7 +26,7 @@
     "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \
     "integral of the absolute difference is above 0.15")                                           \
   X(MILL_POST_ONE_STAR, 512, "ONE_STAR",                                                           \
-    "the posterior assumes one star of one velocity; the fit has two stars or differing epochs")
+    "the posterior assumes one star of one velocity; the fit has two stars or several velocities")
 
 #define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };

@@ -34,7 +34,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 
 /** RVS_WARN: bits 1..64 are rvspecfit's, ours start at 256.  SUCCESS is RVS_WARN = 0. */
 #define MILL_WARN_LIST(X)                                                                          \
-  X(MILL_WARN_CHISQ, 1, "CHISQ", "a template lowers the continuum's chi-square by less than 50")   \
+  X(MILL_WARN_CHISQ, 1, "CHISQ", "chi-square is less than 50 below that of a continuum alone")     \
   X(MILL_WARN_VEL_LIMIT, 2, "VEL_LIMIT", "velocity within 5 km/s of a limit")                      \
   X(MILL_WARN_VEL_ERR, 4, "VEL_ERR", "velocity error above 100 km/s")                              \
   X(MILL_WARN_LABEL_EDGE, 8, "LABEL_EDGE", "a label at the edge of rvspecfit's parameter range")   \
@@ -74,10 +74,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: bits of facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "(v sin i)^2 is less than 2 of its errors above the square of VSINI's lower limit; if VSINI "  \
-    "is at this limit, VSINI + VSINI_ERR is a 1-sigma limit")                                      \
-  X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
-    "fitted from two or more starts, the best one kept")                                           \
+    "no rotation is detected: (v sin i)^2 is within 2 errors of its lower limit; if VSINI "        \
+    "is at its lower limit, VSINI + VSINI_ERR is a 1-sigma upper limit")                           \
+  X(MILL_INFO_SECOND_START, 2, "SECOND_START", "the best solution of two or more starts is kept")  \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
     "Levenberg-Marquardt steps did not converge; another optimizer was used")                      \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "an arm or exposure in the file had no good pixel")   \
@@ -102,8 +101,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_NOISE, 8192, "ODD_NOISE",                                                            \
     "CHISQ_NOISE is far from the number of pixels: the errors in the file do not match its noise") \
   X(MILL_INFO_LSF_SCALED, 16384, "LSF_SCALED",                                                     \
-    "row sums of the resolution matrix differ by more than 1 % in an arm: scaled to the median "   \
-    "sum")
+    "row sums of the resolution matrix differ by more than 1 % in an arm: rows are scaled to "     \
+    "the median sum")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
@@ -114,7 +113,7 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
   X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "the element was not fitted, or the row's library lacks it") \
   X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
     "the element's error is above element_max_err, or its prior weighs more than the spectrum")    \
-  X(MILL_ELEMENT_EDGE, 4, "EDGE", "at the edge of the library's range, or beyond it")              \
+  X(MILL_ELEMENT_EDGE, 4, "EDGE", "abundance at the edge of the library's range, or beyond it")    \
   X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "poor fit in the pixels that determine the element")
 
 #define MILL_ELEMENT_ENUM(symbol, bit, name, meaning) symbol = bit,
@@ -128,7 +127,7 @@ enum mill_element_flag { MILL_ELEMENT_LIST(MILL_ELEMENT_ENUM) };
   X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "the search for the velocity reached min_vel or max_vel")    \
   X(MILL_EPOCH_EXCHANGEABLE, 8, "EXCHANGEABLE",                                                    \
     "two stars: -2 ln L does not tell which velocity belongs to which star, or no epoch "          \
-    "separates them")                                                                              \
+    "separates the two stars")                                                                     \
   X(MILL_EPOCH_MASS_RATIO, 16, "MASS_RATIO",                                                       \
     "two stars with blended lines: their velocities use the mass ratio that other epochs gave")
 

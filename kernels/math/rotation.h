@@ -112,9 +112,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  The integral is a
- *  Gauss-Legendre quadrature between grid points, in t = tan(asin(x) / 2): there the integrand is
- *  analytic, so the error is below rounding.  For small R a closed form divides rounding by R^5. */
+/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  No closed form is
+ *  used: for small R it divides rounding errors by R^5.  A Gauss-Legendre quadrature between grid
+ *  points, in t = tan(asin(x) / 2), has errors below rounding: the integrand is analytic in t. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */

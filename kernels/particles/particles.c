@@ -145,7 +145,7 @@ int mill_particle_check_problem(const mill_particle_setup *s, const mill_particl
                         p->half[a], a + 1);
     if (p->potential == MILL_GRIDDED && s->field.periodic[a] && s->boundary[a] != MILL_PERIODIC)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "the potential is periodic along axis %d, so its boundary must be too",
+                        "axis %d: the potential is periodic, so give `boundary: periodic` too",
                         a + 1);
   }
   const double bend = curvature(s, p);

@@ -108,7 +108,7 @@ class Several(EndToEnd):
         moved = shutil.move(self.library[1], tmp("moved.h5"))
         done = starmill("sample", "--fit", fit, "--overwrite", "--output", post, tmp("stars.fits"))
         shutil.move(moved, self.library[1])
-        self.assertOneLine(done, self.library[1], "restore this library of the fit", status=3)
+        self.assertOneLine(done, self.library[1], "restore this library, or", status=3)
 
     def test_what_must_know_of_it(self):
         with h5py.File(tmp("both.h5")) as f:

@@ -156,9 +156,10 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
 }
 
-/** Once, before the starts of a fast rotator end: replace the next start by the candidate farthest
- *  from the solution, in errors, and return 1.  If sigma follows the flux, weights bend the guess's
- *  continuum; then a hot star's best templates are cool, and agree on a wrong minimum. */
+/** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
+ *  from the solution, in errors, the next start and return 1.  Reason: the guess weights pixels by
+ *  1 / sigma^2 in the continuum of the data, but not of templates.  Where sigma follows the flux, a
+ *  hot star's best candidates are therefore cool, and their starts agree on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
