@@ -183,7 +183,7 @@ def inverse_variance(path, one, name):
     flux_unit, own = (unit.strip() for unit in one.origin.units[1:3])
     if flux_unit and own and flux_unit != own:
         with as_failure(INPUT, f"{path}: the unit of {name}, '{own}', does not convert to that of "
-                        f"the flux, '{flux_unit}': correct or remove them", ValueError):
+                        f"the flux, '{flux_unit}': correct or remove these two units", ValueError):
             error = error * units.Unit(own).to(units.Unit(flux_unit) ** power)
     with np.errstate(all="ignore"):
         ivar = error ** (-2.0 / power)
