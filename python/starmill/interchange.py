@@ -52,7 +52,7 @@ def in_unit(values, unit, power=1):
     own = getattr(values, "unit", None)
     if own is None or (unit is None and own == ""):
         return values
-    need(unit is not None, ValueError, f"flux has no unit, but its error has {own}: give it one")
+    need(unit is not None, ValueError, f"flux has no unit, its error has {own}: give both a unit")
     unit = unit if power == 1 else unit ** power  # a text has no power
     if hasattr(values, "to_value"):
         return values.to_value(unit)
@@ -168,7 +168,7 @@ class FromOthers:
              TypeError, f"from_specutils takes a specutils.Spectrum, not {type(spectrum).__name__}")
         axis, flux, uncertainty = spectrum.spectral_axis, spectrum.flux, spectrum.uncertainty
         need(flux.ndim == 1, ValueError,
-             f"the flux has shape {flux.shape}: give one spectrum, spectrum[i]")
+             f"the flux has shape {flux.shape}, expected one axis: give spectrum[i]")
         from astropy import units
         from astropy.nddata import InverseVariance
         wave = units.Quantity(axis).to("Angstrom", equivalencies=units.spectral())

@@ -271,8 +271,8 @@ class Star:
         from .products.plot import draw_pieces
         if theta is None:
             table = fit([self])
-            if table["STATUS"][0] != 1:
-                raise ValueError(f"cannot be fitted: STATUS {table['STATUS'][0]} (see results.md)")
+            need(table["STATUS"][0] == 1, ValueError, "the star cannot be fitted: STATUS "
+                 f"{table['STATUS'][0]} (docs/use/results.md explains it)")
             theta = table.theta(0)
         return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 

@@ -169,8 +169,8 @@ class Store:
             with open(path) as f:
                 there = json.load(f)
             differ = sorted(k for k in {**there, **settings} if there.get(k) != settings.get(k))
-            need(not differ, ValueError, "%s was made with other settings (%s): use another folder "
-                 "for these" % (folder, ", ".join(differ)))
+            need(not differ, ValueError, "%s was made with other settings (%s): use another folder"
+                 % (folder, ", ".join(differ)))
 
     @staticmethod
     def write(path, text):

@@ -197,8 +197,8 @@ def check_overlap(before, after, edge, sigma):
         values.append(s / t)
     worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     need(worst <= 0.02, BadModel,
-         "computed pieces that meet at %g A differ by %.1f %% of the continuum, above 2 %%" %
-         (edge, 100 * worst))
+         "the spectrum's pieces that meet at %g A differ by %.1f %% of the continuum, expected at "
+         "most 2 %%" % (edge, 100 * worst))
 
 
 def check(labels, at, flux, cont, grid=plan.FGK):
@@ -206,7 +206,7 @@ def check(labels, at, flux, cont, grid=plan.FGK):
     need(not (flux > 1.02 * cont).any(), BadModel, "flux above the continuum after smoothing")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
     need(low < share < high, BadModel,
-         "the spectrum emits %.2f of sigma Teff^4, expected %g to %g" % (share, low, high))
+         "the flux of all pixels is %.2f of sigma Teff^4, expected %g to %g" % (share, low, high))
     ratio = np.median(flux / cont)
     need(0.3 < ratio < 1.005, BadModel, "median of flux over continuum %.3f" % ratio)
     return share

@@ -67,8 +67,8 @@ class Stars:
 def check_library(library):
     """Check that labels can be drawn inside the library's hulls."""
     n_inside = inside_hulls(library, _points(library, generator(1, STAR, 0), 20000)).sum()
-    need(n_inside >= 20, USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
-         "limits lie inside the hulls, too few to draw stars from; check hulls and limits")
+    need(n_inside >= 20, USAGE, f"{library.path}: of 20000 random labels {n_inside} lie inside the "
+         "library's hulls, expected 20 or more; give another --library")
 
 
 def _points(library, random, n):

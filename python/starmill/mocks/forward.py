@@ -78,9 +78,9 @@ class Template:
         # [n_pix] pixels inside the template at every velocity up to MAX_VEL_KM_S
         self.is_reached = (wave_aa >= first_aa * reach) & (wave_aa <= last_aa / reach)
         need(self.is_reached.sum() >= len(wave_aa) // 2, USAGE,
-             f"{library.path}: arm {instrument.name}, {first_aa:.1f} to {last_aa:.1f} A, shifted "
-             f"by {MAX_VEL_KM_S:g} km/s, covers less than half the instrument's {wave_aa[0]:.1f} "
-             f"to {wave_aa[-1]:.1f} A: give a library of a wider range")
+             f"{library.path}: arm {instrument.name} has {first_aa:.1f} to {last_aa:.1f} A; even "
+             f"when shifted by {MAX_VEL_KM_S:g} km/s it must cover half of the instrument's "
+             f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A: give a library of a wider range")
         # of the resolution matrices of each group; None: templates at the instrument's resolution
         self.rows = None
         if self.arm.template_sigma_aa >= 0:
@@ -103,8 +103,8 @@ def resolution_rows(resolution, sigma_pix):
         try:
             np.linalg.cholesky(gauss)
         except np.linalg.LinAlgError as error:
-            raise Failure(USAGE, f"the templates' sigma of {sigma_pix:.3g} pixels is too large for "
-                                 "the resolution matrix: give a sharper library") from error
+            raise Failure(USAGE, f"the templates' sigma, {sigma_pix:.3g} pixels, is too large for "
+                                 "the resolution matrix: give a library of less sigma") from error
         rows = np.linalg.solve(gauss, rows.T).T
     level = np.median(rows.sum(axis=1))
     ends = ~inside.all(axis=1)

@@ -29,7 +29,7 @@ def noiseless(survey, stars):
     bad = ~((median > 0) & np.isfinite(median))
     i = bad.argmax()
     need(not bad[i], USAGE, f"star {stars.index[there[i]]}: the median of its template in "
-         f"arm r is {median[i]:g}, expected above 0; give it other labels")
+         f"arm r is {median[i]:g}, expected above 0; give another --library")
     for flux in out:
         flux[there] /= median[:, np.newaxis]
     return out

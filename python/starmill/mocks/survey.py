@@ -98,8 +98,8 @@ def is_complete(survey):
             continue
         same = is_same(survey, survey.path(name))
         need(same or survey.overwrite, OUTPUT,
-             f"{survey.path(name)} belongs to a survey with other settings: give its settings to "
-             "continue it, another folder, or --overwrite to remove it")
+             f"{survey.path(name)} belongs to a survey with other settings: give the old settings "
+             "to continue it, name another folder, or give --overwrite to remove it")
         n_file += same
     return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
 

@@ -84,7 +84,7 @@ def match(a, b):
     once = [unique(t, by, keep="none") for t in (a, b)]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
-    need(both, USAGE, f"no star is in both files ({'+'.join(by)})")
+    need(both, USAGE, f"no {'+'.join(by)} has exactly one row in each of the files")
     print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
           f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
           f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")

@@ -135,8 +135,8 @@ def refuse_duplicates(parts):
         for path, keys in part.inputs:
             for key in keys:
                 other = known.setdefault(key, path)
-                need(other is path, USAGE, f"{other} and {path} are the same input file, in two "
-                     "of the results to merge; or a result is named twice")
+                need(other is path, USAGE, f"{path} is the same input as {other}, in two of the "
+                     "results: merge only one of these results (is a result named twice?)")
 
 
 def copy_attributes(model, made):

@@ -230,7 +230,7 @@ def draw_corner(result, row):
     need("POST_DENSITY" in result.fits, USAGE,
          f"{result.path}: --corner needs a result of starmill sample")
     figure = corner(result, row)
-    need(figure, USAGE, f"{result.path}: row {row} was not sampled")
+    need(figure, USAGE, f"{result.path}: row {row} was not sampled: see its STATUS")
     values = result.row(row)
     flags = ", ".join(result.words(values["POST_FLAG"], result.posteriors)) or "none"
     figure.suptitle(f"{literal(values['OBJECT'] or values['IDENTIFIER'])},  "

@@ -108,8 +108,8 @@ def check_columns(file, name, n):
         kinds = "S" if key in TEXTS else "iu" if kind in INTEGERS else "fiu"
         is_vector = key == "COVAR" or (key.startswith("POST_") and column.ndim == 2)
         need(column.dtype.kind in kinds and column.ndim == 1 + is_vector, Wrong,
-             f"{name}/{key} has {column.ndim} dimensions and numpy's kind {column.dtype.kind}, "
-             f"expected {1 + is_vector} and {' or '.join(kinds)}")
+             f"{name}/{key} has {column.ndim} dimensions, expected {1 + is_vector}, and numpy's "
+             f"dtype.kind {column.dtype.kind}, expected {' or '.join(kinds)}")
         n = len(column) if n is None else n
         need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:

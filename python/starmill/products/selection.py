@@ -35,7 +35,7 @@ def truth(values):
     """Return values as booleans: integers are true if they are not 0."""
     values = np.asarray(values)
     if values.dtype.kind not in "biu":
-        raise TypeError("a number or a text is neither true nor false: compare it with another")
+        raise TypeError("a real number or text is neither true nor false: write, say, TEFF > 5000")
     return values != 0
 
 

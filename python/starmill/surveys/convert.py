@@ -93,7 +93,7 @@ def read_array(path):
     """Read a .npy array, with or without named fields; return as read_text."""
     with as_failure(INPUT, f"{path}: is no array [pixel, column]", ValueError, TypeError, EOFError):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        need(array.size <= 64 * MAX_PIX, ValueError, f"it has the shape {list(array.shape)}")
+        need(array.size <= 64 * MAX_PIX, ValueError, f"it has over {64 * MAX_PIX} numbers")
         names = list(array.dtype.names or ())
         values = np.array([array[n] for n in names] if names else array, float)
     return names, values.T if values.ndim == 2 and values.shape[0] > values.shape[1] else values
@@ -183,7 +183,7 @@ def inverse_variance(path, one, name):
     flux_unit, own = (unit.strip() for unit in one.origin.units[1:3])
     if flux_unit and own and flux_unit != own:
         with as_failure(INPUT, f"{path}: the unit of {name}, '{own}', does not convert to that of "
-                        f"the flux, '{flux_unit}': correct or remove them", ValueError):
+                        f"the flux, '{flux_unit}'", ValueError, advice="; correct or remove both"):
             error = error * units.Unit(own).to(units.Unit(flux_unit) ** power)
     with np.errstate(all="ignore"):
         ivar = error ** (-2.0 / power)

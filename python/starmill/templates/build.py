@@ -281,12 +281,12 @@ class Job:
         sigma = least if asked is None else asked
         i = np.argmin(sigma - least)
         need(sigma[i] > least[i] or asked is None, USAGE, f"{o.setup}: arm {want.name} asks for "
-             f"sigma {sigma[i]:.4g} A at {wave[i]:.6g} A, expected over {least[i]:.4g} A (the "
-             f"input's {native[i]:.4g} A and the pixel's width): give a larger sigma or none")
+             f"sigma {sigma[i]:.4g} A at {wave[i]:.6g} A, but the input's {native[i]:.4g} A and "
+             f"the pixel's width already make {least[i]:.4g} A: give a larger sigma or none")
         i = np.argmax(pixel / sigma)
         need(1.2 * pixel[i] <= sigma[i] * (1 + 1e-9), USAGE, f"{o.setup}: arm {want.name} has "
-             f"pixels of {pixel[i]:.4g} A at {wave[i]:.6g} A, wider than sigma / 1.2 "
-             f"({sigma[i] / 1.2:.4g} A): give a smaller ln_step or a larger sigma")
+             f"pixels of {pixel[i]:.4g} A at {wave[i]:.6g} A, wider than sigma / 1.2 of "
+             f"its templates, {sigma[i] / 1.2:.4g} A: give a smaller ln_step or a larger sigma")
         middle, varies = sigma[want.n_pix // 2], (abs(sigma - sigma[0]) > 1e-9 * sigma[0]).any()
         need(middle <= MAX_SIGMA_WIDTH * (wave[-1] - wave[0]), USAGE, f"{o.setup}: arm {want.name} "
              f"must be at least {1 / MAX_SIGMA_WIDTH:g} times as wide as its sigma {middle:.4g} A")

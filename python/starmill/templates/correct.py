@@ -179,8 +179,8 @@ def onto_scale(library, i_arm, found, how, kind):
     stars = correction.compare(trial, i_arm, *how)
     stars = stars.rows(np.isfinite(stars.errors).any(axis=1))
     scale, lines = correction.scale_of(stars, kind[0], library.label)
-    need(lines, INPUT, "--error-columns: to correct the scale of a label, at least "
-         f"{correction.LEAST_BENCHMARK} spectra need an error of this label; add benchmark stars")
+    need(lines, INPUT, "--error-columns: every label has errors in fewer than "
+         f"{correction.LEAST_BENCHMARK} spectra, too few to correct its scale; add benchmark stars")
     published = ~np.isfinite(spectra.errors).any(axis=1)
     spectra.labels[published] -= scale(library.map(spectra.labels[published]))
     return correction.compare(library, i_arm, *how), [
@@ -195,8 +195,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)
-    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: only {len(found.x)} spectra "
-         f"cover half of arm {arm.name} or more, of {LEAST_STARS} that a correction needs")
+    need(len(found.x) >= LEAST_STARS, INPUT, f"{options.spectra}: {len(found.x)} spectra have "
+         f"good fluxes in over half of arm {arm.name}, expected {LEAST_STARS} or more; give more")
     degrees = correction.DEGREES if options.degree is None else (options.degree,)
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:

@@ -112,8 +112,8 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     step = arm.ln_step * arm.wave_aa[arm.n_pix // 2]
     stride = max(1, int(sigma_aa / PIXELS_PER_SIGMA / step)) if np.isfinite(sigma_aa) else 1
     inside = np.flatnonzero(np.isfinite(x).mean(axis=0) > 0.5)
-    need(len(inside) > 1, INPUT, f"arm {arm.name}: expected 2 pixels or more with good fluxes in "
-         f"over half of the {len(x)} spectra; give spectra that cover this arm")
+    need(len(inside) > 1, INPUT, f"arm {arm.name}: expected 2 pixels or more that are good in over "
+         f"half of the {len(x)} spectra, found {len(inside)}; give spectra that cover this arm")
     at = np.arange(inside[0], inside[-1] + 1, stride)
     wave, x = arm.wave_aa[at], x[:, at]
     use = np.isfinite(x).mean(axis=1) > 0.5
@@ -360,8 +360,8 @@ def into_functions(emulator, values_at, by_term):
     else:
         coef = RadialFit(front.center, front.length, np.ones(len(front.center)),
                          values_at(front.center), front.degree, np.array([THROUGH])).coef
-        need(len(coef) == len(front.coef), INPUT, "the library has too few radial functions, or "
-             f"too similar ones, for its degree {front.degree}; build it with a lower --degree")
+        need(len(coef) == len(front.coef), INPUT, "the library's radial functions cannot "
+             f"determine its polynomial of degree {front.degree}; build it with a lower --degree")
     front.coef = np.concatenate([front.coef, coef.astype("f4")], axis=-1)
     emulator.weight[0] = np.hstack([emulator.weight[0], by_term.T.astype("f4")])
 

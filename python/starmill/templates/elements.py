@@ -173,8 +173,9 @@ def add_labels(library, floors):
 
 
 def join(library, parts, values):
-    """Let a library's network add factor * pattern * a to ln flux for each of `parts`, made by
-    parts_of() at labels `values` [n][4].  a: the element's abundance less the library's (dex)."""
+    """Extend a library's network by `parts`, components that parts_of() made at labels `values`
+    [n][4].  Each adds a * factor * pattern to ln flux.  a: its element's abundance less the
+    library's (dex); factor: a function of the four labels; pattern: a function of wavelength."""
     emulator = library.arm[0].emulator
     weight, bias = ([w.astype(float) for w in x] for x in (emulator.weight, emulator.bias))
     n_element, n_part = len(plan.ELEMENTS), len(parts)
@@ -192,8 +193,7 @@ def join(library, parts, values):
     # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, fitted by the old units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
-    ridge = 1e-6 * np.eye(design.shape[1])
-    coef = np.linalg.solve(design.T @ design + ridge, design.T @ score).T
+    coef = np.linalg.solve(design.T @ design + 1e-6 * np.eye(design.shape[1]), design.T @ score).T
     size = [np.hypot.reduce(part[2]) for part in parts]
     off, all_of_it = ((y * size).std() for y in (score - design @ coef.T, score))
     print(f"the network's responses are off by {off / all_of_it:.2%}")

@@ -193,7 +193,7 @@ def verify(file, library):
         i, j = np.argwhere(bad)[0]
         raise ValueError(f"check/spectra, row {i}, pixel {j}: the emulator as read gives "
                          f"{found[i, j]:.9g}, the file says {spectrum[i, j]:.9g}; layout, "
-                         "activation or mapping differs")
+                         "activation or mapping differs from docs/use/formats.md")
     square = hull_distance(library, label) ** 2  # as rvspecfit's penalty is
     good = np.abs(square - outside) <= 1e-6 + 1e-5 * outside
     i = np.argmin(good)
@@ -226,6 +226,6 @@ def join(library, one, path0, path, sigma):
          f"{path}: an arm called {arm.name} was imported already; name the arms by --arm-names")
     need(sigma is not None or arm.template_sigma_aa == arm0.template_sigma_aa, USAGE,
          f"{path} (revision {arm.revision}) and {path0} (revision {arm0.revision}) seem to have "
-         "different resolutions, as one revision ends in rm or resolmat; give --template-sigma or "
-         "--at-instrument-resolution")
+         "different resolutions: a revision ends in rm or resolmat if templates are sharper than "
+         "the instrument; give --template-sigma or --at-instrument-resolution")
     library.arm.append(arm)

@@ -63,8 +63,8 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} have no hull: their {len(x)} points lie on "
-                                 "a line or far apart; give more models or fewer labels") from error
+            raise Failure(INPUT, f"labels {a} and {b} have no hull: most of their {len(x)} points "
+                                 "lie on a line; give more models or fewer labels") from error
     return hulls
 
 

@@ -157,7 +157,7 @@ def report(library, models, n_component, how):
     """Measure a library's errors by a ModelSet of at most MAX_SPECTRA spectra.  Return a report and
     each arm's ModelError or None.  how: a line of text that says which spectra these are."""
     n = len(models.labels)
-    need(1 <= n <= MAX_SPECTRA, USAGE, f"{n} spectra are left out: leave out 1 to {MAX_SPECTRA}")
+    need(1 <= n <= MAX_SPECTRA, USAGE, f"a report needs 1 to {MAX_SPECTRA} spectra, not {n}")
     inside = inside_hulls(library, models.labels)
     need(inside.any(), INPUT,
          f"none of the {n} spectra left out has labels inside the library's hulls")

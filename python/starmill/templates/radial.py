@@ -102,7 +102,7 @@ class RadialFit:
             square = left_out(i) ** 2
             total[i] = square.sum(axis=0)
             error[i] = np.sqrt(((square - square.mean(axis=0)) ** 2).sum(axis=0))  # of total
-        need(np.isfinite(total).all(), USAGE, "leave-one-out finds no smoothing: give --smoothing")
+        need(np.isfinite(total).all(), USAGE, "the smoothing cannot be chosen: give --smoothing")
         best = total.argmin(axis=0), np.arange(projected.shape[1])
         good = total <= total[best] + tolerance * error[best]
         self.smooth = np.where(good, smooth[:, None], 0).max(axis=0)

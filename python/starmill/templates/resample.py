@@ -88,7 +88,7 @@ class ArmCut:
         n = np.floor((np.log(self.high) - self.ln_wave0) / step) - first + 1
         need(n.sum() < MAX_WEIGHT, INPUT,
              f"resampling it to pixels of {self.ln_step * self.edge[0]:.3g} A needs {n.sum():.0f} "
-             "weights, too many: give coarser input wavelengths or finer output pixels")
+             f"weights, expected under {MAX_WEIGHT}: give coarser input or finer output pixels")
         first, n, start = first.astype(int), n.astype(int), first.min()
         at = np.concatenate([[0], np.cumsum(n)])  # where each pixel's weights begin
         self._fine = np.exp(self.ln_wave0 + np.arange(start, (first + n).max()) * step)

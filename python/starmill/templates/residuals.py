@@ -53,8 +53,8 @@ def divide_by_continuum(x, known, functions, scale):
     try:
         share = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
     except np.linalg.LinAlgError:
-        raise Failure(INPUT, f"a spectrum with {known.sum(1).min()} good pixels cannot give {k} "
-                      "continuum functions: leave it out") from None
+        raise Failure(INPUT, f"a spectrum has {known.sum(1).min()} good pixels, too few to fit {k} "
+                      "continuum functions: leave out spectra with few pixels") from None
     return (1 + x) / (share @ functions) - 1
 
 

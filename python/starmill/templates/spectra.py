@@ -170,10 +170,10 @@ class Grid:
         n = len(rows)
         if n < LEAST_SPECTRA:
             lost = [int((fate == code).sum()) for code in (NO_LABEL, OUTSIDE, BAD_FLUX)]
-            raise Failure(INPUT, f"{n} spectra can be used, at least {LEAST_SPECTRA} are needed; "
-                          f"of {len(fate)}, {lost[0]} lack a label, {lost[1]} are outside the "
-                          f"range to keep, and in {lost[2]} more than a fifth of the pixels are "
-                          f"not finite or not above 0{self._help() if lost[2] else ''}")
+            raise Failure(INPUT, f"{n} of {len(fate)} spectra can be used, but {LEAST_SPECTRA} are "
+                          f"needed; {lost[0]} lack a label, {lost[1]} are outside the range to "
+                          f"keep, and {lost[2]} have too many pixels (over a fifth) that are not "
+                          f"finite or not above 0{self._help() if lost[2] else ''}")
         self._flatten(y, gap)
         for p in np.flatnonzero(gap.any(axis=0)):
             y[gap[:, p], p] = y[~gap[:, p], p].mean() if not gap[:, p].all() else 0
@@ -375,10 +375,10 @@ def leave_out(made, names, part, seed):
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
     fits = (between | ~between.any(axis=0)).all(axis=1)  # no label of two values counts
     order = np.random.default_rng(seed).permutation(len(values))
-    most = min(int(part * len(values) + 0.5), MAX_SPECTRA)
     out = np.zeros(len(values), bool)
-    out[order[fits[order]][:most]] = True
-    need(out.any(), INPUT, "no spectrum has labels between those of others: give --left-out 0")
+    out[order[fits[order]][:min(int(part * len(values) + 0.5), MAX_SPECTRA)]] = True
+    need(out.any(), INPUT, f"--left-out {part:g} leaves out none of {len(values)} spectra: a "
+         "spectrum with the least or greatest value of a label must stay; give more spectra")
     need((~out).sum() >= LEAST_SPECTRA, INPUT,
          f"{(~out).sum()} spectra would remain, {LEAST_SPECTRA} are needed: leave fewer out")
     rest = Functions(functions.settings, values[~out], functions.y[~out],

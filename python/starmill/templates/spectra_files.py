@@ -185,7 +185,7 @@ def labels_beside_image(path, hdus, n, request):
         if has_columns(hdus[i], columns):
             out = [column_numbers(path, hdus, i, column) for column in columns]
             need(all(values.ndim == 1 for values in out), INPUT,
-                 f"{where(path, hdus, i)}: a label needs one number per row")
+                 f"{where(path, hdus, i)}: {', '.join(columns)} need one number per row")
             return np.column_stack(out)
     need(tables, INPUT, f"{path}: has no table with a row for each of the {n} spectra")
     missing = next(c for c in columns if not has_columns(hdus[tables[-1]], [c]))
