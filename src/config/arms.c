@@ -97,8 +97,7 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
     if (lsf == MILL_LSF_RESOLVING_POWER && !mill_arm_has_width(&choice))
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
-          "the arm",
+          "lsf: resolving_power needs a width for arm %s; set resolving_power, or the arm's fwhm",
           name);
   }
   return MILL_OK;

@@ -66,8 +66,8 @@ static int check_mask(const mill_config *config, const mill_library *lib)
     }
     if (!as_aa && as_other)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "wave_mask: [%g, %g] is outside the library as Angstrom, but inside as nm "
-                        "or um; give vacuum wavelengths in Angstrom",
+                        "wave_mask: [%g, %g] lies in the library if read as nm or um, but not as "
+                        "Angstrom; give vacuum wavelengths in Angstrom",
                         min, max);
   }
   return MILL_OK;

@@ -88,7 +88,7 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
     const double sigma = list[i].sigma, square = sigma * sigma;
     if (is_prior && !(sigma > 0.0 && square >= DBL_MIN && square <= DBL_MAX))
       return wrong(where, key_name, NULL, i,
-                   "the sigma of %s must be positive and finite, and its square too", list[i].name);
+                   "the sigma of %s is out of range; give 1e-150 to 1e150", list[i].name);
     for (int j = 0; j < i; j++)
       if (strcmp(list[i].name, list[j].name) == 0)
         return wrong(where, key_name, NULL, i, "%s appears twice; remove one", list[i].name);

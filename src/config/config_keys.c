@@ -53,8 +53,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
-     SCIENCE, .unit = "Angstrom, vacuum",
-     .range = "each arm once; with only one arm in the library, several ranges; 0 ≤ min < max",
+     SCIENCE, .unit = "Angstrom, vacuum", .range = "each name once; 0 ≤ min < max",
      .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
@@ -69,8 +68,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
      .help = "continuum functions for each spectrum and arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
-     .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, at most 24 in all; "
-             "npoly is used if larger; 0: npoly everywhere"},
+     .help = "continuum functions per 1000 Angstrom of an arm's spectrum; their number is at least "
+             "npoly, at most 24; 0: npoly everywhere"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},
@@ -141,8 +140,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_factor", REAL(lsf_factor, 0.5, 2), SCIENCE,
-     .help = "factor on the line-spread function's sigma in files; for sigmas too small or without "
-             "the pixel width; Astra's files have no factor"},
+     .help = "multiplies the line-spread sigmas of files, which may be too small or lack the pixel "
+             "width; no effect for Astra's files"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "relative uncertainty of the line-spread function's width, independent in each arm, "

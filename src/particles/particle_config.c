@@ -103,8 +103,8 @@ static const mill_option keys[] = {
     {"grid_low", AXES, SETUP(grid_low), .help = "first grid point"},
     {"grid_high", AXES, SETUP(grid_high), .help = "last grid point"},
     {"times", MILL_OPTION_OTHER, CONFIG(time),
-     .argument = "up to 4096 numbers, ascending, each after a whole number of steps",
-     .help = "times of the densities; default: after the last step"},
+     .argument = "up to 4096 times, ascending, each a whole number of steps after start_time",
+     .help = "times at which the density is written; default: the end of the run"},
     {"density", MILL_OPTION_CHOICE, SETUP(form), .words = form_words,
      .help = "exact: sum over all particles; binned: sum over nodes, with a bound on the error"},
     {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
@@ -291,8 +291,8 @@ static int take_records(mill_particle_config *c)
     if (fabs(step - whole) > 1e-6 * (1 + fabs(whole)) || whole < 0 || whole > s->n_step)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "times: %g is not after a whole number of steps of %g (the run goes from %g to %g): give "
-          "times at ends of steps, or another step",
+          "times: %g is not at the end of a step of %g in the run from %g to %g: give times at "
+          "ends of steps, or another step",
           c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
     c->record[i] = (int)whole;
   }

@@ -47,8 +47,8 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   c->n_usable = n_now;
   if (p->all.n_usable < 1)
     p->all.n_usable = 1;
-  mill_log_warning("memory of %s is full with %d stars: continuing with %d slots", p->backend->name,
-                   n_all, p->all.n_usable);
+  mill_log_warning("memory of %s is full with %d stars: continuing with %d at once",
+                   p->backend->name, n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
   return MILL_OK;
 }

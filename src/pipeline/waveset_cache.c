@@ -267,7 +267,8 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
 {
   const mill_arm *from = &c->lib->arm[arm];
   if (n_pix < 2 * c->set->n_cont)
-    return MILL_ERROR(MILL_ERR_RANGE, "npoly: %d needs %d pixels or more in arm %s, not %d",
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "npoly: %d needs %d pixels in arm %s, but the spectrum has %d; lower npoly",
                       c->set->n_cont, 2 * c->set->n_cont, from->name, n_pix);
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))

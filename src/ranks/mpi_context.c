@@ -161,8 +161,8 @@ static int check_launcher(const mill_mpi *mpi)
     text = getenv(variable[++i]);
   if (text && mpi->size == 1 && atoi(text) > 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "the launcher started %d tasks (%s), but each runs alone: %s; set %s=1 to "
-                      "run them separately",
+                      "the launcher started %d tasks (%s), but MPI does not connect them: %s; if "
+                      "each is to work alone, set %s=1",
                       atoi(text), variable[i], way_to_share, variable[i]);
   return MILL_OK;
 }

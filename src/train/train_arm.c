@@ -36,10 +36,10 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
   if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
     return MILL_ERROR(MILL_ERR_USAGE, "--last components needs --loss l2; or give --last pixels");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "expected S/N above 0, memory of 0 GiB or more and 0 components or more, got "
-                      "%g, %g and %d",
-                      s->sn, s->keep_gib, s->n_component);
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "expected --sn above 0, --memory and --components 0 or more, got %g, %g and %d", s->sn,
+        s->keep_gib, s->n_component);
   return MILL_OK;
 }
 
@@ -418,7 +418,8 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = MILL_ERROR(MILL_ERR_INPUT, "the checkpoint has %zu parameters, not %zu: remove it",
+    err = MILL_ERROR(MILL_ERR_INPUT,
+                     "--checkpoint: the file has %zu parameters, the network %zu: remove the file",
                      state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));

@@ -30,7 +30,7 @@ int mill_train_settings_check(const mill_train_settings *s)
                       s->n_hidden);
   for (int i = 0; i < s->n_hidden; i++)
     if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
-      return MILL_ERROR(MILL_ERR_USAGE, "neurons of a hidden layer: expected 1 to %d, got %d",
+      return MILL_ERROR(MILL_ERR_USAGE, "--hidden: expected 1 to %d neurons in each layer, got %d",
                         MILL_MAX_WIDTH, s->width[i]);
   if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
     return MILL_ERROR(MILL_ERR_USAGE,
@@ -39,7 +39,7 @@ int mill_train_settings_check(const mill_train_settings *s)
   if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "learning rates from %g to %g: expected 0 < first < 1 and 0 <= least <= first", s->rate,
+        "--rate %g, --least-rate %g: expected 0 < rate < 1 and 0 <= least-rate <= rate", s->rate,
         s->least_rate);
   if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
       s->patience < 1 || !(s->huber > 0))

@@ -307,8 +307,8 @@ class LibraryCorrect(ProgramTest):
                             np.full(3, 0.2), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(13, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
-        # Limits of the relative rms error.  Splines round to float32; linear cells, 0.4 wide, lack
-        # quadratic terms.  80 inputs of a last layer, or 80 centers, are too few for the change.
+        # Limits of the correction's relative rms error.  Splines round to float32; linear cells,
+        # 0.4 wide, lack quadratic terms; a last layer of 80 inputs and 80 centers fit it roughly.
         limit = {"network": 0.05, "radial": 0.03, "splines": 1e-4, "linear": 0.15}
         for kind, emulator in emulators(rng, n_pix):
             library = Library(label, make_hulls(label, mapped, "pairs"),

@@ -377,7 +377,7 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
-                           "models are too few for a model error", status=3)
+                           "models measure the library, but --model-error needs 8", status=3)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
 
@@ -429,7 +429,7 @@ class GapsTest(unittest.TestCase):
         self.assertEqual([lattice.is_inner(i, none) for i in (46, 20, 65)], [False, False, True])
         none[names.index("m45")] = True
         self.assertFalse(lattice.is_inner(65, none))
-        with self.assertRaisesRegex(Failure, "3 of 120 nodes.*; --gaps fill"):
+        with self.assertRaisesRegex(Failure, "3 of 120 nodes.*; give --gaps fill"):
             lattice.refuse_gaps()
         lattice, _, _, _ = self.lattice([1], (2, 2))
         value = np.array([[3.0], [1e9], [5], [9]])

@@ -180,7 +180,7 @@ MILL_TEST(stars_that_cannot_be_fitted_say_why)
   far.n_pix = 9;
   far.sigma = one;
   check(star_create, fx.library, &far, 1, &little);
-  refused(STARMILL_INPUT, "npoly: 5 needs 10 pixels or more", minus2loglike, fx.library, little, 1,
+  refused(STARMILL_INPUT, "npoly: 5 needs 10 pixels in arm", minus2loglike, fx.library, little, 1,
           fx.truth[0], &m2ll, NULL, NULL, NULL);
   starmill_star_free(little);
   starmill_table *table = fit_of(fx.library, star, 3);

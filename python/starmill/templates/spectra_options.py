@@ -33,7 +33,7 @@ def items(option, text):
     """Return the (NAME, VALUE) pairs of NAME=VALUE,..."""
     out = [item.partition("=")[::2] for item in text.split(",")]
     need(all(name and value and len(name) < 32 for name, value in out), USAGE,
-         f"--{option} {text}: expected NAME=... separated by commas")
+         f"--{option} {text}: expected NAME=VALUE,..., names of 1 to 31 characters")
     return out
 
 
@@ -73,7 +73,7 @@ def read_columns(text, n_most):
     columns = text.split(",")
     if not 2 <= len(columns) <= n_most or not all(0 < len(c) < 32 for c in columns):
         shown = "WAVE,FLUX" + ("", "[,CONTINUUM]", "[,ERROR[,SIGMA]]")[n_most - 2]
-        raise Failure(USAGE, f"--columns {text}: expected {shown}, the names of columns")
+        raise Failure(USAGE, f"--columns {text}: expected {shown}, columns of up to 31 characters")
     return columns
 
 
@@ -105,7 +105,7 @@ def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
         seen.add(os.path.realpath(path))
         found += [os.path.join(path, n) for n in sorted(names)
                   if n[0] != "." and wanted.fullmatch(n)]
-    need(found, INPUT, f"{folder}: has no files {kinds}, nor have its subfolders")
+    need(found, INPUT, f"{folder}: has no files ({kinds}) in it or its subfolders")
     return found
 
 
@@ -141,8 +141,8 @@ def list_files(arguments, request):
         paths += [p for name in one for p in (files_below(name) if os.path.isdir(name) else [name])]
     if paths == list(arguments[:1]):
         need(not (request.table or request.columns or request.name_pattern), USAGE,
-             "--table, --columns and --name-pattern are for folders or lists of files with one "
-             f"spectrum; {paths[0]} is neither")
+             "--table, --columns and --name-pattern need a folder or list of files with one "
+             f"spectrum each; {paths[0]} is neither a folder nor a list")
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in paths if os.path.realpath(p) not in others]

@@ -105,8 +105,8 @@ class Lattice:
         for i, label in enumerate(labels):
             node = distinct(mapped[:, i])
             need(len(node) <= MAX_NODE, INPUT,
-                 f"label {label.name} has {len(node)} values in {len(mapped)} models; a grid has "
-                 f"{MAX_NODE} at most: use --emulator radial or network for scattered labels")
+                 f"label {label.name} has {len(node)} different values, but a grid takes at most "
+                 f"{MAX_NODE} of a label: use --emulator radial or network for scattered labels")
             self.node.append(node)
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
@@ -132,8 +132,8 @@ class Lattice:
                                   for label, node, i in zip(self.labels, self.node, gap))
                          for gap in gaps[:MAX_NAMED])
         raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
-                             f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); --gaps fill "
-                             "fills them; --emulator radial or network needs no full grid")
+                             f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); give --gaps "
+                             "fill, or --emulator radial or network, which need no full grid")
 
     def line(self, i_node, axis):
         """Return the nodes on the line along label `axis` through a node."""
@@ -398,8 +398,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"none of {n} models can be left out ({n_wanted} wanted, with "
-             "others on all sides): give a larger --left-out, or --validation GRID.h5 instead")
+        need(out.any(), INPUT, f"--left-out wants {n_wanted} of {n} models, with others on all "
+             "sides, and finds none: give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)
@@ -432,12 +432,11 @@ def report_validation(options, grid, models, library):
 
 
 def measure(options, library, grid, models, how, to):
-    """Measure a library by models of a grid file.  Store the report, and with --model-error the
-    model error, in library `to`."""
+    """Measure a library by models of a grid file; store report and model error in library `to`."""
     n = min(len(models), MAX_SPECTRA)
     need(not options.model_error or n >= residuals.LEAST_SPECTRA, INPUT,
-         f"{n} models are too few for a model error, which needs "
-         f"{residuals.LEAST_SPECTRA}: leave out more, or do not give --model-error")
+         f"{n} models measure the library, but --model-error needs {residuals.LEAST_SPECTRA}: "
+         "give more by --left-out or --validation, or drop --model-error")
     models = models[np.arange(n) * len(models) // n]
     arms = range(len(grid.arm))
     print(f"measuring it on {n} models", flush=True)
@@ -450,7 +449,8 @@ def measure(options, library, grid, models, how, to):
     if options.model_error:
         for arm, error in zip(to.arm, errors):
             need(error is not None, INPUT,
-                 f"arm {arm.name}: too few of {n} models lie in hulls for a model error; give more")
+                 f"arm {arm.name} has too few pixels for a model error, or too few of {n} models "
+                 "lie in the library's hulls: give more models, or drop --model-error")
             arm.error = error
     to.report = text
 
