@@ -130,9 +130,9 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     stored *line = &table->line[table->n];
     *line = (stored){.place = number};
     if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
-      /* at worst its input is fitted again */
-      mill_log_warning("--input-table %s, line %lld: damaged; at worst its input is fitted again",
-                       path, (long long)number);
+      mill_log_warning(
+          "--input-table %s, line %lld is damaged and ignored; its input may be fitted again", path,
+          (long long)number);
       continue;
     }
     line->text = text; /* the entry points into text */

@@ -307,8 +307,8 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   MILL_OWNED double *value = NULL, *error = NULL;
   if (mill_star_columns_wanted(has_column, s) == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s to find "
-                      "stars by, nor RA and DEC",
+                      "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s, and no "
+                      "columns RA and DEC; add a column that identifies the stars",
                       s->path, s->is_hdf5 ? " at its root" : "");
   for (int j = 0; j < MILL_MAX_PAR; j++)
     column[j][0] = -1;
@@ -320,7 +320,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   if (t->n_pair == 0)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "prior_table: %s has no columns NAME, NAME_ERR of a parameter, e.g. TEFF, TEFF_ERR",
+        "prior_table: %s has no pair of columns for a prior; add a pair such as TEFF and TEFF_ERR",
         s->path);
   MILL_CHECK(mill_alloc_bytes((size_t)s->n_row, (size_t)t->n_pair * 2 * sizeof *t->prior,
                               (void **)&t->prior));

@@ -24,7 +24,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *  - Rows without a key and other columns are ignored; column names may have any case.
  *
  *  own: the library to fit with, in whose order priors are given; labels it lacks are left out.
- *  set is bound to it.  limits may be NULL (io/fits/fits_guard.h).  Not collective.
+ *  set: settings that mill_config_bind made for own.  limits may be NULL.  Not collective.
  *  MILL_ERR_CONFIG: no pair, a pair of a fixed or unknown parameter, half a pair, an error that is
  *  not positive, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,

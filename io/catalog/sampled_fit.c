@@ -212,8 +212,8 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s' (names in "
-                      "--object that it lacks: %lld): check --object",
+                      "%s has no row whose TARGETID, IDENTIFIER or OBJECT is '%s' (names of "
+                      "--object without a row: %lld): check --object",
                       rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
     return MILL_ERROR(

@@ -117,7 +117,8 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
   MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* refuses a shape larger than the file */
   MILL_TRY(mill_output_read_texts(file->id, file->path, name, 1, &texts));
   if (texts.n != n_row)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s is damaged: /%s needs a text for each row", file->path, name);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s is damaged: /%s must have one text per row; make the file again",
+              file->path, name);
   out->there = 1;
   out->stride = texts.n_byte + 1;
   MILL_TRY(mill_alloc_bytes((size_t)n_row, out->stride, (void **)&out->text));

@@ -266,8 +266,8 @@ int mill_lock_keep(const mill_lock *lock)
     touch(lock->beat); /* the machine or this process was suspended */
   if (atomic_load(&lock->beat->is_lost))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s was taken over by another job, since this job had not touched the lock "
-                      "for long (was the job suspended?): this job stops writing",
+                      "%s was taken over by another job, because this job was suspended or did not "
+                      "touch the lock for long: this job stops writing",
                       lock->path);
   return MILL_OK;
 }

@@ -66,8 +66,10 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   im->n_block = (int)zval[1].value;
   im->byte_pix = zval[2].have ? (int)zval[2].value : 4;
   if (im->byte_pix != (bitpix < 0 ? 4 : bitpix / 8) || im->byte_pix > 4)
-    return ERROR_HDU(at, "RICE compression has BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
-                     (long long)bitpix);
+    return ERROR_HDU(at,
+                     "RICE compression has BYTEPIX %d for ZBITPIX %lld, expected 1 for 8, 2 for "
+                     "16, or 4 for 32, -32 or -64; " BAD,
+                     im->byte_pix, (long long)bitpix);
   return MILL_OK;
 }
 
@@ -82,8 +84,8 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
     /* default of ZTILEn: a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
-      return ERROR_HDU(at, "axis %d has %lld pixels, compressed in tiles of %lld; " BAD, i + 1,
-                       (long long)axis, (long long)tile);
+      return ERROR_HDU(at, "axis %d: %lld pixels in tiles of %lld, expected 1 to all pixels; " BAD,
+                       i + 1, (long long)axis, (long long)tile);
     hdu->axis[i] = axis;
     im->tile[i] = tile;
     if (__builtin_mul_overflow(n_tile, (axis + tile - 1) / tile, &n_tile) ||
@@ -275,7 +277,7 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
   const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;
   image im = {.is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
   if (!mill_fits_good_bitpix(bitpix) || n_axis < 1 || n_axis > MILL_FITS_MAX_AXIS)
-    return ERROR_HDU(at, "the compressed image has impossible ZBITPIX %lld or ZNAXIS %lld; " BAD,
+    return ERROR_HDU(at, "ZBITPIX is %lld (allowed: values of BITPIX), ZNAXIS %lld (1 to 9); " BAD,
                      (long long)bitpix, (long long)n_axis);
   im.pix_bytes = (int)(llabs(bitpix) / 8);
   /* CFITSIO's other decoders do not check their input, so refuse them */

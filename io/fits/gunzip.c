@@ -170,7 +170,7 @@ static int fail_for_room(const unpacker *u)
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
   return MILL_ERROR(MILL_ERR_INPUT,
                     "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot hold (%s%s); "
-                    "make room, set scratch (or TMPDIR) to another folder, or gunzip it",
+                    "make room, set scratch (or TMPDIR) to another folder, or gunzip the file",
                     u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
 }
 

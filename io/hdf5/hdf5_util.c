@@ -109,8 +109,8 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
                       mill_h5_reason());
   if (strstr(mill_h5_reason(), "flag values don't match"))
     return MILL_ERROR(code,
-                      "%s: this process has the file open: close it (in Python, h5py's File; "
-                      "a result can also be read by starmill.Result)",
+                      "%s: this process has the file open; close it first (in Python, close the "
+                      "h5py.File, or read a result by starmill.Result)",
                       path);
   return MILL_ERROR(code, "%s: cannot be opened as HDF5, it may be truncated or damaged: %s", path,
                     mill_h5_reason());

@@ -307,7 +307,7 @@ int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t t
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s: %s is in chunks or in another byte order, which this program cannot "
-                      "write: copy the file with h5repack -f NONE -l CONTI, or give --overwrite",
+                      "write: copy the file with h5repack -n -f NONE -l CONTI, or give --overwrite",
                       path, name);
   return MILL_OK;
 }

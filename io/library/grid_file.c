@@ -123,8 +123,8 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
     return REFUSED(file,
-                   "arm %s has impossible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
-                   "template_sigma_aa %g",
+                   "arm %s has ln_wave0 %g, ln_step %g, template_sigma_aa %g, expected "
+                   "ascending wavelengths of 10 A to 1 mm and a finite sigma",
                    arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
   grid_at(at, i_arm, "flux");
   MILL_CHECK(mill_h5_shape(file, at, 2, dim));

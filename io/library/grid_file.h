@@ -37,7 +37,7 @@ typedef struct mill_grid_file mill_grid_file;
 /** Open a grid file and read the description of its models.
  *
  *  path  borrowed until mill_grid_close
- *  info  out  zeroed by the caller; borrowed until mill_grid_close; clear it also after a failure
+ *  info  out  the caller owns it, zeroes it before, clears it after mill_grid_close or a failure
  *
  *  Checks all numbers except spectra.  MILL_ERR_INPUT.  Not collective.  One thread at a time. */
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info);

@@ -162,7 +162,7 @@ static int check_front(const mill_library *lib, const mill_arm *arm, const char 
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;
   MILL_CHECK(mill_library_check_axes(arm, lib->n_label, where));
   if (arm->emulator.n_layer != 1)
-    return REFUSED(where, "the %s of arm %s %s followed by %d layers, expected 1",
+    return REFUSED(where, "the %s of arm %s %s followed by %d network layers, expected 1",
                    is_grid ? "grid" : "radial functions", arm->name, is_grid ? "is" : "are",
                    arm->emulator.n_layer);
   return MILL_OK;
@@ -178,7 +178,7 @@ static int check_grid(const mill_library *lib, const mill_arm *arm, const char *
     size *= (size_t)grid->n_node[i];
   }
   if (!all_finite_f32(size, grid->coef))
-    return REFUSED(where, "the grid of arm %s has a coefficient that is not finite", arm->name);
+    return REFUSED(where, "grid of arm %s: a spline coefficient is not finite", arm->name);
   return MILL_OK;
 }
 
@@ -190,8 +190,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   for (int i = 0; i < rbf->n_axis; i++)
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
       return REFUSED(where,
-                     "length scale %g of label %s, by which the radial functions of arm %s divide "
-                     "the label, is not above 0",
+                     "length scale %g of label %s in the radial functions of arm %s is not above 0",
                      rbf->length[i], lib->label[i].name, arm->name);
   if (!all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a radial function whose center is not finite", arm->name);

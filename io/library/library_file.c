@@ -25,8 +25,8 @@ static int read_format(const mill_h5_file *file)
   int version = 0;
   if (!mill_h5_has_attr(file, "/", "format")) {
     if (mill_h5_exists(file, "lam") && mill_h5_exists(file, "layer0"))
-      return MILL_REFUSED(
-          file, "is one arm's emulator, not a library; make one with starmill library import");
+      return MILL_REFUSED(file,
+                          "is one arm's emulator; make a library of it by starmill library import");
     return MILL_REFUSED(file, "is not a starmill library (no attribute format)");
   }
   MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", text, sizeof text));

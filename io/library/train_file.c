@@ -118,7 +118,7 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
   MILL_CHECK(begin_image(path, TRAINED, &file));
   MILL_CHECK(mill_h5_write_attr_int(&file, "/", "n_train", n_train));
   MILL_CHECK(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model, NULL,
-                           "rows of the grid file: models learned, then models left out"));
+                           "row of each model in the grid file; the first n_train were learned"));
   for (int k = 0; k < 2; k++)
     MILL_CHECK(mill_h5_write(&file, k ? "std" : "mean", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1,
                              &n_label, scale[k], NULL, "of the labels"));

@@ -128,10 +128,9 @@ static const struct {
   int rank; /* number of dimensions, for DENSITY without those of space */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
-    {"DENSITY_BOUND", "largest possible error of DENSITY against the sum of all kernels", 2},
+    {"DENSITY_BOUND", "upper bound of the error that binning makes in DENSITY", 2},
     {"MOMENTS",
-     "after each step: fraction of particles left, mean along each axis, covariance xx xy xz yy yz "
-     "zz",
+     "after each step: fraction of particles left, mean on each axis, covariance xx xy xz yy yz zz",
      3},
     {"BAD_STEP", "first step that lost a particle because steps are too long; -1: none", 1},
     {"POSITION", "final positions of the particles; NaN if absorbed", 3},

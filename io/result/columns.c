@@ -68,7 +68,7 @@ static const line fits_line[] = {
     {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
     {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
      "error of VSINI, times ERR_SCALE; with VSINI at its lower limit, VSINI + VSINI_ERR is a "
-     "1-sigma upper limit and COVAR is zero"},
+     "1-sigma upper limit"},
     {ONCE, "VSINI_ERR_FORMAL", F64, 1, R(vsini_err_formal_km_s), NAN, "km/s",
      "VSINI_ERR without ERR_SCALE"},
     {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
@@ -81,8 +81,7 @@ static const line fits_line[] = {
      "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, upper "
      "triangle row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
-     "factor on the errors: 1; with rescale_errors the square root of RCHISQ_TOT if that is "
-     "larger"},
+     "factor on the errors: 1, or with rescale_errors the square root of RCHISQ_TOT if above 1"},
     {ONCE, "CHISQ_TOT", F64, 1, R(chisq_tot), NAN, "", "chi-square of all arms over good pixels"},
     {ONCE, "CHISQ_C_TOT", F64, 1, R(chisq_c_tot), NAN, "",
      "chi-square of the continuum alone over good pixels"},
@@ -114,15 +113,15 @@ static const line fits_line[] = {
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a usable pixel of arm %s"},
     {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
      "probability that errors alone make the arms' velocities differ by more than they do; errors "
-     "include vrad_floor, 3 km/s for zero points and, with velocity_offsets, "
+     "include 3 km/s for zero points, vrad_floor and, with velocity_offsets, "
      "velocity_offset_sigma; NaN with fewer than two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
-     "likelihood evaluations; these count once: a Jacobian, a velocity profile, a step of the "
-     "search for velocities of arms or epochs"},
+     "likelihood evaluations; a Jacobian, a velocity profile or a step of the search for "
+     "velocities of arms or epochs counts once"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians that NEVAL counts"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
     {ONCE, "FIT_INFO", I32, 1, R(info), 0, "", "information bits, listed in the attributes"},
@@ -134,8 +133,7 @@ static const line fits_line[] = {
     {EPOCH, "VRAD_CHI2", F64, 1, R(vrad_chi2), NAN, "",
      "chi-square of a constant velocity; epochs' errors include epoch_floor, in quadrature"},
     {EPOCH, "VRAD_PVAL", F64, 1, R(vrad_pval), NAN, "",
-     "probability of a larger VRAD_CHI2 if the velocity is constant; NaN with fewer than two "
-     "epochs"},
+     "probability of a larger VRAD_CHI2 if the velocity is constant; NaN below two epochs"},
     {EPOCH, "VRAD_RANGE", F64, 1, R(vrad_range_km_s), NAN, "km/s",
      "largest minus smallest velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
@@ -180,7 +178,7 @@ static const line fits_line[] = {
     {POST, "POST_M2LL_MIN", F64, 1, P(m2ll_least), NAN, "",
      "lowest -2 ln L of all samples, with priors and hull penalty"},
     {POST, "POST_LN_EVIDENCE", F64, 1, P(ln_evidence), NAN, "",
-     "ln of the marginal likelihood: exp(-M2LL/2) without the priors' terms, averaged over the "
+     "ln of the marginal likelihood: the likelihood averaged over the priors; hulls count as "
      "priors; NaN if a label has neither a hull nor a prior"},
     {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "error of ln evidence"},
     {POST, "POST_PARETO_K", F64, 1, P(pareto), NAN, "",
@@ -248,8 +246,7 @@ static const line catalog_line[] = {
     {ONCE, "GAIA_PHOT_RP_MEAN_MAG", F64, 1, C(gaia_rp), NAN, "mag", "Gaia RP, as the input has it"},
     {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
     {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
-     "name of the spectrum, given by the survey; else file name (without folder) and "
-     "FITS_ROW"},
+     "name of the spectrum in the survey; else file name (without folder) and FITS_ROW"},
     {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values, in the order of the attribute COLUMNS"},
     /* after the CRC, since merge changes them */
@@ -280,7 +277,7 @@ static const line epoch_line[] = {
 
 static const line exposure_line[] = {
     {ONCE, "FITS_ROW", X(I64, exposure_row), -1, "",
-     "number of the exposure in its file, as its format counts; DESI: 0-based row of FIBERMAP"},
+     "number of the exposure in its file, as the format counts; DESI: 0-based row of FIBERMAP"},
     {ONCE, "EXPID", X(I32, exposure_id), -1, "", "exposure, -1 when the file has none"},
     {ONCE, "FILE", X(I32, exposure_file), -1, "", "index into /catalog/files"},
     {ONCE, "MJD", X(F64, exposure_mjd), NAN, "d",
@@ -307,7 +304,7 @@ static const line file_line[] = {
     {ONCE, "ROW_START", I64, 1, S(RESULT, row_start), 0, "", "first row of the file"},
     {ONCE, "N_ROW", I64, 1, S(RESULT, n_row), 0, "", "rows of the file"},
     {ONCE, "ROWS_HASH", I64, 1, S(RESULT, rows_hash), 0, "",
-     "digest of the file's rows before joining: targets, names, exposures and their order"},
+     "digest of targets, names and exposures of the file's rows, before stars are joined"},
 };
 
 static const line model_line[] = {
@@ -474,7 +471,8 @@ static int check_name(const mill_columns *columns, const char *where)
                       where, name, of);
   if (strchr(name, '/') || !name[0] || name[0] == '.')
     return MILL_ERROR(MILL_ERR_LIBRARY,
-                      "%s: \"%s\" cannot name a column; give the label or arm %s another name",
+                      "%s: \"%s\" cannot name a column (it is empty, begins with a dot or has "
+                      "a slash); give the label or arm %s another name",
                       where, name, of);
   return MILL_OK;
 }

@@ -232,7 +232,7 @@ class Daily(ProgramTest):
             self.assertEqual(len(self.lines()), 2)
             done = self.run_fit(f"c{n}.h5", *daily)
             self.assertIn("nothing to fit", done.stdout)
-            self.assertEqual("line 3: damaged" in done.stderr, n > 0)  # a newline alone costs nothing
+            self.assertEqual("line 3 is damaged" in done.stderr, n > 0)  # a newline alone costs nothing
 
     def test_texts_that_a_table_cannot_hold(self):
         """Tabs end columns, newlines lines: a reason loses both, a path with them is refused."""

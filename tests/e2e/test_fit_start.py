@@ -466,7 +466,7 @@ class FitPriors(ProgramTest):
             (edit(TEFF=np.inf, TEFF_ERR=1.0), ("inf",)),
             (edit(TARGETID=[3, 4, 3, 5, 6, 7]), ("two rows of TARGETID 3",)),
             (edit(TARGETID=None), ("no column TARGETID, OBJECT or IDENTIFIER",)),
-            (edit(**{name: None for name in self.columns if name != "TARGETID"}), ("no columns NAME",)),
+            (edit(**{name: None for name in self.columns if name != "TARGETID"}), ("no pair of columns",)),
             (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)),
         )):
             with self.subTest(parts):
