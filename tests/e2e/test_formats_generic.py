@@ -82,7 +82,7 @@ class Generic(Formats):
         for edits, values, unit, *parts in (
                 ("", wave, cards, "a column and an HDU", "WAVELENGTH"),
                 ("SPECTRA-WAVELENGTH", wave, [], "HDU 3 (WAVELENGTH)", "no unit"),
-                ("SPECTRA-WAVELENGTH", wave[:3], cards, "FLUX has 4 values", "WAVELENGTH 3"),
+                ("SPECTRA-WAVELENGTH", wave[:3], cards, "FLUX has 4 values", "WAVELENGTH has 3"),
                 ("SPECTRA-WAVELENGTH", wave[:1], cards, "HDU 3 (WAVELENGTH)", "2 to"),
                 ("SPECTRA-WAVELENGTH", wave[::-1], cards, "HDU 3 (WAVELENGTH)", "ascending")):
             s = self.sample(edits)

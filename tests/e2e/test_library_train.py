@@ -246,7 +246,7 @@ class Train(ProgramTest):
             (GRID, ("--loss", "l1"), 2, "give --last pixels"),
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
             (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
-            (GRID, ("--rate", 1e-7), 2, "learning rates"),
+            (GRID, ("--rate", 1e-7), 2, "--least-rate"),
             (GRID, ("--huber", 2), 2, "--huber does not apply without --loss huber"),
             (GRID, ("--factor", 0.3), 2, "--factor does not apply without --schedule plateau"),
             (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn does not apply with --unit spread"),

@@ -406,7 +406,7 @@ class Refusals(Simulate):
                              (lambda lib: lib.arm.pop(), "has no arm z"),
                              (lambda lib: setattr(lib, "arm", [lib.arm[0]] + [
                                  dataclasses.replace(lib.arm[0], name=name) for name in "rz"]),
-                              "arm r, 3"),
+                              "arm r has 3"),
                              (lambda lib: setattr(lib.label[0], "max", 1e9), "hulls")):
             library = library_file.read(LIBRARY)
             change(library)
