@@ -156,7 +156,7 @@ class Daily(ProgramTest):
             f["provenance/FINISHED"][0] = 0
         later = self.add_tile(1, 20260102)
         done = self.run_fit("whole.h5", *daily)
-        self.assertIn("1 others wait", done.stderr)
+        self.assertIn("the other 1 inputs later", done.stderr)
         self.assertEqual(self.inputs("whole.h5"), [os.path.relpath(p, self.folder) for p in files])
         self.assertEqual([line["INPUT"] for line in self.lines()],
                          [os.path.realpath(p) for p in files])
