@@ -355,7 +355,7 @@ static inline double made_project(const mill_fit_settings *set, const made_segme
   if (LAPACKE_dgels(LAPACK_ROW_MAJOR, 'N', n, nk, 1, a, nk, b, 1) != 0)
     fail_msg("least squares failed");
   /* S = Q R: ln det S^T S is twice the sum of ln |R_kk| */
-  for (int k = 0; k < nk && set->likelihood == MILL_LIKE_MARGINAL; k++)
+  for (int k = 0; k < nk && set->likelihood != MILL_LIKE_PROFILE; k++)
     f += 2 * log(fabs(a[k * nk + k]));
   for (int p = 0; p < n; p++) {
     double sum = 0;
