@@ -66,6 +66,7 @@ static inline void made_settings(const mill_library *lib, mill_fit_settings *set
   mill_config_default(&config);
   made_check(mill_config_bind(&config, lib, 1));
   *set = config.fit;
+  set->likelihood = MILL_LIKE_MARGINAL; /* also with model error: it computes most */
   set->n_cont = 5;
   set->n_wave_mask = 0;
   set->max_vsini_km_s = 300;
@@ -355,7 +356,7 @@ static inline double made_project(const mill_fit_settings *set, const made_segme
   if (LAPACKE_dgels(LAPACK_ROW_MAJOR, 'N', n, nk, 1, a, nk, b, 1) != 0)
     fail_msg("least squares failed");
   /* S = Q R: ln det S^T S is twice the sum of ln |R_kk| */
-  for (int k = 0; k < nk && set->likelihood != MILL_LIKE_PROFILE; k++)
+  for (int k = 0; k < nk && set->likelihood == MILL_LIKE_MARGINAL; k++)
     f += 2 * log(fabs(a[k * nk + k]));
   for (int p = 0; p < n; p++) {
     double sum = 0;
