@@ -458,7 +458,7 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   const int origin = mill_gram_at(nv, 0); /* the rows V follow nv other rows */
   const int n_pair = mill_gram_at(nv + np, 0) - origin, n_sum = n_pair + np;
   double inverse[MILL_MAX_CONT][MILL_MAX_CONT];
-  if (m->set.likelihood == MILL_LIKE_MARGINAL)
+  if (mill_det_weight(m, s) > 0.0)
     mill_normal_inverse(nk, work->normal, inverse);
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)

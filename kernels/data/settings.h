@@ -7,7 +7,7 @@
 #include "kernels/base/common.h"
 
 enum mill_optimizer { MILL_OPT_HYBRID = 0, MILL_OPT_NELDER_MEAD = 1, MILL_OPT_LM = 2 };
-enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
+enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1, MILL_LIKE_AUTO = 2 };
 enum mill_continuum_kind { MILL_CONT_RBF = 0, MILL_CONT_CHEBYSHEV = 1 };
 enum mill_precision { MILL_FLOAT32 = 0, MILL_FLOAT64 = 1 };
 enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };

@@ -201,10 +201,13 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 }
 
 /** Return the weight of the continuum's ln det in F; 0 for the profile likelihood.  Each of n
- *  exposures that share a model error has the weight 1/n: together they act like one exposure. */
+ *  exposures that share a model error has the weight 1/n: together they act like one exposure.
+ *  auto: ln det favours templates that are bright in the spectrum relative to the library's arm,
+ *  and libraries with model error have arms wider than a spectrum. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
-  if (m->set.likelihood != MILL_LIKE_MARGINAL)
+  const int kind = m->set.likelihood;
+  if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && m->arm[s->arm].error.fraction))
     return 0.0;
   return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }

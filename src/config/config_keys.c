@@ -12,7 +12,7 @@
 
 /* an enumerator is the index of its word in the table below */
 static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2, "order");
-static_assert(MILL_LIKE_MARGINAL == 0 && MILL_LIKE_PROFILE == 1, "order");
+static_assert(MILL_LIKE_PROFILE == 1 && MILL_LIKE_AUTO == 2, "order");
 static_assert(MILL_CONT_RBF == 0 && MILL_CONT_CHEBYSHEV == 1, "order");
 static_assert(MILL_FLOAT32 == 0 && MILL_FLOAT64 == 1, "order");
 static_assert(MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1, "order");
@@ -73,9 +73,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},
-    {"likelihood", CHOICE(fit.likelihood, "marginal", "profile"), SCIENCE,
+    {"likelihood", CHOICE(fit.likelihood, "marginal", "profile", "auto"), SCIENCE,
      .help = "integrate over the continuum (marginal, with the determinant) or only maximise "
-             "over it (profile)",
+             "over it (profile); auto: profile in arms with a model error",
      .elsewhere = "(marginal)"},
     {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
      .help = "arithmetic of the emulator and the templates"},
@@ -324,7 +324,7 @@ void mill_config_default(mill_config *config)
   memset(config, 0, sizeof *config);
   mill_fit_settings *fit = &config->fit;
   fit->optimizer = MILL_OPT_HYBRID;
-  fit->likelihood = MILL_LIKE_MARGINAL;
+  fit->likelihood = MILL_LIKE_AUTO;
   fit->continuum = MILL_CONT_RBF;
   fit->n_cont = 10;
   fit->precision = MILL_FLOAT32;

@@ -28,7 +28,7 @@ REFUSED = {
     "not a range": ["arms: [{name: b, min: 3, max: 3}]", "arms: [{name: b, min: -1}]"],
     "guess_vel_step": ["vel_step0: 5"], "optimizer": ["second_minimizer: 1"], "redrock": ["zbest_select: 1"],
     "got 'ten'": ["npoly: ten"], "quoted text": ["npoly: '10'"], "not below max_vsini": ["min_vsini: 500"],
-    "expected true or false": ["rbf_continuum: 1"], "expected marginal or profile": ["likelihood: best"],
+    "expected true or false": ["rbf_continuum: 1"], "expected marginal, profile or auto": ["likelihood: best"],
     "float32 or float64": ["precision: float16"], "spline or linear": ["rotation_kernel: exact"],
     "hybrid, nelder-mead or levenberg-marquardt": ["optimizer: Hybrid"],
     "item 1 is not [min, max]": ["wave_mask: [4300, 4450]"], "0 <= min < max": ["wave_mask: [[-1, 3]]"],

@@ -158,8 +158,8 @@ class RealStars(EndToEnd):
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
             shipped, every = os.path.join(SOURCE, "config", survey + ".yaml"), {}
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
-                # of the model error's covariance, which a step more fixes elsewhere, not: F moves
-                put("run.yaml", content(settings, "r") + "model_error: false\n")
+                # without covariances, which one more step fixes elsewhere, so that F moves
+                put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=lib)
                 every[name] = read(self.path)
                 with h5py.File(self.path) as f:
@@ -257,9 +257,9 @@ class RealStars(EndToEnd):
         formal = {c: apart[f"VRAD_{c}_ERR"] / np.sqrt(np.maximum(1, apart[f"RCHISQ_{c}"]))
                   for c in "BR"}
         both = formal["B"]**2 + formal["R"]**2
-        offset = (r - b) * 20**2 / (20**2 + both)
+        offset = (r - b) * 50**2 / (50**2 + both)
         away = (apart["VRAD_OFFSET_R"] - offset) / apart["VRAD_OFFSET_R_ERR"]
-        velocity = b + (r - b) * formal["B"]**2 / (20**2 + both)
+        velocity = b + (r - b) * formal["B"]**2 / (50**2 + both)
         off = (apart["VRAD"] - velocity) / apart["VRAD_ERR"]
         print("offset away by", np.round(np.abs(away).max(), 3), "errors, velocity by",
               np.round(np.abs(off).max(), 3))

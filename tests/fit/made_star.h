@@ -66,6 +66,7 @@ static inline void made_settings(const mill_library *lib, mill_fit_settings *set
   mill_config_default(&config);
   made_check(mill_config_bind(&config, lib, 1));
   *set = config.fit;
+  set->likelihood = MILL_LIKE_MARGINAL; /* also with model error: it computes most */
   set->n_cont = 5;
   set->n_wave_mask = 0;
   set->max_vsini_km_s = 300;
