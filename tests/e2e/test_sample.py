@@ -189,6 +189,13 @@ class Sample(ProgramTest):
         self.assertNotIn("repeat a star", done.stderr)
         rows = read(tmp("rows.h5"))
         self.assertEqual([list(rows["STATUS"]).count(s) for s in (FITTED, NO_FIT)], [4, 2])
+        # an IDENTIFIER names one of a star's two rows
+        with h5py.File(both) as f:
+            name = f["catalog/IDENTIFIER"].asstr()[N_STAR]
+        done = self.sample("row.h5", other, "--object", name, "--quiet", fit=both)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(tmp("row.h5")) as f:
+            self.assertEqual(list(f["catalog/IDENTIFIER"].asstr()), [name])
         # files of one name: stars are told by TARGETID
         os.makedirs(tmp("night"))
         same = tmp("night/stars.fits")
