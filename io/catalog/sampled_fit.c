@@ -209,7 +209,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
     const int has_sn =
         !wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn);
     if ((is_star || is_row) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
-        is_in_share(wish, mill_star_identity(rows->id[i], object)))
+        is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
       MILL_CHECK(mill_star_list_add_row(kept, by_star ? rows->id[i] : -1, identifier,
                                         by_star ? object : ""));
   }
