@@ -209,6 +209,12 @@ MILL_TEST(a_lower_minimum_is_flagged)
     hess[e] /= 16; /* the proposal is four times as wide and so about both */
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
+  for (int known = 0; known < 2; known++) { /* the refit found what the fit's row missed */
+    make_few();
+    slot.starts.given_f = known ? 2 : INFINITY;
+    sample(gaussian);
+    assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
+  }
 }
 
 /** Standard deviation that the Gaussian of hess has along one axis. */
