@@ -189,10 +189,11 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Append the stars of fitted rows that meet all of wish to kept.  found: work space. */
-static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
-                     const fit_rows *rows, unsigned char *found, mill_star_list *kept)
+/* Append rows that meet wish to kept, by star or by a listed IDENTIFIER.  found: work space. */
+static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, const fit_rows *rows,
+                     unsigned char *found, mill_star_list *kept)
 {
+  const mill_star_list *stars = config->select.star;
   int64_t warn = 0;
   int32_t info = 0;
   char name[MILL_STAR_NAME];
@@ -201,13 +202,16 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_star_list *stars,
   for (size_t i = 0; i < rows->n; i++) {
     const char *identifier = mill_fits_text_at(&rows->identifier, (int64_t)i);
     const char *object = mill_fits_text_at(&rows->object, (int64_t)i);
+    const int is_star = !stars || mill_star_list_has(stars, rows->id[i], "", object, found);
+    const int is_row = stars && mill_star_list_has(stars, -1, identifier, "", found);
+    const int by_star = is_star || config->join_by_name; /* joined rows have no IDENTIFIER */
     const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
     const int has_sn =
         !wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn);
-    if ((!stars || mill_star_list_has(stars, rows->id[i], identifier, object, found)) &&
-        rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
-        is_in_share(wish, mill_star_identity(rows->id[i], object)))
-      MILL_CHECK(mill_star_list_add_row(kept, rows->id[i], identifier, object));
+    if ((is_star || is_row) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
+        is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
+      MILL_CHECK(mill_star_list_add_row(kept, by_star ? rows->id[i] : -1, identifier,
+                                        by_star ? object : ""));
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)
@@ -238,7 +242,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   MILL_CHECK(MILL_ALLOC(1, &kept));
   if (select->star)
     MILL_CHECK(MILL_ALLOC(select->star->n_number + select->star->n_name, &found));
-  MILL_CHECK(keep_rows(wish, select->star, &rows, found, kept));
+  MILL_CHECK(keep_rows(wish, config, &rows, found, kept));
   mill_star_list_free(select->star);
   return MILL_GIVE(&kept, &select->star);
 }

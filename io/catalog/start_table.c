@@ -205,7 +205,8 @@ static int take_row(void *context, int64_t i, const char *row)
   memcpy(&raw->column[MILL_BY_TARGETID].i64[i], row + at->id->at, sizeof(int64_t));
   mill_start_fit *fit = &raw->out->fit[i];
   fit->identity = mill_star_identity(raw->column[MILL_BY_TARGETID].i64[i],
-                                     mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i));
+                                     mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i),
+                                     mill_fits_text_at(&raw->column[MILL_BY_IDENTIFIER], i));
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
   if (at->chisq)
     memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
@@ -337,7 +338,8 @@ int mill_start_table_find(const mill_start_table *table, const mill_catalog_row 
   if (table->exact.row)
     MILL_CHECK(mill_star_rows_find(&table->exact, star, &row));
   /* files of one name in two folders have the same IDENTIFIERs */
-  if (row < 0 || table->fit[row].identity != mill_star_identity(star->target_id, star->object))
+  if (row < 0 || table->fit[row].identity !=
+                     mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
   if (row >= 0)
     *found = is_finite(table, row) ? MILL_START_GIVEN : MILL_START_NOT_FINITE;
@@ -351,13 +353,13 @@ const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const 
   return table->fit ? &table->fit[(theta - table->theta) / table->n_par] : NULL;
 }
 
-uint64_t mill_star_identity(int64_t target_id, const char *object)
+uint64_t mill_star_identity(int64_t target_id, const char *object, const char *identifier)
 {
   enum { PURPOSE = 20 /* purpose of the random words; sampled_fit.c has 21 */ };
   uint64_t identity = (uint64_t)target_id;
   if (target_id != -1)
     return identity;
-  for (const char *c = object; *c; c++) { /* no TARGETID: hash the name, letter by letter */
+  for (const char *c = object[0] ? object : identifier; *c; c++) {
     const mill_counter_key key =
         mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, PURPOSE);
     identity = (uint64_t)key.v[0] << 32 | key.v[1];

@@ -55,8 +55,8 @@ typedef struct mill_start_fit {
 /** The fit whose theta mill_start_table_find returned; NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
-/** Identity of a star for its random numbers: target_id, or if -1 a hash of its name. */
-uint64_t mill_star_identity(int64_t target_id, const char *object);
+/** Key of a star's random numbers: target_id, or if -1 a hash of object, else of identifier. */
+uint64_t mill_star_identity(int64_t target_id, const char *object, const char *identifier);
 
 /** Number of rows whose star has an earlier row. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);

@@ -268,7 +268,7 @@ static int collect_segments(worker *w, mill_batch *batch)
 /* Set a star's identity, start and priors from its row of the catalog. */
 static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
 {
-  star->identity = mill_star_identity(row->target_id, row->object);
+  star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
   star->stays = 1; /* its pixels stay in pinned memory with the batch */
   if (plan->start)
     MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));

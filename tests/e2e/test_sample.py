@@ -27,6 +27,14 @@ def place(target, seed=1):
     return (((high << 32 | low) >> 11) + 0.5) / 2**53
 
 
+def named(identifier):
+    """Identity of a star that has only this name: a chain of hashes of its letters."""
+    high = low = 0xFFFFFFFF
+    for letter in identifier:
+        high, low = philox([letter, 0, 20, 0x6D696C6C], [low, high])[:2]
+    return high << 32 | low
+
+
 class Sample(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -174,6 +182,23 @@ class Sample(ProgramTest):
             "--fraction", sum(places) / 2, "--quiet", "--pattern", tmp("star?.fits"))
         np.testing.assert_array_equal(read(tmp("low.h5"))["TARGETID"], self.ids[low:low + 1])
 
+    def test_stars_without_number_and_name_draw_by_identifier(self):
+        alike, fit = tmp("alike.fits"), tmp("alike.h5")
+        with pyfits.open(self.input) as hdus:
+            hdus["FIBERMAP"].data["TARGETID"] = -1
+            for hdu in ("B_FLUX", "B_IVAR", "R_FLUX", "R_IVAR", "Z_FLUX", "Z_IVAR"):  # the same twice
+                hdus[hdu].data[1] = hdus[hdu].data[0]
+            hdus.writeto(alike)
+        run("fit", "--library", self.library, "--output", fit, "--backend", "cpu", "--quiet", alike)
+        names = list(read(fit, "catalog")["IDENTIFIER"][:2])
+        places = [place(named(i)) for i in names]
+        for part, want in ((1, names), (sum(places) / 2, [names[int(np.argmin(places))]])):
+            out = tmp(f"alike-{len(want)}.h5")
+            run("sample", "--fit", fit, "--library", self.library, "--output", out, *QUICK,
+                "--fraction", part, "--quiet", alike)
+            self.assertEqual(list(read(out, "catalog")["IDENTIFIER"][:2]), want)
+        self.assertFalse(np.equal(*read(tmp("alike-2.h5"))["POST_DRAWS"][:2]).any())
+
     def test_each_row_of_a_star_has_its_own_fit(self):
         other = tmp("other.fits")
         with pyfits.open(self.input) as hdus:
@@ -189,6 +214,9 @@ class Sample(ProgramTest):
         self.assertNotIn("repeat a star", done.stderr)
         rows = read(tmp("rows.h5"))
         self.assertEqual([list(rows["STATUS"]).count(s) for s in (FITTED, NO_FIT)], [4, 2])
+        name = read(both, "catalog")["IDENTIFIER"][N_STAR]  # of one of the star's two rows
+        self.sample("row.h5", other, "--object", name.decode(), "--quiet", fit=both)
+        self.assertEqual(list(read(tmp("row.h5"), "catalog")["IDENTIFIER"]), [name])
         # files of one name: stars are told by TARGETID
         os.makedirs(tmp("night"))
         same = tmp("night/stars.fits")

@@ -2,9 +2,9 @@
 /** Compute marginal densities and modes of a star's samples.
  *
  *  The density of a parameter is a sum of Gaussian kernels, mirrored at the limits of velocity and
- *  v sin i.  The kernels' width is Scott's rule with the effective sample size.  Valleys of the
- *  marginal densities separate modes: samples are cut at the deepest valley of all parameters, and
- *  each part is examined again (docs/science/numerics.md, "Posteriors"). */
+ *  v sin i.  Their width is Scott's rule for each mode.  Valleys of the marginal densities separate
+ *  modes: samples are cut at the deepest valley of all parameters, and each part is examined again
+ *  (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/block.h"
@@ -17,7 +17,7 @@
 #define MILL_MODE_WEIGHT 0.02
 #define MILL_MODE_ESS    10.0
 /** Modes are searched within this many standard deviations of a parameter's mean. */
-#define MILL_MODE_REACH 5.0
+#define MILL_MODE_REACH 6.0
 /** A density extends this many kernel widths beyond the range of the samples. */
 #define MILL_MARGINAL_MARGIN 3.0
 
@@ -75,13 +75,14 @@ MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
   return mill_block_sum(b, n);
 }
 
-/** Compute mean and variance of s->column [n], whose sample i counts count[i] times; n_all is the
- *  sum of the counts.  Columns, and so the mean, are differences from the solution. */
-MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
+/** Set s->column [n] to free parameter k, and compute its mean and variance.  Sample i counts
+ *  count[i] times, n_all in all.  Columns, and so the mean, are differences from the solution. */
+MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s, int k,
                                              const float *count, double n_all, double *mean,
                                              double *var)
 {
   double sum = 0.0, sum2 = 0.0;
+  mill_block_take_column(b, s, k);
   MILL_FOR(b, i, s->n)
   {
     sum += (double)count[i] * (double)s->column[i];
@@ -95,29 +96,25 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
   *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
 }
 
-/** Compute the density of parameter j, in 1/unit, at MILL_N_DENSITY points from *low to *high.
- *  Returns 0 if the samples, s->column, have no width.
- *  count [n], n_all  in      times that each sample counts, and their sum
- *  ess, var          in      effective sample size, and variance
- *  low, high         in/out  first widened by some kernel widths and cut at the limits
+/** Compute the density of parameter j, in 1/unit, at MILL_N_DENSITY points from low to high.
+ *  count [n]  in   times that each sample, of s->column, counts; the density is for n_all in all
+ *  ess, var   in   effective sample size, and variance, of the counted samples
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
-MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
-                                              const mill_samples *s, const float *count, int j,
-                                              double n_all, double ess, double var, double *low,
-                                              double *high, double *density)
+MILL_BLOCK_FN void mill_block_marginal_density(mill_block *b, const mill_model *m,
+                                               const mill_samples *s, const float *count, int j,
+                                               double n_all, double ess, double var, double low,
+                                               double high, double *density)
 {
   const double least = mill_par_min(m, j), most = mill_par_max(m, j), at = s->at[j];
-  const double width = sqrt(var) * pow(ess > 1.0 ? ess : 1.0, -0.2), inverse = 1.0 / width;
+  const double step = (high - low) / (MILL_N_DENSITY - 1);
+  /* kernels narrower than half a step would miss the points of narrow modes */
+  const double inverse = 1.0 / fmax(sqrt(var) * pow(fmax(ess, 1.0), -0.2), 0.5 * step);
   const double peak = inverse / (sqrt(2.0 * MILL_PI) * n_all);
   const int each = (s->n + MILL_DENSITY_PARTS - 1) / MILL_DENSITY_PARTS;
-  if (!(width > 0.0))
-    return 0;
-  *low = fmax(*low - MILL_MARGINAL_MARGIN * width, least);
-  *high = fmin(*high + MILL_MARGINAL_MARGIN * width, most);
   MILL_FOR(b, e, MILL_DENSITY_PARTS * MILL_N_DENSITY)
   {
     const int first = e / MILL_N_DENSITY * each, end = first + each < s->n ? first + each : s->n;
-    const double x = *low + e % MILL_N_DENSITY * ((*high - *low) / (MILL_N_DENSITY - 1));
+    const double x = low + e % MILL_N_DENSITY * step;
     double sum = 0.0;
     for (int i = first; i < end; i++) {
       /* below, above: distance from the sample's mirror image at a limit, in kernel widths */
@@ -140,7 +137,6 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
       density[g] += density[p * MILL_N_DENSITY + g];
   }
   MILL_BARRIER(b);
-  return 1;
 }
 
 /** Find a density's deepest valley with at least the fraction `least` of the weight on each side;
@@ -181,21 +177,18 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
   const double n = mill_block_take_mode(b, s, modes, mode), part = n / (double)s->n_sample;
   const double least = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
   double depth = MILL_MODE_VALLEY;
-  mill_mode_cut best;
-  best.of = mode;
-  best.to = modes->n;
-  best.k = -1;
-  best.at = 0.0;
+  mill_mode_cut best = {mode, -1, modes->n, 0.0};
   for (int k = 0; k < s->n_free && n > 1.0; k++) {
     const int j = s->par[k];
     double mean, var;
     int at = 0;
-    mill_block_take_column(b, s, k);
-    mill_block_column_moments(b, s, s->own, n, &mean, &var);
+    mill_block_column_moments(b, s, k, s->own, n, &mean, &var);
     const double reach = MILL_MODE_REACH * sqrt(var);
-    double low = s->at[j] + mean - reach, high = s->at[j] + mean + reach;
-    if (!mill_block_marginal_density(b, m, s, s->own, j, n, ess * part, var, &low, &high, density))
+    const double low = fmax(s->at[j] + mean - reach, mill_par_min(m, j));
+    const double high = fmin(s->at[j] + mean + reach, mill_par_max(m, j));
+    if (!(var > 0.0))
       continue;
+    mill_block_marginal_density(b, m, s, s->own, j, n, ess * part, var, low, high, density);
     const double ratio = mill_density_valley(density, least / part, &at);
     MILL_BARRIER(b); /* all threads have read the density */
     if (!(ratio < depth))

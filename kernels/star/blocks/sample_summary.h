@@ -109,8 +109,7 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
   const int n = s->n_free;
   for (int k = 0; k < n; k++) {
     double own, var;
-    mill_block_take_column(b, s, k);
-    mill_block_column_moments(b, s, s->copies, s->n_sample, &own, &var);
+    mill_block_column_moments(b, s, k, s->copies, s->n_sample, &own, &var);
     MILL_SERIAL(b)
     {
       mean[k] = own;
@@ -203,38 +202,47 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the density of free parameter k from low to high and some kernel widths beyond.  s->column
- *  has its samples; sigma: standard deviation.  Returns MILL_POST_SHAPE if not Gaussian, else 0. */
+/** Store the density of free parameter k, the sum of the modes' densities, from low to high and
+ *  some kernel widths beyond.  Returns MILL_POST_SHAPE if it is not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
-                                          const mill_samples *s, int k, double sigma, double low,
-                                          double high)
+                                          const mill_samples *s, const mill_modes *modes, int k,
+                                          double low, double high)
 {
   mill_posterior *p = slot->sample.posterior;
   const int j = s->par[k];
-  const double error = mill_sample_fit_error(m, &slot->result, j);
-  double *density = slot->space.density;
-  if (!mill_block_marginal_density(b, m, s, s->copies, j, s->n_sample, slot->sample.ess[k],
-                                   sigma * sigma, &low, &high, density))
+  const double error = mill_sample_fit_error(m, &slot->result, j), ess = slot->sample.ess[k];
+  const double margin = MILL_MARGINAL_MARGIN * p->mode_sigma[j] * pow(fmax(ess, 1.0), -0.2);
+  double *density = slot->space.density, *sum = p->density + (size_t)j * MILL_N_DENSITY;
+  low = fmax(low - margin, mill_par_min(m, j));
+  high = fmin(high + margin, mill_par_max(m, j));
+  if (!(high > low))
     return 0;
-  MILL_FOR(b, i, MILL_N_DENSITY)
-  {
-    p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
+  for (int a = 0; a < modes->n; a++) {
+    double mean, var;
+    const double n = mill_block_take_mode(b, s, modes, a), part = n / (double)s->n_sample;
+    mill_block_column_moments(b, s, k, s->own, n, &mean, &var);
+    mill_block_marginal_density(b, m, s, s->own, j, s->n_sample, ess * part, var, low, high,
+                                density);
+    MILL_FOR(b, i, MILL_N_DENSITY)
+    {
+      sum[i] = density[i] + (a > 0 ? sum[i] : 0.0);
+    }
   }
   MILL_SERIAL(b)
   {
     p->density_low[j] = low;
     p->density_high[j] = high;
   }
-  const int differs =
-      error > 0.0 && mill_density_differs(density, low, high, s->at[j], error) > MILL_POST_DIFFER;
-  MILL_BARRIER(b); /* the density has been read */
-  return differs ? MILL_POST_SHAPE : 0;
+  MILL_BARRIER(b);
+  const double differs = mill_density_differs(sum, low, high, s->at[j], error);
+  return error > 0.0 && differs > MILL_POST_DIFFER ? MILL_POST_SHAPE : 0;
 }
 
 /** Store percentiles, density and effective size of free parameter k; returns its flags.  shift,
  *  sigma: as in mill_block_post_flags. */
 MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
-                                      const mill_samples *s, int k, double shift, double sigma)
+                                      const mill_samples *s, const mill_modes *modes, int k,
+                                      double shift, double sigma)
 {
   enum { N = MILL_N_PERCENTILE };
   mill_posterior *p = slot->sample.posterior;
@@ -251,7 +259,7 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
     p->ess[j] = slot->sample.ess[k];
   }
   return mill_block_post_flags(b, m, slot, s, j, shift, sigma, at[N - 1] - at[0]) |
-         mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
+         mill_block_post_density(b, m, slot, s, modes, k, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
 /** Store weight, mean and standard deviations of a mode (n samples, s->own) as mode number `to`. */
@@ -273,8 +281,7 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
     double mean, var;
     if (s->par[k] >= nd)
       continue;
-    mill_block_take_column(b, s, k);
-    mill_block_column_moments(b, s, s->own, n, &mean, &var);
+    mill_block_column_moments(b, s, k, s->own, n, &mean, &var);
     MILL_SERIAL(b)
     {
       at[s->par[k]] += mean;
@@ -283,29 +290,28 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
   }
 }
 
-/** Find and store the modes, the heaviest first; returns their number. */
-MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill_slot *slot,
-                                        const mill_samples *s)
+/** Find the modes, and store them, the heaviest first. */
+MILL_BLOCK_FN void mill_block_post_modes(mill_block *b, const mill_model *m, mill_slot *slot,
+                                         const mill_samples *s, mill_modes *modes)
 {
-  mill_modes modes;
   double least = (double)INFINITY, n[MILL_MAX_MODE];
   int order[MILL_MAX_MODE]; /* modes by weight n, the heaviest first */
   for (int k = 0; k < s->n_free; k++)
     if (s->par[k] < m->n_deriv && slot->sample.ess[k] < least)
       least = slot->sample.ess[k];
-  mill_block_modes(b, m, s, least, slot->space.density, &modes);
-  for (int a = 0; a < modes.n; a++) {
-    n[a] = mill_block_take_mode(b, s, &modes, a);
+  mill_block_modes(b, m, s, least, slot->space.density, modes);
+  for (int a = 0; a < modes->n; a++) {
+    n[a] = mill_block_take_mode(b, s, modes, a);
     int at = a;
     for (; at > 0 && n[order[at - 1]] < n[a]; at--)
       order[at] = order[at - 1];
     order[at] = a;
   }
-  for (int a = 0; a < modes.n; a++) {
-    (void)mill_block_take_mode(b, s, &modes, order[a]);
+  for (int a = 0; a < modes->n; a++) {
+    (void)mill_block_take_mode(b, s, modes, order[a]);
     mill_block_post_mode(b, m, slot, s, n[order[a]], a);
   }
-  return modes.n;
+  MILL_BARRIER(b);
 }
 
 /** Fill the posterior with its values before sampling: the solution or NaN; 0 beyond n_deriv. */
@@ -354,6 +360,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_sample *s = &slot->sample;
   mill_posterior *p = s->posterior;
   double *mean = slot->space.mean, *covar = slot->space.matrix[0];
+  const double given = slot->starts.given_f, refit = slot->result.m2ll;
   const int n = slot->n_free, nd = m->n_deriv;
   MILL_SERIAL(b)
   {
@@ -368,7 +375,11 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_block_post_spread(b, m, slot);
   const mill_samples samples = mill_sample_set(slot);
   mill_block_post_moments(b, &samples, mean, covar);
-  int flag = converged ? 0 : MILL_POST_NOT_CONVERGED, n_mode = 0;
+  int flag = converged ? 0 : MILL_POST_NOT_CONVERGED;
+  mill_modes modes;
+  modes.n = 0;
+  if (n > 0)
+    mill_block_post_modes(b, m, slot, &samples, &modes);
   for (int k = 0; k < n; k++) {
     const int j = slot->free_par[k];
     if (j >= nd)
@@ -380,18 +391,16 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
         if (slot->free_par[l] < nd)
           p->covar[j * nd - j * (j - 1) / 2 + (slot->free_par[l] - j)] = covar[k * n + l];
     }
-    flag |= mill_block_post_par(b, m, slot, &samples, k, mean[k], sqrt(covar[k * n + k]));
+    flag |= mill_block_post_par(b, m, slot, &samples, &modes, k, mean[k], sqrt(covar[k * n + k]));
   }
-  if (n > 0)
-    n_mode = mill_block_post_modes(b, m, slot, &samples);
-  flag |= n_mode > 1 ? MILL_POST_MODES : 0;
+  flag |= modes.n > 1 ? MILL_POST_MODES : 0;
   flag |= mill_block_post_beyond_hull(b, m, slot, &samples) ? MILL_POST_HULL : 0;
-  flag |= s->least < slot->result.m2ll - 1.0 ? MILL_POST_LOWER : 0;
+  flag |= s->least < (given < INFINITY ? fmax(given, refit) : refit) - 1.0 ? MILL_POST_LOWER : 0;
   flag |= slot->starts.is_several ? MILL_POST_ONE_STAR : 0;
   MILL_SERIAL(b)
   {
     p->flag = flag;
-    p->n_mode = n_mode;
+    p->n_mode = modes.n;
     mill_sample_put_draws(m, slot);
     s->has_ended = 1;
   }

@@ -10,13 +10,15 @@
 #define MILL_LINES_ERRORS 5.0
 
 /** Does the spectrum constrain element l weakly?  Its error is then missing, above element_max_err,
- *  or above the prior's sigma / sqrt(2). */
+ *  or without the prior, 1 / sqrt(1 / var - 1 / prior) and the floor, above the prior's sigma. */
 MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_slot *slot, int l)
 {
   const mill_fit_result *r = &slot->result;
   const double sigma = mill_prior_sigma(m, slot, MILL_PAR_LABEL0 + l), e = r->label_err_formal[l];
+  const double floor = mill_has_error(m) ? m->label[l].floor * m->label[l].floor : 0.0;
+  const double prior = sigma * sigma, var = e * e - floor;
   return !(e > 0.0 && r->label_err[l] <= m->set.element_max_err) ||
-         (sigma > 0.0 && 2.0 * e * e > sigma * sigma);
+         (sigma > 0.0 && var * prior > (prior - floor) * (prior - var));
 }
 
 /** Is label l within MILL_HULL_EDGE of a facet that bounds it, or beyond? */

@@ -150,10 +150,8 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
       inv[i * n + i] += m->label[l].floor * m->label[l].floor;
   }
   double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];
-  for (int j = 0; j < np; j++) {
+  for (int j = 0; j < np; j++)
     sigma[j] = 0.0;
-    unit[j] = 1.0;
-  }
   for (int i = 0; i < n; i++) {
     const int j = idx[i];
     const double s = sqrt(inv[i * n + i]);

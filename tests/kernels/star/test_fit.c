@@ -521,6 +521,21 @@ MILL_TEST(near_hull)
                      c[i].near);
 }
 
+/** An element is WEAK if the spectrum's error, with the floor 0.27, is above the prior's 0.3. */
+MILL_TEST(a_weak_element_owes_more_to_its_prior)
+{
+  float fraction = 0.01F;
+  make(MILL_OPT_HYBRID);
+  model.arm[0].error.fraction = &fraction;
+  model.set.element_max_err = 1;
+  model.label[1].floor = 0.27;
+  model.set.prior_sigma[MILL_PAR_LABEL0 + 1] = 0.3;
+  for (double own = 0.12; own < 0.145; own += 0.02) { /* about sqrt(0.3^2 - 0.27^2) = 0.131 */
+    slot.result.label_err_formal[1] = sqrt(1 / (1 / (own * own) + 1 / 0.09) + 0.27 * 0.27);
+    assert_int_equal(mill_element_is_weak(&model, &slot, 1), own > 0.131);
+  }
+}
+
 static void arms(void)
 {
   for (int i = 0; i < slot.n_segment; i++)

@@ -209,6 +209,12 @@ MILL_TEST(a_lower_minimum_is_flagged)
     hess[e] /= 16; /* the proposal is four times as wide and so about both */
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
+  for (int known = 0; known < 2; known++) { /* the refit found what the fit's row missed */
+    make_few();
+    slot.starts.given_f = known ? 2 : INFINITY;
+    sample(gaussian);
+    assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
+  }
 }
 
 /** Standard deviation that the Gaussian of hess has along one axis. */
@@ -315,6 +321,17 @@ MILL_TEST(modes_have_weights_and_places)
     }
   }
   assert_true(isnan(p->mode_weight[3]));
+  for (int a = 0; a < 2; a++) { /* each mode's own width, which its kernels widen by 3 % */
+    double sum[3] = {0};
+    for (int i = 0; i < MILL_N_DENSITY; i++) {
+      const double x = p->density_low[4] + (p->density_high[4] - p->density_low[4]) * i / 63;
+      const double u = (x - centre[4] - a * far[4]) / deviation(4);
+      for (int k = 0; k < 3 && fabs(u) < 4.5; k++)
+        sum[k] += p->density[4 * MILL_N_DENSITY + i] * pow(u, k);
+    }
+    const double spread = sqrt(sum[2] / sum[0] - pow(sum[1] / sum[0], 2));
+    assert_close(spread, 1.03, 0.17); /* as above */
+  }
 }
 
 /** Minima 30 deviations apart, which no proposal finds from the other one. */
