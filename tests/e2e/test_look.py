@@ -171,6 +171,8 @@ class Select(Look):
                 ("SUCCESS", success),
                 ("not SUCCESS or SN_R > 10", ~success | bright),
                 ("~SUCCESS & (SN_R > 10)", ~success & bright),
+                ("!SUCCESS & (SN_R > 10) # dim\n or !RVS_WARN", ~success & bright | (f["RVS_WARN"] == 0)),
+                ("0 < (RVS_WARN & 256) < 300", hull),
                 ("(RVS_WARN & 256) != 0 and STATUS == 1", hull),
                 ("RVS_WARN & 256 and SUCCESS", hull & success),
                 ("SPECTYPE == 'STAR' and TEFF > 6.5e3",
@@ -209,6 +211,10 @@ class Select(Look):
                 ("COVAR > 1", ["COVAR has 21, COVAR[0] is the first"]),
                 ("COVAR[21] > 1", ["COVAR[0] to COVAR[20]"]),
                 ("SN_R > 10 & FEH < -2", ["write comparisons that & or | join in parentheses"]),
+                # Python's & goes before a comparison: these would be true of other rows than asked for
+                *((words, ["write comparisons that & or | join in parentheses"]) for words in (
+                    "TEFF > 5000 & SUCCESS", "RVS_WARN == 0 & FIT_INFO == 0", "0 < (RVS_WARN) | FIT_INFO > 3",
+                    "!STATUS == 1", "(STATUS == 1) & RVS_WARN & 256", "where(SUCCESS & RVS_WARN == 0, 1, 0) > 0")),
                 ("TEFF >", ["cannot be understood"]),
                 ("TEFF", ["neither true nor false"]),
                 ("1 == TARGETID == 3.2e17", ["equals a real number beyond 2**53", "all digits"]),
