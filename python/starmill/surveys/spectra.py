@@ -95,8 +95,7 @@ class Inputs:
             arms = [Arm(*c, None) for c in channels] if models is None else \
                 matched(channels, models[k], self.result.input_path(i))
             if arms:
-                found.append((sum(float((a.flux**2 * a.ivar).sum()) for a in arms if a.ivar.any()),
-                              k, arms))
+                found.append((max(median_sn(a.flux, a.ivar) for a in arms), k, arms))
         need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
         found.sort(reverse=True)
         _, k, arms = found[0]
@@ -119,6 +118,12 @@ class Inputs:
             bad |= (arm.wave > low) & (arm.wave < high)
         return weighted(arm._replace(bad=bad), self.result.setting("sigma_floor") or 0.0, vrad,
                         errors)
+
+
+def median_sn(flux, ivar):
+    """Return the S/N of an arm as in SN_*; -inf without a good pixel.  ivar: 0 of bad pixels."""
+    good = ivar > 0
+    return float(np.median(flux[good] * np.sqrt(ivar[good]))) if good.any() else -np.inf
 
 
 def weighted(arm, floor, vrad, errors):
