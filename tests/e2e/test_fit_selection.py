@@ -114,6 +114,8 @@ class Exposures(EndToEnd):
         arms, note = Inputs(result).star(0, Models(tmp("best-models.h5"), result).of(0))
         self.assertEqual(note, "exposure 2 of 3, the best")
         self.assertTrue(np.isnan(arms[0].flux[arms[0].bad]).any())
+        # two more exposures have as many good pixels, and that of the bad one: edge_pix are bad
+        self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
         """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -1."""

@@ -80,6 +80,9 @@ class Inputs:
                 r"(?m)^format: .*", f"format: {self.formats[i]}",
                 self.result.provenance["CONFIG"]))
         channels = self.opened[i].channels(number, self.ignored)
+        for c in channels:
+            for low, high in self.result.setting("wave_mask") or []:
+                c.bad[(c.wave > low) & (c.wave < high)] = True
         self.units[i] = self.opened[i].unit
         return channels
 
@@ -89,13 +92,16 @@ class Inputs:
         models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel counts as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
-        found = []
+        found, n_inner = [], collections.Counter()
+        edge = self.formats[exposures[0][0]] == "desi" and self.result.setting("edge_pix") or 0
         for k, (i, number) in enumerate(exposures):
             channels = self.channels(i, number)
             arms = [Arm(*c, None) for c in channels] if models is None else \
                 matched(channels, models[k], self.result.input_path(i))
             if arms:
                 found.append((max(median_sn(a.flux, a.ivar) for a in arms), k, arms))
+            for a in arms:
+                n_inner[a.name] += np.count_nonzero(~a.bad[edge:a.bad.size - edge])
         need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
         found.sort(reverse=True)
         _, k, arms = found[0]
@@ -109,15 +115,12 @@ class Inputs:
         fits = self.result.fits
         vrad = float(fits["VRAD"][row])
         errors = self.errors.get(int(fits["LIBRARY"][row]) if "LIBRARY" in fits else 1, {})
-        return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
-
-    def marked(self, arm, vrad, errors):
-        """Return an arm with the pixels of wave_mask bad, and with the fit's errors."""
-        bad = arm.bad.copy()
-        for low, high in self.result.setting("wave_mask") or []:
-            bad |= (arm.wave > low) & (arm.wave < high)
-        return weighted(arm._replace(bad=bad), self.result.setting("sigma_floor") or 0.0, vrad,
-                        errors)
+        for a in arms:  # NPIX tells whether the fit left out the ends, as with a resolution matrix
+            if edge and models and fits["NPIX_" + a.name.upper()][row] <= n_inner[a.name]:
+                a.bad[:edge] = a.bad[max(a.bad.size - edge, 0):] = True
+        floor = self.result.setting("sigma_floor") or 0.0
+        return sorted((weighted(a, floor, vrad, errors) for a in arms),
+                      key=lambda a: a.wave[0]), note
 
 
 def median_sn(flux, ivar):
