@@ -88,7 +88,7 @@ class Inputs:
 
     def star(self, row, models):
         """Return a row's Arms, sorted by wavelength, and a note on the exposures used.  Each arm
-        is from the exposure of highest S/N with this arm; an exposure of WEAVE has one arm.
+        is from the exposure of highest S/N with this arm, or this part of it.
         models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel counts as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
@@ -107,8 +107,8 @@ class Inputs:
         _, k, arms = found[0]
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
         for _, _, others in found[1:]:
-            names = {a.name for a in arms}
-            more = [a for a in others if a.name not in names]
+            more = [a for a in others if not any(  # WEAVE's cameras may have one arm
+                b.name == a.name and b.wave[0] <= np.median(a.wave) <= b.wave[-1] for b in arms)]
             if more:
                 note = f"{len(exposures)} exposures, the best of each arm"
                 arms = arms + more
