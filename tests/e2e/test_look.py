@@ -424,6 +424,8 @@ class Report(Look):
             catalog["TARGET_DEC"] = np.full(n, 60.0)
             fits["TARGETID"][1], catalog["TARGET_RA"][1] = -1, catalog["TARGET_RA"][3] + 2e-4
             catalog["OBJECT"][1] = b""
+            # nothing tells to which of two neighbours row 7 belongs
+            fits["TARGETID"][7], catalog["TARGET_RA"][7:10] = -2, catalog["TARGET_RA"][8] + (1e-4, 0, 2e-4)
             fits["RVS_WARN"][:] = 0
             fits["RVS_WARN"][::10] = 256 + 8
             fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
