@@ -287,10 +287,12 @@ class Compare(Look):
                 ("x.xyz", ["--figure"], "ends in .png or .pdf", 2)):
             self.refused("compare", FIT, part, *how, name, said=[name, said], status=status)
         self.job("export", "--to", "fits", "--output", "warned.fits", warned)
-        for path in warned, "warned.fits":
+        pyfits.PrimaryHDU().writeto(tmp("empty.fits"))  # rvspecfit's product of no star
+        for path in warned, "warned.fits", "empty.fits,warned.fits":
             done = run("compare", path, path, "--figure", "none.png", cwd=TMP)
             self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
             self.assertIn("none.png is not written: no star", done.stderr)
+        self.assertIn("warning: empty.fits has no table", done.stderr)
 
 
 class Outputs(Look):

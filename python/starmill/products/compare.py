@@ -53,6 +53,9 @@ def read_one(path):
                     return Table({n: native(table[n]) for n in table.dtype.names or ()},
                                  meta={1 << int(key[4:]): cards[key] for key in cards
                                        if re.fullmatch(r"WARN\d\d", key)})
+            if len(hdus) == 1 and hdus[0].data is None:
+                warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
+                return Table()
     raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 
