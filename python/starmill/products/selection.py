@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, printable, write_whole
+from starmill.cli.basics import USAGE, Failure, check_text, printable, write_whole
 from starmill.products.result import NO_SN, TRUTHS, Block, Result, star_names, text
 
 FUNCTIONS = {name: getattr(np, name) for name in ("abs sqrt exp log log10 sin cos tan arcsin "
@@ -209,16 +209,6 @@ class Selection:
             self.result.fits["TARGETID"], catalog["OBJECT"], catalog["IDENTIFIER"]))))
 
 
-def print_pieces(pieces):
-    try:
-        sys.stdout.buffer.writelines(pieces)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(OUTPUT, f"the list cannot be printed: {error.strerror}") from error
-
-
 def main(options):
     path, words = options.arguments
     result = Result(path)
@@ -228,5 +218,5 @@ def main(options):
         write_whole(options.output, selection.lines(), options.overwrite)
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")
     else:
-        print_pieces(selection.lines())
+        sys.stdout.buffer.writelines(selection.lines())
     result.warn_damaged()

@@ -76,9 +76,8 @@ def joined(key, has_id, ra, dec, by_place):
         ((n[star[at[crowd]]] == 1).sum(), f"share their position with over {CROWD} others, as "
          "placeholders do: not compared by position")) if count]
     at = at[~crowd]
-    pair = at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]
-    has_unique = (n[star[pair]] == 1).any(axis=1)
-    a, b = star[pair[has_unique]].T  # stars to join
+    pair = star[at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]]
+    a, b = pair[(n[pair] == 1).any(axis=1)].T  # stars to join
     graph = coo_matrix((np.ones(len(a), bool), (a, b)), (len(n), len(n)))
     whole = connected_components(graph, directed=False)[1][star]
     n_id = np.bincount(np.unique(name[has_id] * len(n) + whole[has_id]) % len(n), minlength=len(n))
@@ -196,9 +195,8 @@ class Survey:
         named = target >= 0
         if not named.all():
             by_name = object_keys(block["OBJECT"])
-            key = np.where(named, key, by_name)
+            key = np.select([named, by_name != 0], [key, by_name], mixed(~block.rows))
             named |= by_name != 0
-            key = np.where(named, key, mixed(~block.rows))
         place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]])
         known = has_place(*place) & (self.key_every == 1)
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)

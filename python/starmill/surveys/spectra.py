@@ -103,10 +103,9 @@ class Inputs:
             for a in arms:
                 n_inner[a.name] += np.count_nonzero(~a.bad[edge:a.bad.size - edge])
         need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
-        found.sort(reverse=True)
-        _, k, arms = found[0]
+        (_, k, arms), *rest = sorted(found, reverse=True)
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
-        for _, _, others in found[1:]:
+        for _, _, others in rest:
             more = [a for a in others if not any(  # WEAVE's cameras may have one arm
                 b.name == a.name and b.wave[0] <= np.median(a.wave) <= b.wave[-1] for b in arms)]
             if more:
@@ -118,9 +117,8 @@ class Inputs:
         for a in arms:  # NPIX tells whether the fit left out the ends, as with a resolution matrix
             if edge and models and fits["NPIX_" + a.name.upper()][row] <= n_inner[a.name]:
                 a.bad[:edge] = a.bad[max(a.bad.size - edge, 0):] = True
-        floor = self.result.setting("sigma_floor") or 0.0
-        return sorted((weighted(a, floor, vrad, errors) for a in arms),
-                      key=lambda a: a.wave[0]), note
+        arms = [weighted(a, self.result.setting("sigma_floor") or 0.0, vrad, errors) for a in arms]
+        return sorted(arms, key=lambda a: a.wave[0]), note
 
 
 def median_sn(flux, ivar):
