@@ -40,7 +40,7 @@ static const mill_option rows[] = {
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
      .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,
      .help = "template library (default: template_lib of the configuration, else the shipped one)"},
-    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER | WRITE,
+    {"config", MILL_OPTION_TEXT, AT(fit.config), .once = 1, .tasks = FIT | CROSSOVER | WRITE,
      .help = "YAML configuration"},
     {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | CROSSOVER,
      .help = "text file with one input path per line"},

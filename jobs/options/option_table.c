@@ -73,7 +73,7 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
                         table->command);
-    if (row->kind == MILL_OPTION_OTHER && !row->take && text[i])
+    if (text[i] && (row->once || (row->kind == MILL_OPTION_OTHER && !row->take)))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s is given twice; see %s --help", row->name,
                         table->command);
     MILL_CHECK(mill_option_read(row, row->name, optarg, base ? base : scratch));

@@ -39,7 +39,7 @@ static const mill_option rows[] = {
     {"skip-done", FLAG(skip_done),
      .help = "skip inputs that the input table lists as done, with the same settings and "
              "unchanged since"},
-    {"config", TEXT(config), .may_differ = 1,
+    {"config", TEXT(config), .may_differ = 1, .once = 1,
      .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},

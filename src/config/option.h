@@ -43,6 +43,7 @@ typedef struct mill_option {
    *  NULL: Python parses the text, and the option may be given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< 1: ranks may have different values: the option does not change results */
+  int once;       /**< 1: the option may be given once */
   unsigned tasks; /**< bit mask of the job's tasks that use the option; 0: all */
   /* the members below are for keys only */
   int is_identity;     /**< 1: part of a run's identity */

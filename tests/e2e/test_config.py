@@ -261,6 +261,7 @@ class Config(ProgramTest):
                 self.assertEqual(run("fit", "--print-config", *given, *words.split()).stdout, self.printed(text))
         for words, *parts in (
                 ("--nploy 3", "unknown", "--nploy"), ("--re", "ambiguous", "--re"), ("--output", "needs a value"),
+                ("--config sdss.yaml --config binaries.yaml", "--config is given twice"),
                 ("--npoly 25", "--npoly", "25"), ("--minsn inf", "--minsn", "inf"), ("--object " + 64 * "x", "--object", "xxx"),
                 ("--objtype A,,B", "--objtype", "A,,B"), ("--target-class A,", "--target-class", "A,"),
                 ("--minexpid -1", "--minexpid", "-1"), ("--numbers 5", "--numbers", "--pattern"),

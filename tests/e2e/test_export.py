@@ -116,12 +116,12 @@ class Export(ProgramTest):
         for path in FILES:
             with pyfits.open(os.path.join(PRODUCTS, "rvtab-" + os.path.basename(path))) as hdus, \
                     pyfits.open(path) as inputs:
-                self.assertEqual([h.name for h in hdus],
-                                 ["PRIMARY", "RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"])
+                self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"])
                 table = hdus["RVTAB"]
                 self.assertEqual([(c.name, c.format, c.unit) for c in table.columns],
-                                 [(n, f.lstrip("1") if len(f) == 2 else f, u)
-                                  for n, f, u in RVTAB])
+                                 [(n, f.lstrip("1") if len(f) == 2 else f, u) for n, f, u in RVTAB])
+                self.assertEqual([table.header[f"TUCD{table.data.names.index(n) + 1}"] for n in RENAMED],
+                                 ["src.redshift", "src.class", "src.class"])
                 n = len(table.data)
                 for i, (name, form, _) in enumerate(RVTAB):
                     values, unit, text = result[RENAMED.get(name, name)]

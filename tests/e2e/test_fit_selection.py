@@ -2,7 +2,10 @@
 """Which rows are fitted: selection, S/N, exposures; real files (defects: test_hostile.py)."""
 
 from common import *  # noqa: F403
+from starmill.products.models import Models
+from starmill.products.result import Result
 from starmill.surveys import generic
+from starmill.surveys.spectra import Inputs
 
 
 class Selection(EndToEnd):
@@ -96,6 +99,23 @@ class Exposures(EndToEnd):
             self.assertEqual([len(f[f"models/{a.lower()}/flux"]) for a in ARMS], [4] * 3)
             # one model row per exposure, target by target
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
+
+    def test_the_best_exposure_is_drawn(self):
+        """The best is that of the largest median S/N, whatever is in a bad pixel or a cosmic ray."""
+        def edit(hdus):
+            as_spectra(hdus)
+            for arm in ARMS:
+                hdus[f"{arm}_IVAR"].data[2] *= 1.5
+            hdus["B_FLUX"].data[2, 700], hdus["B_IVAR"].data[2, 700] = np.nan, 0
+            hdus["R_FLUX"].data[3, 100] = 1e5
+        self.fit("best.h5", "--exposures", "joint", "--models", tmp("best-models.h5"),
+                 cut("best.fits", self.ROWS, edit))
+        result = Result(self.path)
+        arms, note = Inputs(result).star(0, Models(tmp("best-models.h5"), result).of(0))
+        self.assertEqual(note, "exposure 2 of 3, the best")
+        self.assertTrue(np.isnan(arms[0].flux[arms[0].bad]).any())
+        # two more exposures have as many good pixels, and that of the bad one: edge_pix are bad
+        self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
         """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -1."""

@@ -465,6 +465,24 @@ class Weave(ProgramTest):
         with self.assertRaisesRegex(Failure, "a.fits changed"):
             matched(channels, {"opt": (joined + 0.1, joined)}, "a.fits")
 
+    def test_an_arm_in_two_cameras(self):
+        """Both are drawn, as each has a part of its own; a weaker exposure of one part is not."""
+        from starmill.products.models import Models
+        from starmill.products.result import Result
+        from starmill.surveys.spectra import Inputs
+        grid, flux, ivar = self.pixels["RED"]
+        parts, paths = (slice(100, 1200), slice(1100, 2300), slice(120, 1180)), []
+        for i, at in enumerate(parts):
+            paths.append(tmp(f"part{i}.fits"))
+            generic.write(paths[-1], [{"NAME": "star", "WAVELENGTH": grid[at], "FLUX": flux[0][at],
+                                       "IVAR": ivar[0][at] / (1 + i)}], "vacuum")
+        config = put("parts.yaml", "lsf: off\nwave_mask: []\narms: [r]\njoin_by_name: true\n")
+        self.fit("parts.h5", "--config", config, "--models", tmp("parts-models.h5"), *paths, lib=self.lib)
+        result = Result(self.path)
+        arms, note = Inputs(result).star(0, Models(tmp("parts-models.h5"), result).of(0))
+        self.assertEqual([(a.wave[0], a.wave[-1]) for a in arms], [(grid[at][0], grid[at][-1]) for at in parts[:2]])
+        self.assertEqual(note, "3 exposures, the best of each arm")
+
     def test_one_arm(self):
         expected = self.generic("blue", ["BLUE"])
         self.fit("weave.h5", "--config", self.config, self.paths[0], lib=self.lib)

@@ -13,17 +13,15 @@ from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packa
 from starmill.products.result import NO_SN, NOT_DONE, Result, text
 from starmill.products.survey import half_width
 
-# column, unit, digits
-QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),
-              ("ALPHAFE", "", 3), ("VSINI", "km/s", 1), ("VRAD_ERR", "km/s", 3),
-              ("TEFF_ERR", "K", 1), ("LOGG_ERR", "", 3), ("FEH_ERR", "", 3),
-              ("ALPHAFE_ERR", "", 3), ("VSINI_ERR", "km/s", 1), ("CHISQ_TOT", "", 2), ("SN", "", 2))
+PANELS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "LOGG": ("", 3), "FEH": ("", 3),
+          "ALPHAFE": ("", 3), "VSINI": ("km/s", 1)}  # column: unit, digits
+QUANTITIES = (*((name + end, *of) for end in ("", "_ERR") for name, of in PANELS.items()),
+              ("CHISQ_TOT", "", 2), ("SN", "", 2))
 # bits of rvspecfit's RVS_WARN; starmill's files name all of theirs
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted
 IDS = "TARGETID", "EXPID", "OBJECT"
-PANELS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
 
 
 def native(values):
@@ -53,6 +51,9 @@ def read_one(path):
                     return Table({n: native(table[n]) for n in table.dtype.names or ()},
                                  meta={1 << int(key[4:]): cards[key] for key in cards
                                        if re.fullmatch(r"WARN\d\d", key)})
+            if len(hdus) == 1 and hdus[0].data is None:
+                warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
+                return Table()
     raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
 
 

@@ -15,7 +15,7 @@ from starmill.products.drawing import (BAD, DATA, INK, MODEL, PALE, RESIDUAL, ST
                                        literal, plt, png)
 from starmill.products.models import open_models
 from starmill.products.result import FITTED, SYMBOL, Result, number, symbol
-from starmill.surveys.spectra import Arm, Inputs, arms_with_error, weighted
+from starmill.surveys.spectra import Arm, Inputs, arms_with_error, median_sn, weighted
 from starmill.wavelength import C_KM_S
 
 MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
@@ -265,10 +265,7 @@ def draw_row(result, row, options, limits):
 def draw_pieces(library, theta, pieces, limits):
     """Draw the starmill.Pieces of a star's exposure with the highest S/N, with parameters theta."""
     need(any(piece.ivar.any() for piece in pieces), ValueError, "the star has no usable pixel")
-    strength = {piece.exposure: 0.0 for piece in pieces}
-    for piece in pieces:
-        strength[piece.exposure] += float(np.nansum(piece.data ** 2 * piece.ivar))
-    best = max(strength, key=strength.get)
+    best = max(pieces, key=lambda piece: median_sn(piece.data, piece.ivar)).exposure
     error = {} if library.config.get("model_error") is False else \
         arms_with_error(library.arms, library.path, [library.hash])
     arms = [weighted(Arm(p.arm, p.wave, p.data.astype(float), p.ivar.astype(float), p.ivar == 0,

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from starmill.cli.basics import OUTPUT, USAGE, Failure, check_text, printable, write_whole
+from starmill.cli.basics import USAGE, Failure, check_text, printable, write_whole
 from starmill.products.result import NO_SN, TRUTHS, Block, Result, star_names, text
 
 FUNCTIONS = {name: getattr(np, name) for name in ("abs sqrt exp log log10 sin cos tan arcsin "
@@ -22,18 +22,19 @@ OPERATORS = {
     ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert,
+    ast.Not: lambda values: ~truth(values)}
+BITWISE = ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert
 # operators whose integer results are checked: beyond 64 bits they would wrap around
 ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
 MAX_SHOWN = 200  # characters of an expression in a message
-# C's operators become Python's, except within quotes
-WORDS = {"&&": " and ", "||": " or ", "!": " not "}
-SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
+# except within quotes C's operators become Python's (~ and a form feed are !), all else a blank
+WORDS = {"&&": " and ", "||": " or ", "!": "~\f"}
+SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=)|#.*|\s)")
 
 
 def truth(values):
-    """Return values as booleans: integers are true if they are not 0."""
-    values = np.asarray(values)
+    """Return an array as booleans: integers are true if they are not 0."""
     if values.dtype.kind not in "biu":
         raise TypeError("a real number or text is neither true nor false: write, say, TEFF > 5000")
     return values != 0
@@ -45,10 +46,10 @@ class Expression:
     def __init__(self, words, result):
         self.text, self.result, self._span = words, result, slice(0, 0)
         self._known = {name.lower(): name for name in reversed(result.names())}
-        python = SPLIT.sub(lambda m: m.group(1) or WORDS[m.group(2)], words).strip()
+        python = SPLIT.sub(lambda m: m[1] or WORDS.get(m[2], " "), words).strip()
         python = re.sub("[\udc80-\udcff]", lambda m: f"\\u{ord(m.group()):x}", python)  # no UTF-8
         try:
-            self._tree = ast.parse(python, mode="eval").body
+            self._python, self._tree = python.encode(), ast.parse(python, mode="eval").body
         except (SyntaxError, ValueError) as error:
             raise self._failure(f"cannot be understood: {error.args[0]}") from error
         except (RecursionError, MemoryError) as error:
@@ -83,7 +84,7 @@ class Expression:
         if not value:
             raise self._failure(f"has {ast.unparse(node)}, which means nothing here: give columns, "
                                 "numbers, texts in quotes, operators and functions")
-        return value(node)
+        return np.asarray(value(node))
 
     def _operator(self, node, op):
         if type(op) not in OPERATORS:
@@ -96,32 +97,36 @@ class Expression:
 
     def _Compare(self, node):
         """Evaluate comparisons; a < b < c means a < b and b < c."""
-        sides = [self._value(side) for side in (node.left, *node.comparators)]
+        sides, end = [], node.col_offset
+        for side in (node.left, *node.comparators):
+            is_bare = b"(" not in self._python[end:side.col_offset]
+            if is_bare and isinstance(getattr(side, "op", None), BITWISE):
+                raise TypeError(f"{ast.unparse(side)} has no parentheses")
+            end = side.end_col_offset
+            sides.append(self._value(side))
         for a, op, b in zip(sides, node.ops, sides[1:]):
-            if (np.asarray(a).dtype.kind == "S") != (np.asarray(b).dtype.kind == "S"):
+            by_kind = {side.dtype.kind: side for side in (a, b)}
+            if "S" in by_kind and len(by_kind) > 1:
                 raise self._failure(f"has {ast.unparse(node)}: a text is never equal to a number, "
                                     "nor above or below it")
-            if isinstance(op, (ast.Eq, ast.NotEq)):
-                self._check_exact(np.asarray(a), np.asarray(b))
+            if isinstance(op, (ast.Eq, ast.NotEq)) and by_kind.keys() == {"f", "i"} and \
+                    (np.abs(by_kind["f"]) >= 2**53).any():  # rounding hides a difference
+                raise self._failure("asks whether an integer equals a real number beyond 2**53, "
+                                    "which is not exact: write all digits, without . or e")
         return np.logical_and.reduce([self._operator(node, op)(left, right)
                                       for left, op, right in zip(sides, node.ops, sides[1:])])
 
-    def _check_exact(self, *sides):
-        """Refuse to compare integers with reals beyond 2**53, whose rounding hides a difference."""
-        kinds = sorted(side.dtype.kind for side in sides)
-        if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
-                                       if side.dtype.kind == "f"):
-            raise self._failure("asks whether an integer equals a real number beyond 2**53, which "
-                                "is not exact: write all digits, without . or e")
-
     def _UnaryOp(self, node):
-        value, is_not = self._value(node.operand), isinstance(node.op, ast.Not)
-        return ~truth(value) if is_not else self._operator(node, node.op)(value)
+        op = ast.Not() if self._python.startswith(b"~\f", node.col_offset) else node.op
+        return self._operator(node, op)(self._value(node.operand))
 
     def _BinOp(self, node):
         op, sides = self._operator(node, node.op), [self._value(node.left), self._value(node.right)]
-        if isinstance(node.op, ARITHMETIC) and all(np.asarray(s).dtype.kind in "bi" for s in sides):
-            sides = [np.asarray(side, np.int64) for side in sides]
+        kinds = {side.dtype.kind for side in sides}
+        if isinstance(node.op, BITWISE) and "b" in kinds and len(kinds) > 1:
+            raise TypeError(f"{ast.unparse(node)} joins a truth value and a number")
+        if isinstance(node.op, ARITHMETIC) and kinds <= {"b", "i"}:
+            sides = [side.astype(np.int64) for side in sides]
             if (np.abs(op(*(side.astype(float) for side in sides))) >= 2**63).any():
                 raise self._failure(f"has {ast.unparse(node)}, which is beyond integers of 64 "
                                     "bits: write one number with a decimal point")
@@ -204,16 +209,6 @@ class Selection:
             self.result.fits["TARGETID"], catalog["OBJECT"], catalog["IDENTIFIER"]))))
 
 
-def print_pieces(pieces):
-    try:
-        sys.stdout.buffer.writelines(pieces)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(OUTPUT, f"the list cannot be printed: {error.strerror}") from error
-
-
 def main(options):
     path, words = options.arguments
     result = Result(path)
@@ -223,5 +218,5 @@ def main(options):
         write_whole(options.output, selection.lines(), options.overwrite)
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")
     else:
-        print_pieces(selection.lines())
+        sys.stdout.buffer.writelines(selection.lines())
     result.warn_damaged()

@@ -51,15 +51,16 @@ def object_keys(objects):
     return np.where(objects == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
 
 
-def joined(key, ra, dec, by_place):
+def joined(key, has_id, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows that are not compared.  A star's
     rows share a key and lie within FAR_AS of the first row with this key.  by_place: a row whose
-    key is unique also joins stars within NEAR_AS, unless over CROWD rows have this position."""
+    key is unique also joins stars within NEAR_AS, unless over CROWD rows have this position.
+    has_id: a row's key is its TARGETID.  If rows near each other have several, none joins."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
-    _, first, star = np.unique(key, return_index=True, return_inverse=True)
-    first = first[star]
+    _, first, name = np.unique(key, return_index=True, return_inverse=True)
+    first, star = first[name], name.copy()
     is_far = known & known[first]
     is_far[is_far] = np.linalg.norm(unit[is_far] - unit[first[is_far]], axis=1) > far
     star[is_far] = len(key) + np.arange(is_far.sum())  # each a star of its own
@@ -75,11 +76,12 @@ def joined(key, ra, dec, by_place):
         ((n[star[at[crowd]]] == 1).sum(), f"share their position with over {CROWD} others, as "
          "placeholders do: not compared by position")) if count]
     at = at[~crowd]
-    pair = at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]
-    has_unique = (n[star[pair]] == 1).any(axis=1)
-    a, b = star[pair[has_unique]].T  # stars to join
+    pair = star[at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]]
+    a, b = pair[(n[pair] == 1).any(axis=1)].T  # stars to join
     graph = coo_matrix((np.ones(len(a), bool), (a, b)), (len(n), len(n)))
-    return connected_components(graph, directed=False)[1][star], words
+    whole = connected_components(graph, directed=False)[1][star]
+    n_id = np.bincount(np.unique(name[has_id] * len(n) + whole[has_id]) % len(n), minlength=len(n))
+    return np.where(n_id[whole] > 1, len(n) + star, whole), words
 
 
 class Survey:
@@ -105,7 +107,7 @@ class Survey:
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
-        self.worst, self._keys = [], []  # _keys: [(keys, rows, positions)]
+        self.worst, self._keys = [], []  # _keys: [(keys, has_id, rows, positions)]
         sampled, rows = collections.defaultdict(list), []
         for block in result.blocks():
             self._count(block)
@@ -193,21 +195,20 @@ class Survey:
         named = target >= 0
         if not named.all():
             by_name = object_keys(block["OBJECT"])
-            key = np.where(named, key, by_name)
+            key = np.select([named, by_name != 0], [key, by_name], mixed(~block.rows))
             named |= by_name != 0
-            key = np.where(named, key, mixed(~block.rows))
         place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]])
         known = has_place(*place) & (self.key_every == 1)
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= block["FIT_INFO"] & self._no_repeat == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
-        self._keys.append((key[use], block.rows[use], place[:, use]))
+        self._keys.append((key[use], target[use] >= 0, block.rows[use], place[:, use]))
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta is
         the difference of a pair's parameters; errors and sn are those of both rows."""
-        key, row, place = (np.concatenate(parts, axis=-1) for parts in zip(*self._keys))
-        key, unjoined = joined(key, *place, by_place=self.key_every == 1)
+        key, has_id, row, place = (np.concatenate(part, axis=-1) for part in zip(*self._keys))
+        key, unjoined = joined(key, has_id, *place, by_place=self.key_every == 1)
         self._keys = None
         order = np.lexsort((row, key))
         key, row = key[order], row[order]

@@ -80,45 +80,51 @@ class Inputs:
                 r"(?m)^format: .*", f"format: {self.formats[i]}",
                 self.result.provenance["CONFIG"]))
         channels = self.opened[i].channels(number, self.ignored)
+        for c in channels:
+            for low, high in self.result.setting("wave_mask") or []:
+                c.bad[(c.wave > low) & (c.wave < high)] = True
         self.units[i] = self.opened[i].unit
         return channels
 
     def star(self, row, models):
         """Return a row's Arms, sorted by wavelength, and a note on the exposures used.  Each arm
-        is from the exposure of highest S/N with this arm; an exposure of WEAVE has one arm.
+        is from the exposure of highest S/N with this arm, or this part of it.
         models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel counts as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
-        found = []
+        found, n_inner = [], collections.Counter()
+        edge = self.formats[exposures[0][0]] == "desi" and self.result.setting("edge_pix") or 0
         for k, (i, number) in enumerate(exposures):
             channels = self.channels(i, number)
             arms = [Arm(*c, None) for c in channels] if models is None else \
                 matched(channels, models[k], self.result.input_path(i))
             if arms:
-                found.append((sum(float((a.flux**2 * a.ivar).sum()) for a in arms if a.ivar.any()),
-                              k, arms))
+                found.append((max(median_sn(a.flux, a.ivar) for a in arms), k, arms))
+            for a in arms:
+                n_inner[a.name] += np.count_nonzero(~a.bad[edge:a.bad.size - edge])
         need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
-        found.sort(reverse=True)
-        _, k, arms = found[0]
+        (_, k, arms), *rest = sorted(found, reverse=True)
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
-        for _, _, others in found[1:]:
-            names = {a.name for a in arms}
-            more = [a for a in others if a.name not in names]
+        for _, _, others in rest:
+            more = [a for a in others if not any(  # WEAVE's cameras may have one arm
+                b.name == a.name and b.wave[0] <= np.median(a.wave) <= b.wave[-1] for b in arms)]
             if more:
                 note = f"{len(exposures)} exposures, the best of each arm"
                 arms = arms + more
         fits = self.result.fits
         vrad = float(fits["VRAD"][row])
         errors = self.errors.get(int(fits["LIBRARY"][row]) if "LIBRARY" in fits else 1, {})
-        return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
+        for a in arms:  # NPIX tells whether the fit left out the ends, as with a resolution matrix
+            if edge and models and fits["NPIX_" + a.name.upper()][row] <= n_inner[a.name]:
+                a.bad[:edge] = a.bad[max(a.bad.size - edge, 0):] = True
+        arms = [weighted(a, self.result.setting("sigma_floor") or 0.0, vrad, errors) for a in arms]
+        return sorted(arms, key=lambda a: a.wave[0]), note
 
-    def marked(self, arm, vrad, errors):
-        """Return an arm with the pixels of wave_mask bad, and with the fit's errors."""
-        bad = arm.bad.copy()
-        for low, high in self.result.setting("wave_mask") or []:
-            bad |= (arm.wave > low) & (arm.wave < high)
-        return weighted(arm._replace(bad=bad), self.result.setting("sigma_floor") or 0.0, vrad,
-                        errors)
+
+def median_sn(flux, ivar):
+    """Return the S/N of an arm as in SN_*; -inf without a good pixel.  ivar: 0 of bad pixels."""
+    good = ivar > 0
+    return float(np.median(flux[good] * np.sqrt(ivar[good]))) if good.any() else -np.inf
 
 
 def weighted(arm, floor, vrad, errors):
