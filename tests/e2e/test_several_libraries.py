@@ -125,7 +125,7 @@ class Several(EndToEnd):
                   *(word for star in stars for word in ("--object", star)), "--output", tmp("post.h5"), tmp("stars.fits")]
         self.assertOneLine(starmill(*sample, *(w for p in self.library for w in ("--library", p))),
                            "choose it by --library", status=2)
-        for given, says, status in (((), f"the stars of {self.library[0]}", (FITTED, NO_FIT)),
+        for given, says, status in (((), f"the stars fitted with {self.library[0]}", (FITTED, NO_FIT)),
                                     (("--library", self.library[1]), "", (NO_FIT, FITTED))):
             done = run(*sample, *given, "--overwrite")
             self.assertIn(says, done.stderr)
