@@ -86,8 +86,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "no usable line-spread function in a tenth of an arm or more; these pixels are not fitted")    \
   X(MILL_INFO_GIVEN_START, 64, "GIVEN_START", "fitted from the values of the start table")         \
   X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
-    "two starts ended in different minima of about equal quality, or, of three or more starts, "   \
-    "only one found the best minimum")                                                             \
+    "two starts or libraries ended in different minima of about equal quality, or, of three or "   \
+    "more starts, only one found the best minimum")                                                \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
     "the labels are within one error of a hull's edge: errors of labels are not Gaussian")         \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \

@@ -2,9 +2,11 @@
 #include "src/pipeline/several.h"
 
 #include "kernels/base/memory.h"
+#include "kernels/math/hull.h"
 
-/** Factor on the misfit of a row with the warning HULL, when libraries are compared. */
-static const double EDGE = 1.25;
+/** A row with HULL gives way to one whose misfit is larger by less than the part EDGE.  If their
+ *  labels are far apart, the rows must also tie: differ by less than TIE reduced chi-squares. */
+static const double EDGE = 0.25, TIE = 4.0;
 /** A second choice lowers chi-square by at least this part of what the best guess does. */
 static const double NEARLY = 0.9;
 
@@ -55,18 +57,15 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
   const int n = first->n_label + 2, n_own = own->n_label + 2, *label = member[k].label;
   int par[MILL_MAX_PAR] = {MILL_PAR_VRAD, MILL_PAR_VSINI};
   const mill_fit_result from = *row;
-  mill_fit_result none;
   row->library = (uint8_t)(from.status == MILL_STATUS_FITTED ? 1 + k : 0);
   if (k == 0 || from.status != MILL_STATUS_FITTED)
     return;
-  mill_fit_result_init(&none, first, from.row, from.status);
   row->n_label = first->n_label;
-  memcpy(row->label, none.label, sizeof row->label);
-  memcpy(row->label_err, none.label_err, sizeof row->label_err);
-  memcpy(row->label_err_formal, none.label_err_formal, sizeof row->label_err_formal);
-  memcpy(row->label_flag, none.label_flag, sizeof row->label_flag);
-  memcpy(row->pair_label, none.pair_label, sizeof row->pair_label);
-  memcpy(row->pair_label_err, none.pair_label_err, sizeof row->pair_label_err);
+  for (int l = 0; l < first->n_label; l++) {
+    row->label[l] = row->label_err[l] = row->label_err_formal[l] = NAN;
+    row->pair_label[l] = row->pair_label_err[l] = NAN;
+    row->label_flag[l] = MILL_ELEMENT_NONE;
+  }
   memset(row->covar, 0, sizeof row->covar);
   for (int l = 0; l < own->n_label; l++) {
     row->label[label[l]] = from.label[l];
@@ -84,18 +83,32 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** Return the misfit by which rows of libraries are compared: EDGE times as large if the labels are
- *  outside the library's range (HULL). */
-static double standing(const mill_fit_result *row)
+/** Do labels differ by more than the library's standard deviation?  Labels without value do not. */
+static int is_far(const mill_library *lib, const double *a, const double *b)
 {
-  return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
+  int far = 0;
+  for (int l = 0; l < lib->n_label; l++)
+    far |= fabs(mill_label_map(&lib->label[l], a[l]) - mill_label_map(&lib->label[l], b[l])) > 1.0;
+  return far;
 }
 
-static int is_better(const mill_fit_result *row, const mill_fit_result *best)
+/** Is the row better than the best so far?  Flags the better one if they tie and are far apart. */
+static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)
     return best->status == MILL_STATUS_NOT_DONE;
-  return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
+  if (best->status != MILL_STATUS_FITTED)
+    return 1;
+  mill_fit_result *low = row->excess < best->excess ? row : best, *high = low == row ? best : row;
+  const double gap = high->excess - low->excess;
+  const int is_tie = gap < TIE * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
+  const int far = is_far(lib, row->label, best->label);
+  mill_fit_result *better = low;
+  if (low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL) && gap < EDGE * low->excess &&
+      (is_tie || !far))
+    better = high;
+  better->info |= is_tie && far ? MILL_INFO_TWO_MINIMA : 0;
+  return better == row;
 }
 
 /** Keep a slot's best row so far, with models and epochs, before the next turn overwrites them. */
@@ -169,7 +182,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   int is_best = 0;
   if (!is_guess) {
     take_row(slots->member, k, row);
-    is_best = row->status != MILL_STATUS_NOT_DONE && is_better(row, &c->best);
+    is_best = row->status != MILL_STATUS_NOT_DONE && is_better(slots->member[0].lib, row, &c->best);
   }
   *next = next_library(c, slots->n_lib, k);
   const mill_fit_result *best = is_best ? row : &c->best;

@@ -126,6 +126,8 @@ class Generic(Formats):
 
         sigma = "".join(f"SPECTRA LSF_SIGMA@{i}={v};" for i, v in zip(range(4, 8), (0, "nan", -1, 0)))
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
+        # one pixel with 4e38, one with 1e38: the largest float32 is 3.4e38
+        above = "SPECTRA IVAR>ERROR;SPECTRA ERROR@8=5e-20;SPECTRA ERROR@9=1e-19"
         pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
                   "SPECTRA TARGETID@2=6")
         good = "".join(f";SPECTRA {c}@{i}={v}" for i in range(4, 8) for c, v in (
@@ -140,6 +142,7 @@ class Generic(Formats):
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
                 (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),
                 (self.sample(error), "", 0, 2, "in a unit 10^-17 times as large"),
+                (self.sample(above), "", 0, 2, "in a unit 10^-17 times as large"),
                 (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
                 (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
                 (vectors(**one), "", 0, 2, "1 pixels")):

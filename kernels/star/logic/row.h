@@ -143,20 +143,24 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
     mill_cholesky_inverse(n, a, n, inv, n);
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
-  const int n_floor = mill_has_error(m) ? m->n_label : 0;
-  for (int i = 0; i < n; i++) { /* add the templates' error that pixels share */
-    const int l = idx[i] - MILL_PAR_LABEL0;
-    if (l >= 0 && l < n_floor)
-      inv[i * n + i] += m->label[l].floor * m->label[l].floor;
+  double sigma[MILL_MAX_PAR] = {0.0}, unit[MILL_MAX_PAR];
+  const double vsini = slot->best.end[MILL_PAR_VSINI], least = m->set.min_vsini_km_s;
+  if (!m->set.fixed[MILL_PAR_VSINI] && mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) {
+    sigma[MILL_PAR_VSINI] = mill_vsini_limit(m, slot, n, idx, inv); /* without floors */
+    if (vsini <= least)
+      r->info |= MILL_INFO_VSINI_ZERO;
   }
-  double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];
-  for (int j = 0; j < np; j++)
-    sigma[j] = 0.0;
   for (int i = 0; i < n; i++) {
-    const int j = idx[i];
-    const double s = sqrt(inv[i * n + i]);
-    sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, slot->best.end[j], inv[i * n + i]) : s;
+    const int j = idx[i], l = j - MILL_PAR_LABEL0;
+    if (l >= 0 && l < m->n_label && mill_has_error(m)) /* the templates' error that pixels share */
+      inv[i * n + i] += m->label[l].floor * m->label[l].floor;
+    const double var = inv[i * n + i], s = sqrt(var);
+    sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, vsini, var) : s;
     unit[j] = sigma[j] / s; /* COVAR has v sin i itself, with VSINI_ERR^2 on its diagonal */
+    if (j == MILL_PAR_VSINI &&
+        vsini * vsini - least * least <
+            2.0 * MILL_VSINI_RESOLVED * mill_vsini_rise(m->set.rotation, vsini) * s)
+      r->info |= MILL_INFO_VSINI_ZERO;
   }
   for (int i = 0; i < n; i++)
     for (int k = i; k < n; k++) {
@@ -170,20 +174,6 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
     if (mill_par_offset(m, i) >= 0 && !slot->no_offset[i])
       r->vrad_offset_err_km_s[i] = sigma[mill_par_offset(m, i)];
   r->vsini_err_km_s = sigma[MILL_PAR_VSINI];
-  if (m->set.fixed[MILL_PAR_VSINI])
-    return 1;
-  const double vsini = slot->best.end[MILL_PAR_VSINI];
-  if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) {
-    r->vsini_err_km_s = mill_vsini_limit(m, slot, n, idx, inv);
-    if (vsini <= m->set.min_vsini_km_s)
-      r->info |= MILL_INFO_VSINI_ZERO;
-    return 1;
-  }
-  const double least = m->set.min_vsini_km_s, rise = mill_vsini_rise(m->set.rotation, vsini);
-  for (int i = 0; i < n; i++)
-    if (idx[i] == MILL_PAR_VSINI &&
-        vsini * vsini - least * least < 2.0 * MILL_VSINI_RESOLVED * rise * sqrt(inv[i * n + i]))
-      r->info |= MILL_INFO_VSINI_ZERO;
   return 1;
 }
 

@@ -408,9 +408,11 @@ MILL_TEST(epochs_keep_vrad_as_their_mean)
 }
 
 /* With v sin i at a limit, F rises by 1 at VSINI_ERR from it if other parameters are at their best.
- * This also holds with a prior, whose penalty is quadratic in v sin i, not in u. */
+ * This also holds with a prior, whose penalty is quadratic in v sin i, not in u, and with floors of
+ * the labels' errors, which F does not have. */
 MILL_TEST(limit_of_vsini)
 {
+  static float fraction;
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
   /* the last slope still falls away from the limit, as in a fit that did not converge */
   static const double slopes[3] = {0.3, 0, -0.05};
@@ -420,6 +422,8 @@ MILL_TEST(limit_of_vsini)
         make(MILL_OPT_LM);
         model.set.rotation = kinds[k];
         model.set.max_vsini_km_s = 80;
+        model.arm[0].error.fraction = &fraction;
+        model.label[0].floor = 0.3;
         memcpy(slot.best.at.hess, hess, sizeof hess);
         const double limit = upper ? 80 : 0, inwards = upper ? -1 : 1;
         slot.best.at.theta[1] = slot.best.end[1] = limit;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Which of two libraries' rows a star gets. */
+#include "tests/mill_test.h"
+
+#include "kernels/base/error.h"
+#include "src/pipeline/several.h"
+
+/** The star's row from these misfits and Teff; row `hull` (-1: none) has HULL. */
+static mill_fit_result chosen(const double *excess, const double *teff, int hull)
+{
+  const mill_label label = {.mapping = MILL_MAP_LOG10, .mean = 3.7, .std = 0.08};
+  const mill_library lib[2] = {{.n_label = 2, .label = {label, {.std = 1}}}, {.n_label = 1}};
+  const mill_member member[2] = {{.lib = &lib[0]}, {.lib = &lib[1]}};
+  mill_fit_result row;
+  mill_star star = {.result = &row};
+  mill_slot_entry entry = {.star = &star};
+  mill_slots slots = {.member = member, .n_lib = 2, .entry = &entry};
+  mill_contest contest = {.tie = INFINITY, .fitted = -INFINITY}; /* both have guessed */
+  double limit;
+  for (int k = 0; k >= 0;) {
+    entry.library = k;
+    row = (mill_fit_result){.status = MILL_STATUS_FITTED, .n_pix_tot = 2000, .label = {teff[k]}};
+    row.warn = k == hull ? MILL_WARN_HULL : 0;
+    row.chisq_data = 2000 + (row.excess = excess[k]);
+    assert_ok(mill_contest_take(&contest, &slots, 0, &k, &limit));
+  }
+  return row;
+}
+
+MILL_TEST(a_row_with_hull_gives_way)
+{
+  /* misfits and Teff of the row with HULL and the other; does the first stay, is the row flagged */
+  static const double c[][6] = {
+      {6798, 7491, 5964, 11981, 1, 0},  /* a simulated star of 6073 K */
+      {13233, 13893, 6986, 6716, 0, 0}, /* one of 6743 K */
+      {1000, 1249, 6986, 6716, 0, 0},    {1000, 1251, 6986, 6716, 1, 0},    /* 25 % */
+      {1000, 1005.9, 5964, 11981, 0, 1}, {1000, 1006.1, 5964, 11981, 1, 0}, /* 4 * 3000 / 2000 */
+      {10, 13, 5964, 11981, 1, 1},       {-5, -3, 5964, 11981, 1, 1},
+      {1005, 1000, 5964, 11981, 0, 1},
+  };
+  for (int i = 0; i < (int)(sizeof c / sizeof c[0]); i++)
+    for (int hull = -1; hull < 2; hull++) {
+      const int at = hull > 0, stays = hull < 0 ? c[i][0] < c[i][1] : c[i][4] > 0;
+      const double excess[2] = {c[i][at], c[i][1 - at]}, teff[2] = {c[i][2 + at], c[i][3 - at]};
+      const mill_fit_result row = chosen(excess, teff, hull);
+      assert_close(row.label[0], c[i][stays ? 2 : 3], 0);
+      assert_int_equal((row.info & MILL_INFO_TWO_MINIMA) != 0, c[i][5]);
+    }
+}
+
+MILL_TEST_MAIN(NULL, NULL)
