@@ -361,16 +361,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return mill_pair_drop(slot);
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
-    if (mill_pair_brightness(m, slot) > 0.0) { /* the brighter star becomes the first one */
-      for (int j = 0; j < m->n_par; j++) {
-        const double x = p->theta[0][j];
-        p->theta[0][j] = p->theta[1][j];
-        p->theta[1][j] = x;
-      }
-      mill_pair_epochs_swap(slot);
-      for (int a = 0; a < m->n_arm; a++)
-        p->ln_ratio[a] = -p->ln_ratio[a];
-    }
+    if (mill_pair_brightness(m, slot) > 0.0) /* the brighter star becomes the first one */
+      mill_pair_swap(m, slot);
     p->trust = MILL_PAIR_WIDE;
   }
   if (early && p->star == 0)

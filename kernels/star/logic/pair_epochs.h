@@ -43,6 +43,12 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
   return slot->n_epoch > 1;
 }
 
+/** Has the epoch data, and lines? */
+MILL_HD static inline int mill_pair_has_lines(const mill_epoch *e)
+{
+  return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && !e->no_lines;
+}
+
 /** Return the reduced chi-square of the coadd of an epoch's exposures (epoch -1: of all).  Each
  *  exposure has the same template errors, so the excess over 1 grows with the number of exposures.
  *  Argument chisq: the sum over all exposures, without model error. */
@@ -104,7 +110,7 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
     e->shift[1] = 0.0;
     e->pair_err[0] = e->pair_err[1] = INFINITY;
     e->exchanged = 0.0;
-    if ((e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+    if (mill_pair_has_lines(e))
       sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
   }
   p->is_moving = sum > p->peak * p->peak;
@@ -151,7 +157,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     return 0;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->curve.n = (e->result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    e->curve.n = mill_pair_has_lines(e) ? MILL_N_PROFILE : 0;
     e->curve.step = step;
     e->curve.centre = mill_pair_epoch_vrad(slot, i, 0);
     e->curve.f_centre = (double)NAN;
@@ -221,10 +227,13 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
   for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++) {
     const double *answer = mill_answer_of(m, slot, i), *g = answer + MILL_ANSWER_TANGENTS;
     const double *h = g + n_row;
-    double *moment = slot->epoch[slot->segment[i].epoch].moment;
+    mill_epoch *e = &slot->epoch[slot->segment[i].epoch];
+    double *moment = e->moment;
     if (!slot->segment[i].paired)
       continue;
     moment[MILL_MOMENT_F] += answer[MILL_ANSWER_F];
+    if (e->no_lines) /* both velocities stay */
+      continue;
     moment[MILL_MOMENT_SLOPE + star] += g[own];
     moment[MILL_MOMENT_SLOPE + 1 - star] += g[other];
     moment[MILL_MOMENT_BEND + star] += h[own * (own + 1) / 2 + own];
@@ -237,7 +246,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
 MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
 {
   const double apart = mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0);
-  return (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 &&
+  return mill_pair_has_lines(&slot->epoch[i]) &&
          fabs(apart) * MILL_PAIR_APART > MILL_PAIR_BLENDED * slot->pair.least_apart;
 }
 
@@ -398,17 +407,26 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   }
 }
 
-/** Exchange the two stars' epoch velocities and errors. */
-MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
+/** Exchange two numbers. */
+MILL_HD static inline void mill_pair_exchange(double *x, double *y)
 {
+  const double was = *x;
+  *x = *y;
+  *y = was;
+}
+
+/** Exchange the two stars. */
+MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  for (int j = 0; j < m->n_par; j++)
+    mill_pair_exchange(&p->theta[0][j], &p->theta[1][j]);
   for (int i = 0; i < slot->n_epoch; i++) {
-    mill_epoch *e = &slot->epoch[i];
-    const double shift = e->shift[0], err = e->pair_err[0];
-    e->shift[0] = e->shift[1];
-    e->shift[1] = shift;
-    e->pair_err[0] = e->pair_err[1];
-    e->pair_err[1] = err;
+    mill_pair_exchange(&slot->epoch[i].shift[0], &slot->epoch[i].shift[1]);
+    mill_pair_exchange(&slot->epoch[i].pair_err[0], &slot->epoch[i].pair_err[1]);
   }
+  for (int a = 0; a < m->n_arm; a++)
+    p->ln_ratio[a] = -p->ln_ratio[a];
 }
 
 /** Return the largest velocity difference of the stars, km/s: of VRAD and of epochs with data. */
@@ -419,16 +437,10 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   double most = fabs(v);
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
-    if ((slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0)
+    if (mill_pair_has_lines(&slot->epoch[i]))
       most = here > most ? here : most;
   }
   return most;
-}
-
-/** Does an epoch determine a star's velocity?  Pixels of little weight give a huge error. */
-MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
-{
-  return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
 /** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that the
@@ -444,7 +456,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
-    const int known = mill_pair_epoch_tells(e, 0) && mill_pair_epoch_tells(e, 1);
+    const int known = e->pair_err[0] < MILL_PAIR_ERR_MOST && e->pair_err[1] < MILL_PAIR_ERR_MOST;
     const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;

@@ -27,7 +27,9 @@ MILL_TEST(probabilities_of_chi_squares)
 }
 
 /** Search epochs whose F has a minimum of depth 400 and width 20 km/s at minimum [n] (km/s); an
- *  epoch with NaN has a flat F.  Returns the number of rounds. */
+ *  epoch with NaN has a flat F.  A continuum alone has F = 0, but at NO_LINES a chi-square that is
+ *  10 above the minimum's: less than 4.5^2.  Returns the number of rounds. */
+#define NO_LINES (-180.0)
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 {
   int n_round = 0;
@@ -47,22 +49,29 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
   }
   segment[0].n_good = 0;
   for (; mill_epochs_search(&model, &slot, slot.place) == MILL_IS_ASKING; n_round++) {
-    assert_true(n_round < 40 && slot.request == MILL_REQ_VALUES && slot.data_only);
-    for (int i = 0; i < n; i++)
+    assert_true(n_round < 40 && slot.data_only);
+    for (int i = 0; i < n; i++) {
+      double *answer = mill_answer_of(&model, &slot, i);
       for (int k = 0; k < slot.n_vel; k++) {
         const double u = (mill_velocities_of(&slot, i)[k] - minimum[i]) / 20.0;
-        mill_answer_of(&model, &slot, i)[k] = isnan(minimum[i]) ? 7.0 : -400.0 * exp(-0.5 * u * u);
+        answer[k] = isnan(minimum[i]) ? 7.0 : -400.0 * exp(-0.5 * u * u);
       }
+      if (slot.request == MILL_REQ_MODELS) {
+        answer[MILL_ANSWER_CHISQ_DATA] = 900.0 + answer[MILL_ANSWER_F];
+        answer[MILL_ANSWER_CHISQ_C_DATA] = minimum[i] == NO_LINES ? 510.0 : 900.0;
+      }
+    }
   }
   return n_round;
 }
 
 MILL_TEST(epochs_are_found_far_away)
 {
-  /* without data, near, beyond the lines, flat, near a limit */
-  static const double minimum[] = {0, 1.5, 120, NAN, 250};
+  /* without data, near, beyond the lines, flat, near a limit, as well fitted without lines */
+  static const double minimum[] = {0, 1.5, 120, NAN, 250, NO_LINES};
   enum { N = sizeof minimum / sizeof minimum[0] };
-  static const int flag[N] = {MILL_EPOCH_NO_DATA, 0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT};
+  static const int flag[N] = {MILL_EPOCH_NO_DATA,   0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT,
+                              MILL_EPOCH_NO_MINIMUM};
   static mill_epoch epoch[N];
   search_epochs(N, minimum, epoch);
   assert_true(mill_epochs_shift(&model, &slot));
