@@ -309,16 +309,16 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
 }
 
 /** Compute the Newton step [2], within +-most km/s, of both velocities of an epoch; all else is
- *  fixed.  A velocity with an error above `most` stays. */
+ *  fixed.  A velocity with an error above `most` stays, and is unknown. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
   const double mixed = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - mixed * mixed;
   for (int k = 0; k < 2; k++) {
     const double newton = -0.5 * (h[1 - k] * g[k] - mixed * g[1 - k]) / det;
-    e->pair_err[k] = h[k] > 0.0 && det > 0.0 ? sqrt(h[1 - k] / det) : INFINITY;
-    step[k] =
-        e->pair_err[k] < most ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
+    const int known = h[k] > 0.0 && det > 0.0 && h[1 - k] < most * most * det;
+    e->pair_err[k] = known ? sqrt(h[1 - k] / det) : INFINITY;
+    step[k] = known ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
   }
 }
 
@@ -456,19 +456,21 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
-    const int known = e->pair_err[0] < MILL_PAIR_ERR_MOST && e->pair_err[1] < MILL_PAIR_ERR_MOST;
+    const int first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
+    const int second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
     const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (known && on_line)
+    if (first && second && on_line)
       e->result.flag |= MILL_EPOCH_MASS_RATIO;
-    if (known && !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
+    if ((first || second) &&
+        !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
-    if (!known && e->result.flag == 0)
-      e->result.flag = MILL_EPOCH_NO_MINIMUM;
-    e->curve.found = known ? v0 : (double)NAN;
-    e->curve.err = known ? e->pair_err[0] : (double)NAN;
-    e->result.pair_vrad_km_s = known ? v1 : (double)NAN;
-    e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
+    if (!(first && second) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+      e->result.flag |= MILL_EPOCH_NO_MINIMUM;
+    e->curve.found = first ? v0 : (double)NAN;
+    e->curve.err = first ? e->pair_err[0] : (double)NAN;
+    e->result.pair_vrad_km_s = second ? v1 : (double)NAN;
+    e->result.pair_vrad_err_km_s = second ? e->pair_err[1] : (double)NAN;
   }
 }

@@ -431,4 +431,38 @@ MILL_TEST(one_star_keeps_its_row)
   }
 }
 
+/* Velocities of a pair at epochs: both told; the second star's not measured; an exchange fits. */
+MILL_TEST(epochs_of_a_pair)
+{
+  enum { N = 3 };
+  static const int flag[N] = {0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_EXCHANGEABLE};
+  static mill_epoch epoch[N];
+  mill_pair *p = &slot.pair;
+  paraboloid(60, 8);
+  slot.n_epoch = N;
+  slot.epoch = epoch;
+  slot.result.n_pix_tot = 1000;
+  slot.result.chisq_data = 1000;
+  slot.result.err_scale = 1;
+  p->least_apart = 5; /* a longest step, and largest error, of 10 km/s */
+  p->theta[0][MILL_PAR_VRAD] = slot.polish.at.theta[MILL_PAR_VRAD] = -50;
+  p->theta[1][MILL_PAR_VRAD] = 50;
+  for (int i = 0; i < N; i++)
+    epoch[i] = (mill_epoch){.shift = {i == 2 ? 90 : 2 * i},
+                            .peak = 30,
+                            .exchanged = i == 2 ? 0 : 1e4,
+                            .moment = {0, 0, 1, i == 1 ? 1.0 / 144 : 1}};
+  mill_pair_epochs_move(&model, &slot);
+  mill_pair_epochs_row(&model, &slot);
+  slot.best.end[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
+  mill_epochs_row(&model, &slot);
+  for (int i = 0; i < N; i++) {
+    assert_int_equal(epoch[i].result.flag, flag[i]);
+    assert_close(epoch[i].result.vrad_km_s, i == 2 ? 40 : 2 * i - 50, 1e-9);
+    assert_close(epoch[i].result.vrad_err_km_s, 1, 1e-9);
+    assert_true(i == 1 ? isnan(epoch[i].result.pair_vrad_km_s)
+                       : fabs(epoch[i].result.pair_vrad_km_s - 50) < 1e-9);
+  }
+}
+
 MILL_TEST_MAIN(NULL, NULL)
