@@ -43,7 +43,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   return sum * exp(-left);
 }
 
-/** Statistics of the n epochs that have a velocity, km/s. */
+/** Statistics of n epochs' velocities, km/s. */
 typedef struct mill_epochs_mean {
   int n;
   double velocity, shift; /**< means of velocity and shift[0], weighted by 1 / error^2 */
@@ -51,7 +51,7 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
-/** Average the epochs' velocities; err_scale multiplies their errors. */
+/** Average the velocities of epochs without EXCHANGEABLE; err_scale multiplies their errors. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
@@ -67,7 +67,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
       const mill_curve *c = &slot->epoch[i].curve;
       const double v = c->found, err = c->err * err_scale, d = v - constant;
       const double w = 1.0 / (err * err + floor * floor);
-      if (!isfinite(v))
+      if (!isfinite(v) || slot->epoch[i].result.flag & MILL_EPOCH_EXCHANGEABLE)
         continue;
       if (pass == 0) {
         mean->n++;
@@ -304,7 +304,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
                                               const mill_epochs_mean *mean)
 {
   const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
-  return mill_has_model_error(m, slot) && is_measured
+  return mean->n > 0 && mill_has_model_error(m, slot) && is_measured
              ? slot->best.end[MILL_PAR_VRAD] - mean->velocity
              : 0.0;
 }

@@ -386,6 +386,8 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
     p->is_fitted = 0;
     return;
   }
+  mill_pair_epochs_row(m, slot);
+  slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
   r->warn = slot->best.warn;
@@ -396,7 +398,6 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
-  mill_pair_epochs_row(m, slot);
 }
 
 /** Fit two stars by turns; slot->pair.is_fitted tells whether they are kept. */

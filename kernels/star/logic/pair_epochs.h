@@ -444,7 +444,7 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 }
 
 /** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that the
- *  epoch does not surely tell which velocity belongs to which star. */
+ *  epoch does not surely tell which velocity belongs to which star; then VRAD leaves it out. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;
@@ -472,5 +472,9 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
     e->curve.err = first ? e->pair_err[0] : (double)NAN;
     e->result.pair_vrad_km_s = second ? v1 : (double)NAN;
     e->result.pair_vrad_err_km_s = second ? e->pair_err[1] : (double)NAN;
+    if (e->result.flag & MILL_EPOCH_EXCHANGEABLE)
+      e->pair_err[0] = e->pair_err[1] = INFINITY;
   }
+  mill_pair_epochs_centre(slot, 0);
+  mill_pair_epochs_centre(slot, 1);
 }

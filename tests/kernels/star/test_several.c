@@ -463,6 +463,11 @@ MILL_TEST(epochs_of_a_pair)
     assert_true(i == 1 ? isnan(epoch[i].result.pair_vrad_km_s)
                        : fabs(epoch[i].result.pair_vrad_km_s - 50) < 1e-9);
   }
+  /* of the first two epochs' velocities, -50 and -48; the third is EXCHANGEABLE */
+  assert_int_equal(slot.result.n_epoch, 2);
+  assert_close(slot.result.vrad_range_km_s, 2, 1e-9);
+  assert_close(slot.result.vrad_chi2, 2, 1e-9);
+  assert_close(p->theta[0][MILL_PAR_VRAD], -49, 1e-9);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
