@@ -429,13 +429,14 @@ MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot 
     p->ln_ratio[a] = -p->ln_ratio[a];
 }
 
-/** Return the largest velocity difference of the stars, km/s: of VRAD and of epochs with data. */
+/** Return the velocity difference of the stars, km/s: of VRAD; if they move, the largest of VRAD and
+ *  epochs, some of which noise makes large. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
   const double v = p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD];
   double most = fabs(v);
-  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
+  for (int i = 0; p->is_moving && i < slot->n_epoch; i++) {
     const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
     if (mill_pair_has_lines(&slot->epoch[i]))
       most = here > most ? here : most;

@@ -468,6 +468,9 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(slot.result.vrad_range_km_s, 2, 1e-9);
   assert_close(slot.result.vrad_chi2, 2, 1e-9);
   assert_close(p->theta[0][MILL_PAR_VRAD], -49, 1e-9);
+  assert_close(mill_pair_apart(&slot), 99, 1e-9); /* of the means; the first epoch's is 100 */
+  p->is_moving = 1;
+  assert_close(mill_pair_apart(&slot), 100, 1e-9);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
