@@ -174,7 +174,7 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   const double peak = mill_pair_epochs_begin(slot);
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
-  slot->result.pair_peak = slot->pair.peak;
+  slot->result.pair_peak = peak;
   return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 

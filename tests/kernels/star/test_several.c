@@ -471,6 +471,9 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(mill_pair_apart(&slot), 99, 1e-9); /* of the means; the first epoch's is 100 */
   p->is_moving = 1;
   assert_close(mill_pair_apart(&slot), 100, 1e-9);
+  p->peak = 40; /* of all exposures */
+  assert_true(mill_pair_is_seen(&model, &slot));
+  assert_close(slot.result.pair_peak, sqrt(N * (30 * 30 - 2.7 * 2.7)), 1e-9);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
