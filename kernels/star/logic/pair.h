@@ -44,7 +44,6 @@
 enum {
   MILL_PAIR_TURNS = 6,     /**< turns of a fit */
   MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
-  MILL_PAIR_MOVING = 10,   /**< added to both if the stars move */
   MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
   MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
   MILL_PAIR_MOST_JAC = 12  /**< most Jacobians of the first turn */

@@ -20,8 +20,9 @@
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** Before turn number LATE, SETTLE Jacobians fit the epochs' velocities alone.  SETTLE further
  *  Jacobians start from each epoch's two velocities exchanged.  For stars that move both are done
- *  before the turns with the numbers 0, SCANNED and LATE + SCANNED instead. */
+ *  before the turns with the numbers 0, SCANNED, LATE + SCANNED and LATE + MOVING instead. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
+enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars move */
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
@@ -370,9 +371,10 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
   mill_pair *p = &slot->pair;
   const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0);
   const int early = p->is_moving && (p->n_turn == 0 || p->n_turn == MILL_PAIR_SCANNED);
-  p->n_settle =
-      early || (mill_pair_has_epochs(slot) && p->n_turn == late) ? 2 * MILL_PAIR_SETTLE : 0;
-  for (int star = 0; star < 2 && p->n_settle > 0; star++)
+  const int last = p->is_moving && p->n_turn == MILL_PAIR_LATE + MILL_PAIR_MOVING;
+  const int due = early || last || (mill_pair_has_epochs(slot) && p->n_turn == late);
+  p->n_settle = due ? 2 * MILL_PAIR_SETTLE : 0;
+  for (int star = 0; star < 2 && due && !last; star++)
     mill_pair_sharpen(m, slot, star);
 }
 

@@ -471,6 +471,12 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(mill_pair_apart(&slot), 99, 1e-9); /* of the means; the first epoch's is 100 */
   p->is_moving = 1;
   assert_close(mill_pair_apart(&slot), 100, 1e-9);
+  /* the last turns' labels may tell which star is which: exchanges are tried again */
+  p->n_turn = MILL_PAIR_SWAP + MILL_PAIR_MOVING;
+  p->theta[0][MILL_PAR_VSINI] = 33;
+  mill_pair_epochs_settle(&model, &slot);
+  assert_int_equal(p->n_settle, 2 * MILL_PAIR_SETTLE);
+  assert_close(p->theta[0][MILL_PAR_VSINI], 33, 0);
   p->peak = 40; /* of all exposures */
   assert_true(mill_pair_is_seen(&model, &slot));
   assert_close(slot.result.pair_peak, sqrt(N * (30 * 30 - 2.7 * 2.7)), 1e-9);
