@@ -213,16 +213,15 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_
  *  without lines any velocity fits that moves the template's lines out of the way. */
 MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_slot *slot)
 {
-  const double least = MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    double gain = 0.0;
+    double gain = -MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
     for (int k = 0; k < slot->n_segment; k++) {
       const double *answer = mill_answer_of(m, slot, k), v = mill_velocities_of(slot, k)[0];
       if (slot->segment[k].epoch == i && v == v)
         gain += answer[MILL_ANSWER_CHISQ_C_DATA] - answer[MILL_ANSWER_CHISQ_DATA];
     }
-    e->no_lines = mill_epoch_doubt(m, slot, e) && !(gain > least);
+    e->no_lines = mill_epoch_doubt(m, slot, e) && !(gain > 0.0);
     if (e->no_lines)
       e->curve.found = e->curve.err = (double)NAN;
   }

@@ -38,12 +38,6 @@ enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars 
 /** An epoch's velocity is unknown if its error is above this (km/s), as in a one-star search. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
-/** Does the star have epochs with velocities of their own? */
-MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
-{
-  return slot->n_epoch > 1;
-}
-
 /** Has the epoch data, and lines? */
 MILL_HD static inline int mill_pair_has_lines(const mill_epoch *e)
 {
@@ -86,7 +80,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  for (p->n_scan = 0; mill_pair_has_epochs(slot) && p->n_scan < slot->n_epoch; p->n_scan++) {
+  for (p->n_scan = 0; slot->n_epoch > 1 && p->n_scan < slot->n_epoch; p->n_scan++) {
     mill_pair_use(slot, p->n_scan);
     MILL_WAIT(MILL_REQ_PEAK);
     slot->epoch[p->n_scan].peak = p->peak;
@@ -104,7 +98,7 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
   mill_pair *p = &slot->pair;
   double sum = 0.0;
   p->is_moving = 0;
-  if (!mill_pair_has_epochs(slot))
+  if (slot->n_epoch < 2)
     return p->peak;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -225,7 +219,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < MILL_N_MOMENT; k++)
       slot->epoch[i].moment[k] = 0.0;
-  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++) {
+  for (int i = 0; i < slot->n_segment && slot->n_epoch > 1; i++) {
     const double *answer = mill_answer_of(m, slot, i), *g = answer + MILL_ANSWER_TANGENTS;
     const double *h = g + n_row;
     mill_epoch *e = &slot->epoch[slot->segment[i].epoch];
@@ -346,7 +340,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   const double most = 2.0 * p->least_apart;
   /* a full step would be too far: the turn has just changed the labels */
   const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
-  if (!mill_pair_has_epochs(slot))
+  if (slot->n_epoch < 2)
     return;
   p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
   const mill_pair_line line = mill_pair_line_of(m, slot);
@@ -369,12 +363,11 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
 MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0);
-  const int early = p->is_moving && (p->n_turn == 0 || p->n_turn == MILL_PAIR_SCANNED);
-  const int last = p->is_moving && p->n_turn == MILL_PAIR_LATE + MILL_PAIR_MOVING;
-  const int due = early || last || (mill_pair_has_epochs(slot) && p->n_turn == late);
-  p->n_settle = due ? 2 * MILL_PAIR_SETTLE : 0;
-  for (int star = 0; star < 2 && due && !last; star++)
+  const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0), n = p->n_turn;
+  const int due = n == late || (p->is_moving && (n == 0 || n == MILL_PAIR_SCANNED ||
+                                                 n == MILL_PAIR_LATE + MILL_PAIR_MOVING));
+  p->n_settle = due && slot->n_epoch > 1 ? 2 * MILL_PAIR_SETTLE : 0;
+  for (int star = 0; star < 2 && p->n_settle > 0 && n <= late; star++)
     mill_pair_sharpen(m, slot, star);
 }
 
@@ -436,13 +429,10 @@ MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot 
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
-  const double v = p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD];
-  double most = fabs(v);
-  for (int i = 0; p->is_moving && i < slot->n_epoch; i++) {
-    const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
+  double most = fabs(p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD]);
+  for (int i = 0; p->is_moving && i < slot->n_epoch; i++)
     if (mill_pair_has_lines(&slot->epoch[i]))
-      most = here > most ? here : most;
-  }
+      most = fmax(most, fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0)));
   return most;
 }
 
@@ -456,7 +446,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
   const int is_sure = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
                                                    MILL_PAIR_RESOLVED * slot->pair.least_apart;
   const mill_pair_line line = mill_pair_line_of(m, slot);
-  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
+  for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     const int first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
