@@ -103,6 +103,7 @@ typedef struct mill_epoch {
   mill_epoch_result result;
   mill_curve curve;
   double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the star and of its companion */
+  int no_lines;    /**< 1: a continuum alone fits the epoch as well (mill_epochs_weigh) */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;        /**< significance of this epoch's residual peak */
   double pair_err[2]; /**< errors of the velocities of star and companion, km/s */

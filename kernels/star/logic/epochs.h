@@ -43,7 +43,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
   return sum * exp(-left);
 }
 
-/** Statistics of the n epochs that have a velocity, km/s. */
+/** Statistics of n epochs' velocities, km/s. */
 typedef struct mill_epochs_mean {
   int n;
   double velocity, shift; /**< means of velocity and shift[0], weighted by 1 / error^2 */
@@ -51,7 +51,7 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
-/** Average the epochs' velocities; err_scale multiplies their errors. */
+/** Average the velocities of epochs without EXCHANGEABLE; err_scale multiplies their errors. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
@@ -67,7 +67,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
       const mill_curve *c = &slot->epoch[i].curve;
       const double v = c->found, err = c->err * err_scale, d = v - constant;
       const double w = 1.0 / (err * err + floor * floor);
-      if (!isfinite(v))
+      if (!isfinite(v) || slot->epoch[i].result.flag & MILL_EPOCH_EXCHANGEABLE)
         continue;
       if (pass == 0) {
         mean->n++;
@@ -105,6 +105,7 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
     slot->epoch[i].result.sn = -1e9;
     slot->epoch[i].result.epoch = i;
     slot->epoch[i].result.flag = MILL_EPOCH_NO_DATA;
+    slot->epoch[i].no_lines &= slot->epochs_shifted;
     slot->epoch[i].result.pair_vrad_km_s = slot->epoch[i].result.pair_vrad_err_km_s = (double)NAN;
   }
   for (int i = 0; i < slot->n_segment; i++) {
@@ -133,22 +134,21 @@ MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_s
   return m->set.rescale_errors ? mill_reduced(m, slot, slot->best.at.f) : 1.0;
 }
 
-/** Is an epoch's velocity known, and near the star's? */
-MILL_HD static inline int mill_epoch_is_near(const mill_model *m, const mill_slot *slot,
-                                             const mill_curve *c)
+/** May an epoch's velocity be wrong: is it missing or far from the star's, or had it no lines? */
+MILL_HD static inline int mill_epoch_doubt(const mill_model *m, const mill_slot *slot,
+                                           const mill_epoch *e)
 {
-  const double d = fabs(c->found - slot->best.end[MILL_PAR_VRAD]);
-  return d <= MILL_EPOCH_FAR * c->err * sqrt(mill_epochs_scale(m, slot));
+  const double d = fabs(e->curve.found - slot->best.end[MILL_PAR_VRAD]);
+  const double far = MILL_EPOCH_FAR * e->curve.err * sqrt(mill_epochs_scale(m, slot));
+  return (e->no_lines || !(d <= far)) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
-/** Is an epoch's velocity missing or far from the star's, so that it may be wrong? */
+/** Is any epoch's velocity in doubt? */
 MILL_HD static inline int mill_epochs_doubt(const mill_model *m, const mill_slot *slot)
 {
   int doubt = 0;
-  for (int i = 0; i < slot->n_epoch; i++) {
-    const mill_epoch *e = &slot->epoch[i];
-    doubt |= !mill_epoch_is_near(m, slot, &e->curve) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
-  }
+  for (int i = 0; i < slot->n_epoch; i++)
+    doubt |= mill_epoch_doubt(m, slot, &slot->epoch[i]);
   return doubt && slot->n_epoch > 1;
 }
 
@@ -196,7 +196,7 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_
     if (c->n == 0)
       continue;
     const double step = 0.5 * c->step, most = c->f[c->n / 2] - gain;
-    const int is_known = mill_epoch_is_near(m, slot, c) || e->least < most;
+    const int is_known = !mill_epoch_doubt(m, slot, e) || e->least < most;
     for (int k = 1; k < c->n; k++)
       if (c->f[k] < c->f[least])
         least = k;
@@ -209,6 +209,24 @@ MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_
   }
 }
 
+/** Drop each velocity in doubt whose chi-square is not below that of the continuum alone by GAIN:
+ *  without lines any velocity fits that moves the template's lines out of the way. */
+MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    double gain = -MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
+    for (int k = 0; k < slot->n_segment; k++) {
+      const double *answer = mill_answer_of(m, slot, k), v = mill_velocities_of(slot, k)[0];
+      if (slot->segment[k].epoch == i && v == v)
+        gain += answer[MILL_ANSWER_CHISQ_C_DATA] - answer[MILL_ANSWER_CHISQ_DATA];
+    }
+    e->no_lines = mill_epoch_doubt(m, slot, e) && !(gain > 0.0);
+    if (e->no_lines)
+      e->curve.found = e->curve.err = (double)NAN;
+  }
+}
+
 /** Search each epoch's velocity from the solution.  If a velocity is in doubt, and the fit did not
  *  use the epochs' own velocities, scan all epochs and search again from each scan's least F. */
 MILL_RESUMABLE(mill_epochs_search)
@@ -216,12 +234,22 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_BEGIN;
   mill_epochs_begin(m, slot);
   MILL_CALL(mill_seek_run);
-  if (slot->epochs_shifted || !mill_epochs_doubt(m, slot))
+  if (!mill_epochs_doubt(m, slot))
     MILL_RETURN;
-  mill_epochs_scan(m, slot);
-  MILL_ASK_CURVES(MILL_OF_EPOCHS);
-  mill_epochs_scanned(m, slot);
-  MILL_CALL(mill_seek_run);
+  if (!slot->epochs_shifted) {
+    mill_epochs_scan(m, slot);
+    MILL_ASK_CURVES(MILL_OF_EPOCHS);
+    mill_epochs_scanned(m, slot);
+    MILL_CALL(mill_seek_run);
+  }
+  for (int i = 0; i < slot->n_epoch; i++) { /* ask for models at the searches' ends */
+    slot->epoch[i].curve.n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0;
+    slot->epoch[i].curve.f_centre = (double)NAN;
+  }
+  mill_ask_curves(m, slot, MILL_OF_EPOCHS);
+  MILL_WAIT(MILL_REQ_MODELS);
+  mill_answered(m, slot);
+  mill_epochs_weigh(m, slot);
   MILL_END;
 }
 
@@ -275,7 +303,7 @@ MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_sl
                                               const mill_epochs_mean *mean)
 {
   const int is_measured = !(mill_prior_sigma(m, slot, MILL_PAR_VRAD) > 0.0);
-  return mill_has_model_error(m, slot) && is_measured
+  return mean->n > 0 && mill_has_model_error(m, slot) && is_measured
              ? slot->best.end[MILL_PAR_VRAD] - mean->velocity
              : 0.0;
 }

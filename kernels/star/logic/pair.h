@@ -44,7 +44,6 @@
 enum {
   MILL_PAIR_TURNS = 6,     /**< turns of a fit */
   MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
-  MILL_PAIR_MOVING = 10,   /**< added to both if the stars move */
   MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
   MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
   MILL_PAIR_MOST_JAC = 12  /**< most Jacobians of the first turn */
@@ -66,13 +65,6 @@ MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
   return polish->n_jac >= MILL_PAIR_JAC &&
          (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
-}
-
-/** Drop the pair: it is a single star.  Returns 0. */
-MILL_HD static inline int mill_pair_drop(mill_slot *slot)
-{
-  slot->pair.is_fitted = 0;
-  return 0;
 }
 
 /** Set least_apart, km/s, from the line width.  Returns 0 if no second star may be sought. */
@@ -162,9 +154,8 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
 MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;
-  return !mill_pair_has_epochs(slot) && !m->set.fixed[MILL_PAR_VSINI] &&
-         r->vsini_km_s > MILL_PAIR_SPLIT && (r->info & MILL_INFO_VSINI_ZERO) == 0 &&
-         (r->warn & MILL_WARN_HULL) == 0 &&
+  return slot->n_epoch < 2 && !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_PAIR_SPLIT &&
+         (r->info & MILL_INFO_VSINI_ZERO) == 0 && (r->warn & MILL_WARN_HULL) == 0 &&
          r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
 }
 
@@ -174,7 +165,7 @@ MILL_HD_CALLED static inline int mill_pair_is_seen(const mill_model *m, mill_slo
   const double peak = mill_pair_epochs_begin(slot);
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
-  slot->result.pair_peak = slot->pair.peak;
+  slot->result.pair_peak = peak;
   return peak > least * sqrt(mill_pair_unit_of(slot)) && !mill_pair_misled(m, slot);
 }
 
@@ -197,12 +188,6 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   p->star = p->n_turn = p->n_scan = 0;
   mill_pair_epochs_settle(m, slot);
   p->trust = MILL_PAIR_TRUST;
-}
-
-/** Begin a polish at the current star's parameters, for a turn or for a single Jacobian. */
-MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
-{
-  mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
 /** Return the mean over pixels of ln(second star's flux / first star's), from the last Jacobian. */
@@ -259,8 +244,8 @@ MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  if (p->is_moving && p->n_turn == 1) { /* the one-star fit smeared the lines */
-    slot->of_epochs = 1;
+  slot->of_epochs = slot->n_epoch > 1 && p->n_turn == (p->is_moving ? 1 : MILL_PAIR_SWAP + 1);
+  if (slot->of_epochs) { /* the one-star fit smeared the lines */
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
     MILL_CALL(mill_pair_measure);
@@ -272,7 +257,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
     MILL_CALL(mill_pair_keep_rows);
   }
   while (p->n_settle > 0) {
-    mill_pair_turn(m, slot);
+    mill_polish_begin(m, slot, p->theta[p->star]);
     MILL_ASK(MILL_REQ_TANGENTS);
     mill_pair_settled(m, slot);
     p->star = 0;
@@ -346,7 +331,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   const mill_polish *polish = &slot->polish;
   const int converged = slot->polish.outcome == MILL_POLISH_CONVERGED;
   if (!polish->have || slot->polish.outcome == MILL_POLISH_GIVEN_UP)
-    return mill_pair_drop(slot);
+    return 0;
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
   mill_pair_follow(m, slot);
@@ -359,18 +344,10 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* a turn of the scans */
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
-    return mill_pair_drop(slot);
+    return 0;
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
-    if (mill_pair_brightness(m, slot) > 0.0) { /* the brighter star becomes the first one */
-      for (int j = 0; j < m->n_par; j++) {
-        const double x = p->theta[0][j];
-        p->theta[0][j] = p->theta[1][j];
-        p->theta[1][j] = x;
-      }
-      mill_pair_epochs_swap(slot);
-      for (int a = 0; a < m->n_arm; a++)
-        p->ln_ratio[a] = -p->ln_ratio[a];
-    }
+    if (mill_pair_brightness(m, slot) > 0.0) /* the brighter star becomes the first one */
+      mill_pair_swap(m, slot);
     p->trust = MILL_PAIR_WIDE;
   }
   if (early && p->star == 0)
@@ -394,6 +371,9 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
     p->is_fitted = 0;
     return;
   }
+  if (slot->n_epoch > 1)
+    mill_pair_epochs_row(m, slot);
+  slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
   r->warn = slot->best.warn;
@@ -404,7 +384,6 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
-  mill_pair_epochs_row(m, slot);
 }
 
 /** Fit two stars by turns; slot->pair.is_fitted tells whether they are kept. */
@@ -416,12 +395,13 @@ MILL_RESUMABLE(mill_pair_try)
   while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
     MILL_CALL(mill_pair_keep_rows);
     MILL_CALL(mill_pair_epochs_look);
-    mill_pair_turn(m, slot);
+    mill_polish_begin(m, slot, p->theta[p->star]);
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
       slot->polish.outcome = mill_pair_digest(m, slot);
     } while (slot->polish.outcome == MILL_POLISH_GO);
-    if (!mill_pair_turned(m, slot))
+    p->is_fitted = mill_pair_turned(m, slot);
+    if (!p->is_fitted) /* a single star */
       MILL_RETURN;
   }
   mill_pair_relate(slot);

@@ -20,8 +20,9 @@
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
 /** Before turn number LATE, SETTLE Jacobians fit the epochs' velocities alone.  SETTLE further
  *  Jacobians start from each epoch's two velocities exchanged.  For stars that move both are done
- *  before the turns with the numbers 0, SCANNED and LATE + SCANNED instead. */
+ *  before the turns with the numbers 0, SCANNED, LATE + SCANNED and LATE + MOVING instead. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
+enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars move */
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
@@ -37,10 +38,10 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 /** An epoch's velocity is unknown if its error is above this (km/s), as in a one-star search. */
 #define MILL_PAIR_ERR_MOST (MILL_SEEK_MOST / MILL_SEEK_NOISE)
 
-/** Does the star have epochs with velocities of their own? */
-MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
+/** Has the epoch data, and lines? */
+MILL_HD static inline int mill_pair_has_lines(const mill_epoch *e)
 {
-  return slot->n_epoch > 1;
+  return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && !e->no_lines;
 }
 
 /** Return the reduced chi-square of the coadd of an epoch's exposures (epoch -1: of all).  Each
@@ -79,7 +80,7 @@ MILL_RESUMABLE(mill_pair_peaks)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  for (p->n_scan = 0; mill_pair_has_epochs(slot) && p->n_scan < slot->n_epoch; p->n_scan++) {
+  for (p->n_scan = 0; slot->n_epoch > 1 && p->n_scan < slot->n_epoch; p->n_scan++) {
     mill_pair_use(slot, p->n_scan);
     MILL_WAIT(MILL_REQ_PEAK);
     slot->epoch[p->n_scan].peak = p->peak;
@@ -97,14 +98,14 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
   mill_pair *p = &slot->pair;
   double sum = 0.0;
   p->is_moving = 0;
-  if (!mill_pair_has_epochs(slot))
+  if (slot->n_epoch < 2)
     return p->peak;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     e->shift[1] = 0.0;
     e->pair_err[0] = e->pair_err[1] = INFINITY;
     e->exchanged = 0.0;
-    if ((e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+    if (mill_pair_has_lines(e))
       sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
   }
   p->is_moving = sum > p->peak * p->peak;
@@ -151,7 +152,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     return 0;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->curve.n = (e->result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    e->curve.n = mill_pair_has_lines(e) ? MILL_N_PROFILE : 0;
     e->curve.step = step;
     e->curve.centre = mill_pair_epoch_vrad(slot, i, 0);
     e->curve.f_centre = (double)NAN;
@@ -218,13 +219,16 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < MILL_N_MOMENT; k++)
       slot->epoch[i].moment[k] = 0.0;
-  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++) {
+  for (int i = 0; i < slot->n_segment && slot->n_epoch > 1; i++) {
     const double *answer = mill_answer_of(m, slot, i), *g = answer + MILL_ANSWER_TANGENTS;
     const double *h = g + n_row;
-    double *moment = slot->epoch[slot->segment[i].epoch].moment;
+    mill_epoch *e = &slot->epoch[slot->segment[i].epoch];
+    double *moment = e->moment;
     if (!slot->segment[i].paired)
       continue;
     moment[MILL_MOMENT_F] += answer[MILL_ANSWER_F];
+    if (e->no_lines) /* both velocities stay */
+      continue;
     moment[MILL_MOMENT_SLOPE + star] += g[own];
     moment[MILL_MOMENT_SLOPE + 1 - star] += g[other];
     moment[MILL_MOMENT_BEND + star] += h[own * (own + 1) / 2 + own];
@@ -237,7 +241,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
 MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
 {
   const double apart = mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0);
-  return (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 &&
+  return mill_pair_has_lines(&slot->epoch[i]) &&
          fabs(apart) * MILL_PAIR_APART > MILL_PAIR_BLENDED * slot->pair.least_apart;
 }
 
@@ -300,16 +304,16 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
 }
 
 /** Compute the Newton step [2], within +-most km/s, of both velocities of an epoch; all else is
- *  fixed.  A velocity with an error above `most` stays. */
+ *  fixed.  A velocity with an error above `most` stays, and is unknown. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
   const double mixed = e->moment[MILL_MOMENT_BOTH], det = h[0] * h[1] - mixed * mixed;
   for (int k = 0; k < 2; k++) {
     const double newton = -0.5 * (h[1 - k] * g[k] - mixed * g[1 - k]) / det;
-    e->pair_err[k] = h[k] > 0.0 && det > 0.0 ? sqrt(h[1 - k] / det) : INFINITY;
-    step[k] =
-        e->pair_err[k] < most ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
+    const int known = h[k] > 0.0 && det > 0.0 && h[1 - k] < most * most * det;
+    e->pair_err[k] = known ? sqrt(h[1 - k] / det) : INFINITY;
+    step[k] = known ? (newton < -most ? -most : (newton > most ? most : newton)) : 0.0;
   }
 }
 
@@ -336,7 +340,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   const double most = 2.0 * p->least_apart;
   /* a full step would be too far: the turn has just changed the labels */
   const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
-  if (!mill_pair_has_epochs(slot))
+  if (slot->n_epoch < 2)
     return;
   p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
   const mill_pair_line line = mill_pair_line_of(m, slot);
@@ -359,11 +363,11 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
 MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0);
-  const int early = p->is_moving && (p->n_turn == 0 || p->n_turn == MILL_PAIR_SCANNED);
-  p->n_settle =
-      early || (mill_pair_has_epochs(slot) && p->n_turn == late) ? 2 * MILL_PAIR_SETTLE : 0;
-  for (int star = 0; star < 2 && p->n_settle > 0; star++)
+  const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0), n = p->n_turn;
+  const int due = n == late || (p->is_moving && (n == 0 || n == MILL_PAIR_SCANNED ||
+                                                 n == MILL_PAIR_LATE + MILL_PAIR_MOVING));
+  p->n_settle = due && slot->n_epoch > 1 ? 2 * MILL_PAIR_SETTLE : 0;
+  for (int star = 0; star < 2 && p->n_settle > 0 && n <= late; star++)
     mill_pair_sharpen(m, slot, star);
 }
 
@@ -398,41 +402,42 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   }
 }
 
-/** Exchange the two stars' epoch velocities and errors. */
-MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
+/** Exchange two numbers. */
+MILL_HD static inline void mill_pair_exchange(double *x, double *y)
 {
-  for (int i = 0; i < slot->n_epoch; i++) {
-    mill_epoch *e = &slot->epoch[i];
-    const double shift = e->shift[0], err = e->pair_err[0];
-    e->shift[0] = e->shift[1];
-    e->shift[1] = shift;
-    e->pair_err[0] = e->pair_err[1];
-    e->pair_err[1] = err;
-  }
+  const double was = *x;
+  *x = *y;
+  *y = was;
 }
 
-/** Return the largest velocity difference of the stars, km/s: of VRAD and of epochs with data. */
+/** Exchange the two stars. */
+MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  for (int j = 0; j < m->n_par; j++)
+    mill_pair_exchange(&p->theta[0][j], &p->theta[1][j]);
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_pair_exchange(&slot->epoch[i].shift[0], &slot->epoch[i].shift[1]);
+    mill_pair_exchange(&slot->epoch[i].pair_err[0], &slot->epoch[i].pair_err[1]);
+  }
+  for (int a = 0; a < m->n_arm; a++)
+    p->ln_ratio[a] = -p->ln_ratio[a];
+}
+
+/** Return the velocity difference of the stars, km/s: of VRAD; if they move, the largest of VRAD and
+ *  epochs, some of which noise makes large. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
-  const double v = p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD];
-  double most = fabs(v);
-  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
-    const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
-    if ((slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0)
-      most = here > most ? here : most;
-  }
+  double most = fabs(p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD]);
+  for (int i = 0; p->is_moving && i < slot->n_epoch; i++)
+    if (mill_pair_has_lines(&slot->epoch[i]))
+      most = fmax(most, fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0)));
   return most;
 }
 
-/** Does an epoch determine a star's velocity?  Pixels of little weight give a huge error. */
-MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
-{
-  return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
-}
-
 /** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that the
- *  epoch does not surely tell which velocity belongs to which star. */
+ *  epoch does not surely tell which velocity belongs to which star; then VRAD leaves it out. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;
@@ -441,22 +446,28 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
   const int is_sure = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
                                                    MILL_PAIR_RESOLVED * slot->pair.least_apart;
   const mill_pair_line line = mill_pair_line_of(m, slot);
-  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
+  for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
-    const int known = mill_pair_epoch_tells(e, 0) && mill_pair_epoch_tells(e, 1);
+    const int first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
+    const int second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
     const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (known && on_line)
+    if (first && second && on_line)
       e->result.flag |= MILL_EPOCH_MASS_RATIO;
-    if (known && !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
+    if ((first || second) &&
+        !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
-    if (!known && e->result.flag == 0)
-      e->result.flag = MILL_EPOCH_NO_MINIMUM;
-    e->curve.found = known ? v0 : (double)NAN;
-    e->curve.err = known ? e->pair_err[0] : (double)NAN;
-    e->result.pair_vrad_km_s = known ? v1 : (double)NAN;
-    e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
+    if (!(first && second) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+      e->result.flag |= MILL_EPOCH_NO_MINIMUM;
+    e->curve.found = first ? v0 : (double)NAN;
+    e->curve.err = first ? e->pair_err[0] : (double)NAN;
+    e->result.pair_vrad_km_s = second ? v1 : (double)NAN;
+    e->result.pair_vrad_err_km_s = second ? e->pair_err[1] : (double)NAN;
+    if (e->result.flag & MILL_EPOCH_EXCHANGEABLE)
+      e->pair_err[0] = e->pair_err[1] = INFINITY;
   }
+  mill_pair_epochs_centre(slot, 0);
+  mill_pair_epochs_centre(slot, 1);
 }

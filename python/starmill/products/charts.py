@@ -355,11 +355,14 @@ def curves(result, rows):
     figure, grid = panels(len(rows), 2.2)
     for axes, row in zip(grid, rows):
         exposure, _ = result.exposures_of(np.array([row]))
-        seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
+        seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH", "EPOCH_FLAG"))
         seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # one point per epoch
         has_time = (seen["MJD"] > 0).all()  # unknown times are NaN, 0 or -9999
         time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
-        axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
+        unsure = seen["EPOCH_FLAG"] & 8 > 0  # EXCHANGEABLE
+        for of, face in (~unsure, RESIDUAL), (unsure, "none"):
+            axes.errorbar(time[of], seen["VRAD"][of], seen["VRAD_ERR"][of], fmt="o", ms=3,
+                          color=RESIDUAL, mfc=face, lw=1)
         axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
         axes.set_title(literal(text(result.catalog["IDENTIFIER"][row])[-28:]), fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)

@@ -401,7 +401,7 @@ MILL_TEST(a_row_of_two_stars_counts_both)
 /* The epochs' mean is VRAD with any model error, as that of the line-spread function's width. */
 MILL_TEST(epochs_keep_vrad_as_their_mean)
 {
-  const mill_epochs_mean mean = {.velocity = -2};
+  const mill_epochs_mean mean = {.n = 1, .velocity = -2};
   make(MILL_OPT_LM);
   segment[0].own_d = (float[1]){0};
   assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);

@@ -27,7 +27,9 @@ MILL_TEST(probabilities_of_chi_squares)
 }
 
 /** Search epochs whose F has a minimum of depth 400 and width 20 km/s at minimum [n] (km/s); an
- *  epoch with NaN has a flat F.  Returns the number of rounds. */
+ *  epoch with NaN has a flat F.  A continuum alone has F = 0, but at NO_LINES a chi-square that is
+ *  10 above the minimum's: less than 4.5^2.  Returns the number of rounds. */
+#define NO_LINES (-180.0)
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 {
   int n_round = 0;
@@ -47,22 +49,29 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
   }
   segment[0].n_good = 0;
   for (; mill_epochs_search(&model, &slot, slot.place) == MILL_IS_ASKING; n_round++) {
-    assert_true(n_round < 40 && slot.request == MILL_REQ_VALUES && slot.data_only);
-    for (int i = 0; i < n; i++)
+    assert_true(n_round < 40 && slot.data_only);
+    for (int i = 0; i < n; i++) {
+      double *answer = mill_answer_of(&model, &slot, i);
       for (int k = 0; k < slot.n_vel; k++) {
         const double u = (mill_velocities_of(&slot, i)[k] - minimum[i]) / 20.0;
-        mill_answer_of(&model, &slot, i)[k] = isnan(minimum[i]) ? 7.0 : -400.0 * exp(-0.5 * u * u);
+        answer[k] = isnan(minimum[i]) ? 7.0 : -400.0 * exp(-0.5 * u * u);
       }
+      if (slot.request == MILL_REQ_MODELS) {
+        answer[MILL_ANSWER_CHISQ_DATA] = 900.0 + answer[MILL_ANSWER_F];
+        answer[MILL_ANSWER_CHISQ_C_DATA] = minimum[i] == NO_LINES ? 510.0 : 900.0;
+      }
+    }
   }
   return n_round;
 }
 
 MILL_TEST(epochs_are_found_far_away)
 {
-  /* without data, near, beyond the lines, flat, near a limit */
-  static const double minimum[] = {0, 1.5, 120, NAN, 250};
+  /* without data, near, beyond the lines, flat, near a limit, as well fitted without lines */
+  static const double minimum[] = {0, 1.5, 120, NAN, 250, NO_LINES};
   enum { N = sizeof minimum / sizeof minimum[0] };
-  static const int flag[N] = {MILL_EPOCH_NO_DATA, 0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT};
+  static const int flag[N] = {MILL_EPOCH_NO_DATA,   0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT,
+                              MILL_EPOCH_NO_MINIMUM};
   static mill_epoch epoch[N];
   search_epochs(N, minimum, epoch);
   assert_true(mill_epochs_shift(&model, &slot));
@@ -420,6 +429,57 @@ MILL_TEST(one_star_keeps_its_row)
     before.pair_peak = 30;
     assert_memory_equal(&before, &slot.result, sizeof before);
   }
+}
+
+/* Velocities of a pair at epochs: both told; the second star's not measured; an exchange fits. */
+MILL_TEST(epochs_of_a_pair)
+{
+  enum { N = 3 };
+  static const int flag[N] = {0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_EXCHANGEABLE};
+  static mill_epoch epoch[N];
+  mill_pair *p = &slot.pair;
+  paraboloid(60, 8);
+  slot.n_epoch = N;
+  slot.epoch = epoch;
+  slot.result.n_pix_tot = 1000;
+  slot.result.chisq_data = 1000;
+  slot.result.err_scale = 1;
+  p->least_apart = 5; /* a longest step, and largest error, of 10 km/s */
+  p->theta[0][MILL_PAR_VRAD] = slot.polish.at.theta[MILL_PAR_VRAD] = -50;
+  p->theta[1][MILL_PAR_VRAD] = 50;
+  for (int i = 0; i < N; i++)
+    epoch[i] = (mill_epoch){.shift = {i == 2 ? 90 : 2 * i},
+                            .peak = 30,
+                            .exchanged = i == 2 ? 0 : 1e4,
+                            .moment = {0, 0, 1, i == 1 ? 1.0 / 144 : 1}};
+  mill_pair_epochs_move(&model, &slot);
+  mill_pair_epochs_row(&model, &slot);
+  slot.best.end[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
+  mill_epochs_row(&model, &slot);
+  for (int i = 0; i < N; i++) {
+    assert_int_equal(epoch[i].result.flag, flag[i]);
+    assert_close(epoch[i].result.vrad_km_s, i == 2 ? 40 : 2 * i - 50, 1e-9);
+    assert_close(epoch[i].result.vrad_err_km_s, 1, 1e-9);
+    assert_true(i == 1 ? isnan(epoch[i].result.pair_vrad_km_s)
+                       : fabs(epoch[i].result.pair_vrad_km_s - 50) < 1e-9);
+  }
+  /* of the first two epochs' velocities, -50 and -48; the third is EXCHANGEABLE */
+  assert_int_equal(slot.result.n_epoch, 2);
+  assert_close(slot.result.vrad_range_km_s, 2, 1e-9);
+  assert_close(slot.result.vrad_chi2, 2, 1e-9);
+  assert_close(p->theta[0][MILL_PAR_VRAD], -49, 1e-9);
+  assert_close(mill_pair_apart(&slot), 99, 1e-9); /* of the means; the first epoch's is 100 */
+  p->is_moving = 1;
+  assert_close(mill_pair_apart(&slot), 100, 1e-9);
+  /* the last turns' labels may tell which star is which: exchanges are tried again */
+  p->n_turn = MILL_PAIR_SWAP + MILL_PAIR_MOVING;
+  p->theta[0][MILL_PAR_VSINI] = 33;
+  mill_pair_epochs_settle(&model, &slot);
+  assert_int_equal(p->n_settle, 2 * MILL_PAIR_SETTLE);
+  assert_close(p->theta[0][MILL_PAR_VSINI], 33, 0);
+  p->peak = 40; /* of all exposures */
+  assert_true(mill_pair_is_seen(&model, &slot));
+  assert_close(slot.result.pair_peak, sqrt(N * (30 * 30 - 2.7 * 2.7)), 1e-9);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
