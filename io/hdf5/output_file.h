@@ -40,9 +40,8 @@ int mill_output_open_existing(const char *path, hid_t *file);
 /** Open a descriptor, to write rows and for mill_output_still_there.  The caller closes *fd. */
 int mill_output_hold(const char *path, int *fd);
 
-/** Fail with MILL_ERR_OUTPUT unless all ranks see the file of rank 0: hosts without a shared folder
- *  would each write their own file.  Waits up to 20 s, since network file systems show a new file
- *  late.  Collective. */
+/** Fail with MILL_ERR_OUTPUT unless all ranks see the file of rank 0 within 20 s: hosts without a
+ *  shared folder would each write their own file.  Collective. */
 int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */

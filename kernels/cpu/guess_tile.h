@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Products of the initial guess's Fourier transforms on a CPU, for vectors of templates.  Included
- *  by kernels/star/blocks/guess.h. */
+/** Products of the initial guess's Fourier transforms on a CPU, for vectors of templates. */
 #pragma once
 
 #include "kernels/math/fourier.h"
@@ -92,8 +91,7 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Return the index of the least of chisq [v0, v1); *least: its value, infinity if none is finite.
- */
+/** Return the index of the least of chisq [v0, v1); *least: its value, infinity without one. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

@@ -32,8 +32,8 @@ typedef struct mill_waveset_stats {
   double make_s; /**< CPU s of the calling threads for making sets */
 } mill_waveset_stats;
 
-/** Create an empty cache; arguments are borrowed until destroy.  A set is made by n_thread OpenMP
- *  threads.  MILL_ERR_MEMORY. */
+/** Create an empty cache; arguments are borrowed until destroy.  n_thread OpenMP threads make a
+ *  set.  MILL_ERR_MEMORY. */
 int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
                               const mill_guess_table *guess, const mill_backend *backend,
                               mill_device *device, int n_thread, mill_waveset_cache **out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Counter-based random numbers: Philox 4x32-10 (Salmon et al. 2011, SC'11), by Random123.
  *
- *  A stream is a function of (seed, index, purpose), independent of the rank and of other streams.
- */
+ *  A stream is a function of (seed, index, purpose), independent of rank and other streams. */
 #pragma once
 
 #include <stdint.h>

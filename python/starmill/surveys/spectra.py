@@ -77,8 +77,7 @@ class Inputs:
             if len(self.opened) == MAX_OPEN:
                 self.opened.popitem(last=False)
             self.opened[i] = SpectraFile(path, re.sub(
-                r"(?m)^format: .*", f"format: {self.formats[i]}",
-                self.result.provenance["CONFIG"]))
+                r"(?m)^format: .*", f"format: {self.formats[i]}", self.result.provenance["CONFIG"]))
         channels = self.opened[i].channels(number, self.ignored)
         for c in channels:
             for low, high in self.result.setting("wave_mask") or []:
