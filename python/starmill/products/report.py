@@ -117,7 +117,7 @@ def run_section(survey):
     result, p = survey.result, survey.result.provenance
     end = "…" if len(p["COMMAND"]) > MAX_COMMAND else ""
     rows = [
-        ("command", f"<code>{escape(p["COMMAND"][:MAX_COMMAND])}{end}</code>"),
+        ("command", f"<code>{escape(p['COMMAND'][:MAX_COMMAND])}{end}</code>"),
         ("program", escape(f"starmill {p['VERSION']}, revision {p['REVISION']}")),
         ("library", escape("".join(f"{name}, {path}, " for name, path in result.libraries.values())
                            + f"hash {p['LIBRARY_HASH'][:12]}")),
