@@ -2,4 +2,7 @@
 // Python with ThreadSanitizer's runtime, which must be in a process before libstarmill is loaded.
 #include <Python.h>
 
-int main(int argc, char **argv) { return Py_BytesMain(argc, argv); }
+int main(int argc, char **argv)
+{
+  return Py_BytesMain(argc, argv);
+}
