@@ -166,8 +166,8 @@ static int second_choice(mill_contest *c, int n_lib)
 }
 
 /* Keep a library's row if it is the best so far, and choose the next library.  If step 2 has ended
- * and the best row has HULL, begin step 3 (several.h).  A library that has only guessed
- * (is_guess) gives no row.  *limit: the next library also fits if its guess's chi-square is below. */
+ * and the best row has HULL, begin step 3 (several.h).  A library that has only guessed (is_guess)
+ * gives no row.  *limit: the next library also fits if its guess's chi-square is below. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

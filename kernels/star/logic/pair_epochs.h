@@ -424,8 +424,8 @@ MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot 
     p->ln_ratio[a] = -p->ln_ratio[a];
 }
 
-/** Return the velocity difference of the stars, km/s: of VRAD; if they move, the largest of VRAD and
- *  epochs, some of which noise makes large. */
+/** Return the stars' velocity difference, km/s: of VRAD; if they move, the largest of VRAD and all
+ *  epochs (of stars at rest noise would decide it). */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
