@@ -96,8 +96,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "sigma above 0; mean within 5 sigma of the fit's range", .help = "Gaussian priors",
      .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
-     .help = "FITS or HDF5 table with Gaussian priors of stars, each instead of the parameter's in "
-             "`priors`: columns such as TEFF and TEFF_ERR (below)",
+     .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR "
+             "(below); a star's prior replaces the same parameter's prior in `priors`",
      .more = "; `--prior-table` overrides it"},
     {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
      .help = "an element with a larger error gets the bit WEAK in its flag",

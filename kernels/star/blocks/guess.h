@@ -118,7 +118,7 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
 }
 
 /** Add the variance of the sky's residuals to the noise of pixel p, as if uncorrelated between
- *  pixels: reduce the pixel's *wn and *w (w n and w of mill_block_guess_bins). */
+ *  pixels: reduce the pixel's weight *w and its weighted flux *wn (mill_block_guess_bins). */
 MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s, int p, double *wn,
                                                 double *w)
 {
