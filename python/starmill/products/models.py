@@ -35,7 +35,7 @@ class Models:
                      f"wrong types or sizes in models/{name}")
             n = len(self.missing(rows))
             need(not n, USAGE, f"{path} lacks the models of {n} stars, as their fit ran "
-                 "without --models; give no --models here, to fit the stars again")
+                 "without --models; without --models this command fits them again")
 
     def missing(self, rows):
         """Return those of the rows that were fitted, but by a run without --models."""
