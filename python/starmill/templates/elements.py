@@ -81,9 +81,8 @@ class Models:
 
 class Process:
     """Gaussian processes f_k(labels) and g(labels) of a pixel, whose ln flux changes by
-    sum_k a_k f_k + 0.3 g.  a_k: Models.a[:, k], an abundance less the library's (dex); g: the
-    library's own error, in units of a response to 0.3 dex.
-    The variance of process k is models.strength^2 x variance[k]."""
+    sum_k a_k f_k + 0.3 g.  a_k: Models.a[:, k], an element's departure (dex); 0.3 g: the library's
+    own error.  The variance of process k is models.strength^2 x variance[k]."""
 
     def __init__(self, models):
         self.models, self.n = models, len(models.a)
