@@ -62,7 +62,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   double low = whole->n_pix, high = 0.0;
   for (int j = 0; j < n; j++) {
     double vsini = slot[j]->theta[MILL_PAR_VSINI];
-    if (slot[j]->stored > 0) /* for every rotation of a start */
+    if (slot[j]->stored != 0) /* for every rotation of a start */
       vsini = fmax(vsini, m->guess_vsini[m->n_guess_vsini - 1]);
     vsini /= MILL_C_KM_S * whole->ln_step;
     const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini) +
@@ -297,7 +297,7 @@ static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill
 }
 
 /** Claim the slot's guess template, which stored_end will store.  If another slot has claimed this
- *  template, set slot->stored to 0: then stored_end is not called. */
+ *  template, make slot->stored negative: the slot computes the same part of the arm for itself. */
 static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
 {
   mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];
@@ -308,7 +308,7 @@ static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
     own->state |= MILL_STORED_BEGUN;
   }
   if (before != 0)
-    slot->stored = 0;
+    slot->stored = -slot->stored;
 }
 
 /** Store the slot's guess template, emulated with `part`, a cut copy of the model m. */

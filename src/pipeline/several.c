@@ -99,7 +99,8 @@ static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_res
     return best->status == MILL_STATUS_NOT_DONE;
   if (best->status != MILL_STATUS_FITTED)
     return 1;
-  mill_fit_result *low = row->excess < best->excess ? row : best, *high = low == row ? best : row;
+  mill_fit_result *low = row->excess < best->excess || isnan(best->excess) ? row : best,
+                  *high = low == row ? best : row;
   const double gap = high->excess - low->excess;
   const int is_tie = gap < TIE * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
   const int far = is_far(lib, row->label, best->label);

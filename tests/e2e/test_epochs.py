@@ -31,11 +31,11 @@ class Epochs(ProgramTest):
         cls.row = cls.one_fit("epochs.h5", "--epochs", "exposure")
         cls.path = tmp("epochs.h5")
         cls.of = cls.by_star(cls.path)
-        cls.one_fit("nights.h5", "--config", JOIN + ".nights")
+        cls.one_fit("nights.h5", config=JOIN + ".nights")
 
     @classmethod
-    def one_fit(cls, out, *args, **how):
-        run("fit", "--config", JOIN, "--library", cls.library, "--output", tmp(out), *args,
+    def one_fit(cls, out, *args, config=JOIN, **how):
+        run("fit", "--config", config, "--library", cls.library, "--output", tmp(out), *args,
             *cls.files, **how)
         return read(tmp(out))
 
@@ -130,7 +130,7 @@ class Epochs(ProgramTest):
     def test_the_floor_moves_no_velocity(self):
         """It enters VRAD_CHI2 and VRAD_PVAL alone, also where the epochs' errors differ."""
         put(JOIN + ".floor", f"join_by_name: true\nepochs: exposure\nepoch_floor: {FLOOR}\n")
-        row = self.one_fit("floor.h5", "--config", JOIN + ".floor")
+        row = self.one_fit("floor.h5", config=JOIN + ".floor")
         self.assertLessEqual(set(differing(self.row, row)), {"VRAD_CHI2", "VRAD_PVAL", "CRC"})
         self.assertEqual(differing(read(self.path, "epochs"), read(tmp("floor.h5"), "epochs")), [])
 

@@ -360,7 +360,8 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_sample *s = &slot->sample;
   mill_posterior *p = s->posterior;
   double *mean = slot->space.mean, *covar = slot->space.matrix[0];
-  const double given = slot->starts.given_f, refit = slot->result.m2ll;
+  const double refit = slot->result.m2ll, given = slot->starts.given_f;
+  const double known = slot->starts.has_given && given < INFINITY ? fmax(given, refit) : refit;
   const int n = slot->n_free, nd = m->n_deriv;
   MILL_SERIAL(b)
   {
@@ -395,7 +396,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   flag |= modes.n > 1 ? MILL_POST_MODES : 0;
   flag |= mill_block_post_beyond_hull(b, m, slot, &samples) ? MILL_POST_HULL : 0;
-  flag |= s->least < (given < INFINITY ? fmax(given, refit) : refit) - 1.0 ? MILL_POST_LOWER : 0;
+  flag |= s->least < known - 1.0 ? MILL_POST_LOWER : 0;
   flag |= slot->starts.is_several ? MILL_POST_ONE_STAR : 0;
   MILL_SERIAL(b)
   {

@@ -126,7 +126,7 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
     return 0;
   mill_offsets_begin(m, slot);
   for (int i = 0; i < slot->n_epoch; i++)
-    slot->epoch[i].shift[0] = 0.0;
+    slot->epoch[i].shift[0] = slot->epoch[i].shift[1] = 0.0;
   for (int j = 0; j < m->n_par; j++)
     if (!mill_par_held(m, slot, j))
       slot->free_par[slot->n_free++] = j;

@@ -348,7 +348,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     double step[2];
-    if (line.slope < 0.0 && !mill_pair_is_told(m, slot, i))
+    if (line.slope < 0.0 && mill_pair_has_lines(e) && !mill_pair_is_told(m, slot, i))
       mill_pair_step_along(&line, v1 - line.v[1] - line.slope * (v0 - line.v[0]), most, step, e);
     else
       mill_pair_step_free(most, step, e);

@@ -211,6 +211,7 @@ MILL_TEST(a_lower_minimum_is_flagged)
   assert_true(out.posterior.flag & MILL_POST_LOWER);
   for (int known = 0; known < 2; known++) { /* the refit found what the fit's row missed */
     make_few();
+    slot.starts.has_given = 1;
     slot.starts.given_f = known ? 2 : INFINITY;
     sample(gaussian);
     assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
