@@ -20,9 +20,9 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 /** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
-/** Find the companion's best step t->delta within its hulls for a fixed star, and the covariance of
- *  its n free parameters t->idx, slot->space.matrix[1] [n][n].  Returns 0 if the companion's damped
- *  curvature is not positive definite. */
+/** Find the companion's best step t->delta within its hulls while the first star stays, and, in
+ *  slot->space.matrix[1] [n][n], the covariance of its free parameters t->idx [n].  Returns 0 if the
+ *  companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot *slot,
                                                  mill_polish_try *t)
 {

@@ -290,9 +290,9 @@ class Maker:
                         f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
-        """Return the mask [n] of up to n_wanted random models to leave out.  A model stays in if a
-        label has its lowest or highest value there (of three or more values).  On a grid the
-        neighbours of a model left out stay in, too."""
+        """Return the mask [n] of up to n_wanted random models to leave out.  A model stays in if it
+        has the lowest or highest of a label's values, where these are three or more.  On a grid
+        the neighbours of a model left out stay in, too."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
