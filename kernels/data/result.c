@@ -3,13 +3,23 @@
 
 #include <string.h>
 
+void mill_fit_result_clear_labels(mill_fit_result *result, int n_label)
+{
+  result->n_label = n_label;
+  for (int l = 0; l < n_label; l++) {
+    result->label[l] = result->label_err[l] = result->label_err_formal[l] = NAN;
+    result->pair_label[l] = result->pair_label_err[l] = NAN;
+    result->label_flag[l] = MILL_ELEMENT_NONE;
+  }
+}
+
 void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row, int status)
 {
   const int n_par = lib->n_label + 2;
   memset(result, 0, sizeof *result);
   result->row = row;
   result->status = status;
-  result->n_label = lib->n_label;
+  mill_fit_result_clear_labels(result, lib->n_label);
   if (status != MILL_STATUS_NOT_DONE && status != MILL_STATUS_FITTED)
     result->warn = MILL_WARN_BAD_SPECTRUM;
   result->vrad_km_s = NAN;
@@ -22,13 +32,6 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   result->err_scale = NAN;
   result->vrad_err_formal_km_s = NAN;
   result->vsini_err_formal_km_s = NAN;
-  for (int i = 0; i < lib->n_label; i++) {
-    result->label[i] = NAN;
-    result->label_err[i] = NAN;
-    result->label_err_formal[i] = NAN;
-    result->label_flag[i] = MILL_ELEMENT_NONE;
-    result->pair_label[i] = result->pair_label_err[i] = NAN;
-  }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
   result->vrad_arms_pval = result->vrad_chi2 = result->vrad_pval = result->vrad_range_km_s = NAN;

@@ -71,6 +71,9 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #undef MILL_WARN_ENUM
 
+/** Two solutions tie if they differ by less than this many reduced chi-squares. */
+#define MILL_TWO_MINIMA_GAP 4.0
+
 /** FIT_INFO: bits of facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
@@ -210,6 +213,9 @@ typedef struct mill_fit_result {
   /** Results of the star's epochs, also borrowed; NULL: not wanted. */
   const mill_epoch_result *epoch;
 } mill_fit_result;
+
+/** Set n_label, and the values of these labels, also of a second star, to missing. */
+void mill_fit_result_clear_labels(mill_fit_result *result, int n_label);
 
 /** Set row, status and n_label, and all other values to missing (mill_fit_result).  The status of a
  *  star that was not fitted also sets MILL_WARN_BAD_SPECTRUM, so that SUCCESS is false. */

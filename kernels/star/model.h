@@ -141,3 +141,9 @@ MILL_HD static inline int mill_has_error(const mill_model *m)
     has |= m->arm[a].error.fraction != NULL;
   return has;
 }
+
+/** Return the floor of label l's error, which fits with model error include; without one 0. */
+MILL_HD static inline double mill_label_floor(const mill_model *m, int l)
+{
+  return mill_has_error(m) ? m->label[l].floor : 0.0;
+}

@@ -5,8 +5,8 @@
 #include "kernels/math/hull.h"
 
 /** A row with HULL gives way to one whose misfit is larger by less than the part EDGE.  If their
- *  labels are far apart, the rows must also tie: differ by less than TIE reduced chi-squares. */
-static const double EDGE = 0.25, TIE = 4.0;
+ *  labels are far apart, the rows must also tie (MILL_TWO_MINIMA_GAP). */
+static const double EDGE = 0.25;
 /** A second choice lowers chi-square by at least this part of what the best guess does. */
 static const double NEARLY = 0.9;
 
@@ -60,12 +60,7 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
   row->library = (uint8_t)(from.status == MILL_STATUS_FITTED ? 1 + k : 0);
   if (k == 0 || from.status != MILL_STATUS_FITTED)
     return;
-  row->n_label = first->n_label;
-  for (int l = 0; l < first->n_label; l++) {
-    row->label[l] = row->label_err[l] = row->label_err_formal[l] = NAN;
-    row->pair_label[l] = row->pair_label_err[l] = NAN;
-    row->label_flag[l] = MILL_ELEMENT_NONE;
-  }
+  mill_fit_result_clear_labels(row, first->n_label);
   memset(row->covar, 0, sizeof row->covar);
   for (int l = 0; l < own->n_label; l++) {
     row->label[label[l]] = from.label[l];
@@ -102,12 +97,12 @@ static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_res
   mill_fit_result *low = row->excess < best->excess || isnan(best->excess) ? row : best,
                   *high = low == row ? best : row;
   const double gap = high->excess - low->excess;
-  const int is_tie = gap < TIE * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
+  const int is_tie =
+      gap < MILL_TWO_MINIMA_GAP * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
   const int far = is_far(lib, row->label, best->label);
-  mill_fit_result *better = low;
-  if (low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL) && gap < EDGE * low->excess &&
-      (is_tie || !far))
-    better = high;
+  const int is_edge = low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL);
+  const int gives_way = is_edge && gap < EDGE * low->excess && (is_tie || !far);
+  mill_fit_result *better = gives_way ? high : low;
   better->info |= is_tie && far ? MILL_INFO_TWO_MINIMA : 0;
   return better == row;
 }

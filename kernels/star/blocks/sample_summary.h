@@ -151,7 +151,7 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   const int l = j - MILL_PAR_LABEL0;
   if (l < 0)
     return j == MILL_PAR_VRAD ? r->vrad_err_formal_km_s : r->vsini_err_formal_km_s;
-  const double e = r->label_err_formal[l], floor = mill_has_error(m) ? m->label[l].floor : 0.0;
+  const double e = r->label_err_formal[l], floor = mill_label_floor(m, l);
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 

@@ -6,9 +6,6 @@
 #include "kernels/star/logic/simplex.h"
 #include "kernels/star/logic/starts.h"
 
-/** Two minima tie if their F differ by less than this many reduced chi-squares. */
-#define MILL_TWO_MINIMA_GAP 4.0
-
 /* ---- begin ---- */
 
 /** May the start be far from its minimum?  A given start is near. */

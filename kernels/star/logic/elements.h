@@ -15,7 +15,7 @@ MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_s
 {
   const mill_fit_result *r = &slot->result;
   const double sigma = mill_prior_sigma(m, slot, MILL_PAR_LABEL0 + l), e = r->label_err_formal[l];
-  const double floor = mill_has_error(m) ? m->label[l].floor * m->label[l].floor : 0.0;
+  const double floor = mill_label_floor(m, l) * mill_label_floor(m, l);
   const double prior = sigma * sigma, var = e * e - floor;
   return !(e > 0.0 && r->label_err[l] <= m->set.element_max_err) ||
          (sigma > 0.0 && var * prior > (prior - floor) * (prior - var));

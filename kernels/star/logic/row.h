@@ -152,8 +152,8 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   }
   for (int i = 0; i < n; i++) {
     const int j = idx[i], l = j - MILL_PAR_LABEL0;
-    if (l >= 0 && l < m->n_label && mill_has_error(m)) /* the templates' error that pixels share */
-      inv[i * n + i] += m->label[l].floor * m->label[l].floor;
+    if (l >= 0 && l < m->n_label) /* add the templates' error that pixels share */
+      inv[i * n + i] += mill_label_floor(m, l) * mill_label_floor(m, l);
     const double var = inv[i * n + i], s = sqrt(var);
     sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, vsini, var) : s;
     unit[j] = sigma[j] / s; /* COVAR has v sin i itself, with VSINI_ERR^2 on its diagonal */

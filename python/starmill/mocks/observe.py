@@ -6,6 +6,7 @@ import numpy as np
 from starmill.cli.basics import USAGE, need
 from starmill.mocks.draw import DEFECT, NOISE, generator
 from starmill.mocks.forward import forward, labels_of_templates
+from starmill.surveys.spectra import median_sn
 from starmill.templates import emulate
 
 ALLBAD, COSMIC = 1 << 1, 1 << 2  # bits of desispec's spectral pixel mask
@@ -108,12 +109,6 @@ def _defect(kind, random, flux, ivar, mask):
             flux[a][i], mask[a][i] = 1e9, 0
 
 
-def _good_sn(flux, ivar, mask):
-    """Return the median S/N of an arm's good pixels, 0 if there are none."""
-    good = (mask == 0) & np.isfinite(flux) & (ivar > 0)
-    return np.median(flux[good] * np.sqrt(ivar[good])) if good.any() else 0.0
-
-
 def _observe_star(survey, stars, i, ideal, out):
     """Observe star i: from the ideal flux [n_pix] of each arm, fill row i of the arm's flux, ivar
     and mask [n][n_pix] in out.  Return the arms' median S/N."""
@@ -142,7 +137,9 @@ def _observe_star(survey, stars, i, ideal, out):
         flux[a][beyond] = ivar[a][beyond] = 0.0
         mask[a][beyond] |= ALLBAD
     _defect(stars.kind[i], defect, flux, ivar, mask)
-    return [_good_sn(*arm) for arm in zip(flux, ivar, mask)]
+    sn = [median_sn(f, np.where((m == 0) & np.isfinite(f), v, 0))
+          for f, v, m in zip(flux, ivar, mask)]
+    return np.where(np.isfinite(sn), sn, 0.0)
 
 
 def observe(survey, stars):
