@@ -35,5 +35,5 @@ typedef struct mill_train_options {
 
 extern const mill_option_table mill_library_train_table;
 
-/** Set defaults, read the command line and, without --help, check it.  MILL_ERR_USAGE. */
+/** Set defaults, read the command line, and check it unless it has --help.  MILL_ERR_USAGE. */
 int mill_train_options_parse(int argc, char **argv, mill_train_options *options);

@@ -216,8 +216,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* CUDA refuses a copy across two allocations.  The padding keeps arrays of two allocations
-   * MILL_ARRAY_BYTES apart or more, so that `follows` never takes them for neighbours. */
+  /* CUDA refuses a copy across two allocations.  `follows` joins copies to arrays less than
+   * MILL_ARRAY_BYTES apart, so the padding keeps arrays of two allocations farther apart. */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));

@@ -332,9 +332,9 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Add the terms of model error to row 1 of `by` [2][pitch], half of dF / d template at each pixel:
- *  (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma.  weight: mill_det_weight; U: products of the
- *  rows E with the rows P_k t; other symbols: head of kernels/cpu/pixel_sums.h. */
+/** Row 1 of `by` [2][pitch] holds half of dF / d template at each pixel.  Add what the model error
+ *  contributes, (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma.  weight: mill_det_weight; U [e][k]:
+ *  sum over pixels of E_e P_k t.  kernels/cpu/pixel_sums.h explains the other symbols. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,

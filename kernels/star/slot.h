@@ -200,10 +200,9 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
   return slot->segment[i_segment].used && (slot->request == MILL_REQ_VALUES || v == v);
 }
 
-/** Return the weight of the continuum's ln det in F; 0 for the profile likelihood.  Each of n
- *  exposures that share a model error has the weight 1/n: together they act like one exposure.
- *  auto: ln det favours templates that are bright in the spectrum relative to the library's arm,
- *  and libraries with model error have arms wider than a spectrum. */
+/** Return the weight of the continuum's ln det in F: 0 for the profile likelihood, which auto takes
+ *  in arms with a model error (docs/science/numerics.md, "Likelihood").  Each of n exposures that
+ *  share a model error has the weight 1/n: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   const int kind = m->set.likelihood;

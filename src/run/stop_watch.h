@@ -7,7 +7,7 @@
  *  finished.  Only rank 0 looks for the stop file, every MILL_STOP_FILE_S seconds; if the file
  *  system hangs, only this thread waits.
  *
- *  The time limit is reached once the time left only allows to stop in order (mill_stop_margin). */
+ *  The time limit counts as reached mill_stop_margin seconds early, to stop in good order. */
 #pragma once
 
 #include "src/ranks/mpi_context.h"

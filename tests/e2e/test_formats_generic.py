@@ -126,7 +126,7 @@ class Generic(Formats):
 
         sigma = "".join(f"SPECTRA LSF_SIGMA@{i}={v};" for i, v in zip(range(4, 8), (0, "nan", -1, 0)))
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
-        # one pixel with 4e38, one with 1e38: the largest float32 is 3.4e38
+        # two inverse variances near the largest float32, 3.4e38: 4e38 is above it, 1e38 is not
         above = "SPECTRA IVAR>ERROR;SPECTRA ERROR@8=5e-20;SPECTRA ERROR@9=1e-19"
         pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
                   "SPECTRA TARGETID@2=6")

@@ -51,7 +51,7 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
-/** Average the velocities of epochs without EXCHANGEABLE; err_scale multiplies their errors. */
+/** Average the velocities of epochs not flagged EXCHANGEABLE.  err_scale: factor on the errors. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {

@@ -157,9 +157,8 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 }
 
 /** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
- *  from the solution, in errors, the next start and return 1.  Reason: the guess weights pixels by
- *  1 / sigma^2 in the continuum of the data, but not of templates.  Where sigma follows the flux, a
- *  hot star's best candidates are therefore cool, and their starts agree on a wrong minimum. */
+ *  from the solution, in errors, the next start and return 1.  Where sigma follows the flux, the
+ *  guess prefers cool templates for a hot star, and their starts agree on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;

@@ -28,7 +28,8 @@ BITWISE = ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert
 # operators whose integer results are checked: beyond 64 bits they would wrap around
 ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
 MAX_SHOWN = 200  # characters of an expression in a message
-# except within quotes C's operators become Python's (~ and a form feed are !), all else a blank
+# C's operators in Python, outside quotes; comments and blanks become a blank.  ~ binds as C's !
+# does, and the form feed tells it from a ~ of the user.
 WORDS = {"&&": " and ", "||": " or ", "!": "~\f"}
 SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=)|#.*|\s)")
 
