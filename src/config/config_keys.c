@@ -219,7 +219,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .elsewhere = "(any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
      .help = "lowest EXPID to fit of a spectra file; 0: no limit",
-     .elsewhere = "`--minexpid` (above it)"},
+     .elsewhere = "`--minexpid` (exclusive)"},
     {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
      .help = "highest EXPID to fit of a spectra file; 0: no limit", .elsewhere = "`--maxexpid`"},
     {"objects", OTHER("list of names"), SCIENCE, .range = "1 to 63 bytes",
