@@ -354,7 +354,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   return check_arms(g);
 }
 
-/* List each group of exposures as a row of the index; an excluded row has no name there. */
+/* List each selected group of exposures as a row of the index. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   generic *g = state;

@@ -2,9 +2,9 @@
 /* Every barrier matters: the blocks are compiled once more with barriers that can be left out, and
  * the whole fit runs without each of them in turn.
  *
- * With all barriers the order in which fibers run changes nothing.  Without one, some order must
- * change the result, let fibers end at different barriers, or never end.  The barriers listed
- * below are the exceptions, with the reason. */
+ * With all barriers the order in which fibers run changes nothing.  Without a barrier, at least one
+ * order must show a fault: another result, fibers that end at different barriers, or a fit without
+ * end.  The barriers listed below are the exceptions, with the reason. */
 #include "tests/mill_test.h"
 
 #include <signal.h>

@@ -27,8 +27,9 @@ MILL_TEST(probabilities_of_chi_squares)
 }
 
 /** Search epochs whose F has a minimum of depth 400 and width 20 km/s at minimum [n] (km/s); an
- *  epoch with NaN has a flat F.  A continuum alone has F = 0, but at NO_LINES a chi-square that is
- *  10 above the minimum's: less than 4.5^2.  Returns the number of rounds. */
+ *  epoch with NaN has a flat F.  A continuum alone has F = 0.  An epoch whose minimum is at the
+ *  velocity NO_LINES lowers the continuum's chi-square by 10, too little for a velocity (4.5^2).
+ *  Returns the number of rounds. */
 #define NO_LINES (-180.0)
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 {
