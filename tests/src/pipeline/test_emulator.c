@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mill_emulator_lanes, which makes the guess's templates, against references of fronts. */
+/* mill_emulator_lanes, which makes the guess's templates, against references of fronts; the guess's
+ * table by one thread and by two. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/pipeline/guess_table.h"
 #include "tests/emulator_reference.h"
 #include "tests/test_library.h"
 
@@ -51,6 +53,29 @@ MILL_TEST(splines)
 MILL_TEST(radial_functions)
 {
   compare(MILL_EMULATOR_RBF);
+}
+
+/** One thread makes the templates without rotation, the other those with it: their numbers are
+ *  neighbours in the table.  When threads overwrote each other's, some tables in a hundred were
+ *  wrong. */
+MILL_TEST(table_by_two_threads)
+{
+  static mill_library lib;
+  static mill_guess_table one, two;
+  const mill_fit_settings set = {
+      .min_vel_km_s = -10, .max_vel_km_s = 10, .guess_vel_step_km_s = 10};
+  assert_ok(test_library_make(3, 1, 4, &lib));
+  lib.n_guess = MILL_LANE;
+  assert_ok(mill_guess_table_create(&lib, &set, 1, &one));
+  const mill_guess_arm *a = &one.arm[0], *b = &two.arm[0];
+  for (int trial = 0; trial < 1000; trial++) {
+    assert_ok(mill_guess_table_create(&lib, &set, 2, &two));
+    assert_memory_equal(b->mean, a->mean,
+                        (size_t)(2 * one.n_group * a->n_bin) * sizeof(mill_lanes));
+    mill_guess_table_clear(&two);
+  }
+  mill_guess_table_clear(&one);
+  mill_library_clear(&lib);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)
