@@ -14,7 +14,7 @@ static inline int writer_array(const mill_h5_file *file, const char *at, hid_t t
                                size_t n_column, const void *data)
 {
   const size_t dim[2] = {n_row, n_column};
-  return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, NULL, "of a test");
+  return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, "of a test");
 }
 
 static inline int writer_error(const mill_h5_file *file, const char *arm, size_t n_pix,
@@ -136,7 +136,7 @@ static inline int test_library_write(const char *path, const mill_library *lib)
   size_t n_byte = 0;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  MILL_TRY(mill_h5_create_image(temporary, &file));
+  MILL_TRY(mill_h5_open_image(NULL, 0, temporary, MILL_ERR_OUTPUT, &file));
   MILL_TRY(writer_contents(&file, lib));
   MILL_TRY(mill_h5_get_image(&file, &image, &n_byte));
   MILL_TRY(mill_whole_file_write(path, temporary, 1, image, n_byte));

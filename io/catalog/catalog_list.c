@@ -13,9 +13,9 @@
 #include "src/system/regular_file.h"
 
 typedef struct line {
-  const char *path; /* of the file */
-  const char *text; /* without blanks at both ends */
-  size_t number;    /* from 1 */
+  const char *path;                    /* of the file */
+  const char *text;                    /* without blanks at both ends */
+  char where[MILL_FITS_MAX_PATH + 32]; /* path and number of the line, for messages */
 } line;
 
 /* Call take for each line of the file; skip blank lines and those that begin with #. */
@@ -23,16 +23,15 @@ static int each_line(const char *path, int (*take)(const line *, void *), void *
 {
   line at = {.path = path};
   MILL_OWNED char *buffer = NULL;
-  size_t capacity = 0;
+  size_t capacity = 0, number = 0;
   MILL_AT_END(mill_stream_close) FILE *stream = NULL;
   MILL_CHECK(mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &stream));
   ssize_t length;
   while (errno = 0, (length = getline(&buffer, &capacity, stream)) >= 0) {
     size_t n = (size_t)length;
-    at.number++;
+    snprintf(at.where, sizeof at.where, "%s, line %zu", path, ++number);
     if (memchr(buffer, '\0', n))
-      return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", path,
-                        at.number);
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: holds a zero byte; give a text file", at.where);
     while (n > 0 && strchr(" \t\r\n", buffer[n - 1]))
       n--;
     buffer[n] = '\0';
@@ -45,24 +44,16 @@ static int each_line(const char *path, int (*take)(const line *, void *), void *
   return MILL_OK;
 }
 
-static int add_path(mill_path_list *list, const char *folder, size_t n_folder, const char *path)
-{
-  MILL_CHECK(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
-  MILL_CHECK(MILL_ALLOC(n_folder + strlen(path) + 1, &list->path[list->n]));
-  memcpy(list->path[list->n], folder, n_folder);
-  strcpy(list->path[list->n++] + n_folder, path);
-  return MILL_OK;
-}
-
 static int take_path(const line *at, void *list)
 {
+  char path[MILL_FITS_MAX_PATH];
   const char *slash = at->text[0] == '/' ? NULL : strrchr(at->path, '/');
-  const size_t folder = slash ? (size_t)(slash - at->path) + 1 : 0;
-  const size_t length = folder + strlen(at->text);
+  const int n_folder = slash ? (int)(slash - at->path) + 1 : 0;
+  const int length = snprintf(path, sizeof path, "%.*s%s", n_folder, at->path, at->text);
   if (length >= MILL_FITS_MAX_PATH)
-    return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: shorten the path of %zu bytes to at most %d",
-                      at->path, at->number, length, MILL_FITS_MAX_PATH - 1);
-  return add_path(list, at->path, folder, at->text);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: shorten the path of %d bytes to at most %d", at->where,
+                      length, MILL_FITS_MAX_PATH - 1);
+  return mill_path_list_add(list, path);
 }
 
 int mill_catalog_list_read(const char *path, mill_path_list *list)
@@ -76,7 +67,11 @@ int mill_catalog_list_read(const char *path, mill_path_list *list)
 
 int mill_path_list_add(mill_path_list *list, const char *path)
 {
-  return add_path(list, "", 0, path);
+  const size_t size = strlen(path) + 1;
+  MILL_CHECK(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
+  MILL_CHECK(MILL_ALLOC(size, &list->path[list->n]));
+  memcpy(list->path[list->n++], path, size);
+  return MILL_OK;
 }
 
 void mill_path_list_clear(mill_path_list *list)
@@ -89,9 +84,7 @@ void mill_path_list_clear(mill_path_list *list)
 
 static int take_star(const line *at, void *list)
 {
-  char where[MILL_FITS_MAX_PATH + 32];
-  snprintf(where, sizeof where, "%s, line %zu", at->path, at->number);
-  return mill_star_list_add(list, where, at->text);
+  return mill_star_list_add(list, at->where, at->text);
 }
 
 /* Append the star of each row of the file's first table. */
@@ -187,9 +180,7 @@ static int add_numbers(const char *text, const char *where, number_list *list)
 
 static int take_numbers(const line *at, void *list)
 {
-  char where[MILL_FITS_MAX_PATH + 32];
-  snprintf(where, sizeof where, "%s, line %zu", at->path, at->number);
-  return add_numbers(at->text, where, list);
+  return add_numbers(at->text, at->where, list);
 }
 
 static int refuse_repeated(const number_list *list, const char *where)

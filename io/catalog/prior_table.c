@@ -20,7 +20,6 @@ struct mill_prior_table {
   mill_star_rows star;
   int64_t n_beyond;             /* priors more than FAR errors outside the fit's range */
   char beyond[STAR_SIZE + 128]; /* the first of these, for a message */
-  char hash[65];
 };
 
 /* An open FITS or HDF5 table. */
@@ -296,7 +295,7 @@ static void digest(const mill_library *lib, mill_prior_table *t)
     mill_sha256_update(&sha, t->prior + row->row * t->n_pair * 2,
                        (size_t)t->n_pair * 2 * sizeof *t->prior);
   }
-  mill_sha256_final(&sha, t->hash);
+  mill_sha256_final(&sha, t->star.hash);
 }
 
 static int read_table(source *s, const mill_library *lib, int n_lib, const mill_library *own,
@@ -384,18 +383,13 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
   return MILL_OK;
 }
 
-int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key)
+const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table)
 {
-  return mill_star_rows_by(&table->star, key);
+  return &table->star;
 }
 
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first)
 {
   *first = table->beyond;
   return table->n_beyond;
-}
-
-const char *mill_prior_table_hash(const mill_prior_table *table)
-{
-  return table->hash;
 }

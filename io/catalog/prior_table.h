@@ -37,11 +37,8 @@ void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
                           mill_star *star, int *has_any);
 
-/** Is any row of the table found by this key? */
-int mill_prior_table_by(const mill_prior_table *table, enum mill_star_key key);
+/** The rows by star; their hash is of keys and priors, whatever the order of rows. */
+const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table);
 
 /** Return how many priors are over five errors outside the range; *first: the first as text. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
-
-/** SHA-256 (64 digits) of keys and priors; other columns and the order of rows have no effect. */
-const char *mill_prior_table_hash(const mill_prior_table *table);

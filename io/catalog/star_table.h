@@ -82,6 +82,7 @@ typedef struct mill_star_rows {
   int64_t n_row, n_repeated;       /**< n_repeated: dropped rows (star has an earlier one) */
   mill_star_row repeated;          /**< one of the dropped rows */
   char *text[2];                   /**< memory of the rows' names, owned */
+  char hash[65];                   /**< SHA-256 (64 digits), set by the table's reader */
 } mill_star_rows;
 
 /** Index rows by star, each by the first key of rows->order that it has; leave out other rows.

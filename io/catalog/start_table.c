@@ -24,7 +24,6 @@ struct mill_start_table {
   mill_start_fit *fit;  /* [n_row], NULL: the table is no result */
   mill_star_rows star;  /* is_last: rows with a value that is not finite */
   mill_star_rows exact; /* rows by IDENTIFIER; star owns the texts; empty: not needed */
-  char hash[65];
 };
 
 /* Data read from a FITS or HDF5 file. */
@@ -178,7 +177,7 @@ static int find_needed(const raw_table *raw, const mill_columns *rows, needed_co
 /* The rows of /fits while they are copied to a table. */
 typedef struct fits_rows {
   raw_table *raw;
-  mill_stored_rows rows;
+  const mill_stored_rows *rows;
   needed_columns at;
   mill_damaged_rows damaged;
 } fits_rows;
@@ -192,7 +191,7 @@ static int take_row(void *context, int64_t i, const char *row)
   const needed_columns *at = &from->at;
   int is_whole;
   const int n_par = raw->out->n_par;
-  const int32_t status = mill_stored_row_status(&from->rows, row, &is_whole);
+  const int32_t status = mill_stored_row_status(from->rows, row, &is_whole);
   const int is_damaged = !is_whole && status != MILL_STATUS_NOT_DONE;
   if (!raw->known[i] || is_damaged) {
     raw->column[MILL_BY_TARGETID].i64[i] = -1;
@@ -226,33 +225,31 @@ static int take_row(void *context, int64_t i, const char *row)
 
 static int read_hdf5(raw_table *raw)
 {
-  int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  fits_rows fits = {.raw = raw};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
+  fits_rows fits = {.raw = raw, .rows = &rows};
   char text[MILL_ROWS_TEXT];
   size_t n_row = 0;
-  MILL_TRY(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
-  MILL_TRY(mill_h5_scan(&file));
-  MILL_TRY(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
-  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
-  MILL_TRY(start_rows(raw, (int64_t)n_row));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->column[MILL_BY_TARGETID].i64));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->out->fit));
-  MILL_TRY(mill_star_texts_read(&file, "catalog/OBJECT", raw->n_row, &raw->column[MILL_BY_OBJECT]));
-  MILL_TRY(mill_star_texts_read(&file, "catalog/IDENTIFIER", raw->n_row,
-                                &raw->column[MILL_BY_IDENTIFIER]));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->known));
-  MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, raw->known));
-  MILL_TRY(mill_stored_rows_open(file.id, raw->path, raw->n_row, &fits.rows));
-  MILL_TRY(find_needed(raw, &fits.rows.table->columns, &fits.at));
-  MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, take_row, &fits));
+  MILL_CHECK(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
+  MILL_CHECK(mill_h5_scan(&file));
+  MILL_CHECK(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
+  MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
+  MILL_CHECK(start_rows(raw, (int64_t)n_row));
+  MILL_CHECK(MILL_ALLOC(n_row, &raw->column[MILL_BY_TARGETID].i64));
+  MILL_CHECK(MILL_ALLOC(n_row, &raw->out->fit));
+  MILL_CHECK(
+      mill_star_texts_read(&file, "catalog/OBJECT", raw->n_row, &raw->column[MILL_BY_OBJECT]));
+  MILL_CHECK(mill_star_texts_read(&file, "catalog/IDENTIFIER", raw->n_row,
+                                  &raw->column[MILL_BY_IDENTIFIER]));
+  MILL_CHECK(MILL_ALLOC(n_row, &raw->known));
+  MILL_CHECK(mill_catalog_known(file.id, raw->path, raw->n_row, raw->known));
+  MILL_CHECK(mill_stored_rows_open(file.id, raw->path, raw->n_row, &rows));
+  MILL_CHECK(find_needed(raw, &rows.table->columns, &fits.at));
+  MILL_CHECK(mill_stored_rows_each(&rows, 0, raw->n_row, take_row, &fits));
   if (fits.damaged.n > 0)
     mill_log_warning("%s: %s; fits do not start from these rows", raw->path,
                      mill_damaged_rows_text(&fits.damaged, text));
-done:
-  mill_stored_rows_close(&fits.rows);
-  mill_h5_close(&file);
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the table ---- */
@@ -296,7 +293,7 @@ static void digest(mill_start_table *t)
     if (!row->is_last)
       mill_sha256_update(&sha, t->theta + row->row * t->n_par, (size_t)t->n_par * sizeof(double));
   }
-  mill_sha256_final(&sha, t->hash);
+  mill_sha256_final(&sha, t->star.hash);
 }
 
 int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
@@ -367,17 +364,7 @@ uint64_t mill_star_identity(int64_t target_id, const char *object, const char *i
   return identity;
 }
 
-int mill_start_table_by(const mill_start_table *table, enum mill_star_key key)
+const mill_star_rows *mill_start_table_stars(const mill_start_table *table)
 {
-  return mill_star_rows_by(&table->star, key);
-}
-
-int64_t mill_start_table_n_repeated(const mill_start_table *table)
-{
-  return table->star.n_repeated;
-}
-
-const char *mill_start_table_hash(const mill_start_table *table)
-{
-  return table->hash;
+  return &table->star;
 }

@@ -43,9 +43,6 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           const double **theta, enum mill_start_found *found);
 
-/** Is any row of the table found by this key? */
-int mill_start_table_by(const mill_start_table *table, enum mill_star_key key);
-
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
 typedef struct mill_start_fit {
   uint64_t identity; /**< of the star (mill_star_identity) */
@@ -59,8 +56,5 @@ const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const 
 /** Key of a star's random numbers: target_id, or if -1 a hash of object, else of identifier. */
 uint64_t mill_star_identity(int64_t target_id, const char *object, const char *identifier);
 
-/** Number of rows whose star has an earlier row. */
-int64_t mill_start_table_n_repeated(const mill_start_table *table);
-
-/** SHA-256 (64 digits) of keys and finite parameters; other columns have no effect. */
-const char *mill_start_table_hash(const mill_start_table *table);
+/** The rows by star; their hash is of keys and finite parameters. */
+const mill_star_rows *mill_start_table_stars(const mill_start_table *table);

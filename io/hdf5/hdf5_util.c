@@ -123,11 +123,14 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
   be_quiet();
   MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
-      H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0)
+      (image && H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0))
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
-  file->id = H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access); /* no file can have this name */
+  /* no file can have the name /dev/null/image */
+  file->id = image ? H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access)
+                   : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (file->id < 0)
-    return MILL_ERROR(code, "%s: cannot be opened in memory: %s", path, mill_h5_reason());
+    return MILL_ERROR(code, "%s: cannot be %s in memory: %s", path, image ? "opened" : "made",
+                      mill_h5_reason());
   return MILL_OK;
 }
 
@@ -147,13 +150,6 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
     return MILL_ERROR(code, "%s: is not an HDF5 file", path);
   }
   return mill_h5_open_as(path, H5F_ACC_RDONLY, code, &file->id);
-}
-
-static const char *link_kind(H5L_type_t type)
-{
-  return type == H5L_TYPE_EXTERNAL ? "an external"
-         : type == H5L_TYPE_SOFT   ? "a soft"
-                                   : "an unknown";
 }
 
 /* Check how a dataset is stored, without reading it. */
@@ -199,7 +195,10 @@ static int scan_object(const mill_h5_file *file, hid_t group, const char *name, 
   if (link != H5L_TYPE_HARD)
     return MILL_ERROR(
         file->code, "%s: /%s is %s link, which is refused; the file must contain everything itself",
-        file->path, name, link_kind(link));
+        file->path, name,
+        link == H5L_TYPE_EXTERNAL ? "an external"
+        : link == H5L_TYPE_SOFT   ? "a soft"
+                                  : "an unknown");
   MILL_AT_END(mill_h5_id_close) const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
   if (object < 0)
     return MILL_ERROR(file->code, "%s: /%s is damaged: %s", file->path, name, mill_h5_reason());
@@ -229,19 +228,6 @@ int mill_h5_scan(const mill_h5_file *file)
     return state.err;
   if (rc < 0)
     return MILL_ERROR(file->code, "%s: its groups are damaged: %s", file->path, mill_h5_reason());
-  return MILL_OK;
-}
-
-int mill_h5_create_image(const char *name, mill_h5_file *file)
-{
-  *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = MILL_ERR_OUTPUT, .path = name};
-  be_quiet();
-  MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-  if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
-  file->id = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-  if (file->id < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be made in memory: %s", name, mill_h5_reason());
   return MILL_OK;
 }
 
@@ -494,8 +480,7 @@ int mill_h5_write_group(const mill_h5_file *file, const char *name)
 }
 
 int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,
-                  int n_dim, const size_t *dim, const void *data, const char *unit,
-                  const char *description)
+                  int n_dim, const size_t *dim, const void *data, const char *description)
 {
   hsize_t extent[MAX_DIM] = {0};
   for (int i = 0; i < n_dim && i < MAX_DIM; i++)
@@ -512,8 +497,6 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
   if (dataset < 0 || H5Dwrite(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     return MILL_ERROR(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
                       mill_h5_reason());
-  if (unit)
-    MILL_CHECK(mill_h5_write_attr_text(file, name, "unit", unit));
   return mill_h5_write_attr_text(file, name, "description", description);
 }
 

@@ -54,7 +54,8 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 /** Open read-only, without a file lock. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
-/** Open image [n_byte], the bytes of a file; path: its name in messages. */
+/** Open image [n_byte], the bytes of a file; NULL: create an empty file in memory.  path: its name
+ *  in messages; no file on disk may have the name of a new file. */
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file);
 
@@ -66,10 +67,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
  *  - objects other than groups and datasets. */
 int mill_h5_scan(const mill_h5_file *file);
 
-/** Create an empty file in memory.  name: for messages; no file on disk may have it. */
-int mill_h5_create_image(const char *name, mill_h5_file *file);
-
-/** Copy the bytes of a file made by mill_h5_create_image; free them with mill_free. */
+/** Copy the bytes of a file created by mill_h5_open_image; free them with mill_free. */
 int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 
 /** Close a file, if open. */
@@ -105,10 +103,9 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
 hid_t mill_h5_text_type(size_t n_byte);
 
 int mill_h5_write_group(const mill_h5_file *file, const char *name);
-/** Write a dataset; unit (NULL: none) and description become attributes. */
+/** Write a dataset with the attribute `description`. */
 int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,
-                  int n_dim, const size_t *dim, const void *data, const char *unit,
-                  const char *description);
+                  int n_dim, const size_t *dim, const void *data, const char *description);
 /** Write an attribute: a scalar (n_value 0) or n_value values. */
 int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
                        hid_t file_type, hid_t mem_type, int n_value, const void *value);

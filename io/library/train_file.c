@@ -46,17 +46,17 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
   MILL_CHECK(mill_h5_write_attr_double(file, at, "best_loss", s->best_loss));
   for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
     snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
-    MILL_CHECK(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &n, array[k].data, NULL,
+    MILL_CHECK(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &n, array[k].data,
                              array[k].description));
   }
   snprintf(at, sizeof at, "arm%d/epochs", i);
-  return mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, table, s->epoch, NULL,
+  return mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, table, s->epoch,
                        "loss, validation loss, learning rate, seconds");
 }
 
 static int begin_image(const char *path, const char *format, mill_h5_file *file)
 {
-  MILL_CHECK(mill_h5_create_image(path, file));
+  MILL_CHECK(mill_h5_open_image(NULL, 0, path, MILL_ERR_OUTPUT, file));
   return mill_h5_write_attr_text(file, "/", "format", format);
 }
 
@@ -99,7 +99,7 @@ static int write_emulator(const mill_h5_file *file, int i_arm, const mill_emulat
     for (int is_bias = 0; is_bias < 2; is_bias++) {
       snprintf(at, sizeof at, "arm%d/%s%d", i_arm, is_bias ? "bias" : "weight", i);
       MILL_CHECK(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, is_bias ? 1 : 2, dim,
-                               is_bias ? e->bias[i] : e->weight[i], NULL, "of a layer"));
+                               is_bias ? e->bias[i] : e->weight[i], "of a layer"));
     }
   }
   return MILL_OK;
@@ -117,11 +117,11 @@ int mill_trained_write(const char *path, const mill_library *lib, int n, int n_t
   }
   MILL_CHECK(begin_image(path, TRAINED, &file));
   MILL_CHECK(mill_h5_write_attr_int(&file, "/", "n_train", n_train));
-  MILL_CHECK(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model, NULL,
+  MILL_CHECK(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model,
                            "row of each model in the grid file; the first n_train were learned"));
   for (int k = 0; k < 2; k++)
     MILL_CHECK(mill_h5_write(&file, k ? "std" : "mean", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1,
-                             &n_label, scale[k], NULL, "of the labels"));
+                             &n_label, scale[k], "of the labels"));
   for (int a = 0; a < lib->n_arm; a++)
     MILL_CHECK(write_emulator(&file, a, &lib->arm[a].emulator));
   return write_image(path, TRAINED, &file);

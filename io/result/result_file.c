@@ -19,6 +19,7 @@
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
+#include "src/system/status_process.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
 #include "src/system/watchdog.h"
@@ -400,12 +401,12 @@ done:
 /* On rank 0, once the rows are on disk: record this run's N_RUN, WALL_S and END_TIME. */
 static int write_end(mill_result_file *file)
 {
-  char now[MILL_TIME_SIZE];
+  char now[MILL_UTC_SIZE];
   int32_t n_run = 0;
   double wall_s = 0;
   const hid_t i32 = H5T_NATIVE_INT32;
   MILL_AT_END(mill_h5_id_close) const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
-  mill_result_layout_time(now);
+  mill_utc_text(mill_unix_s(), now);
   MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/N_RUN", i32, 1, &n_run));
   MILL_CHECK(mill_output_read_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
                                     1, &wall_s));

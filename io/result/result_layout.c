@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
@@ -13,6 +12,8 @@
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/stored_rows.h"
+#include "kernels/base/clock.h"
+#include "src/system/status_process.h"
 #include "src/system/version.h"
 
 #define FORMAT_NAME "starmill result"
@@ -32,14 +33,6 @@ static const meaning element_meaning[] = {MILL_ELEMENT_LIST(MEANING)};
 static const meaning epoch_meaning[] = {MILL_EPOCH_LIST(MEANING)};
 static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
 #undef MEANING
-
-void mill_result_layout_time(char out[MILL_TIME_SIZE])
-{
-  const time_t now = time(NULL);
-  struct tm utc;
-  gmtime_r(&now, &utc);
-  strftime(out, MILL_TIME_SIZE, "%Y-%m-%dT%H:%M:%SZ", &utc);
-}
 
 static int make_run_id(char out[MILL_RUN_ID_SIZE])
 {
@@ -159,7 +152,7 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
  * writes an attribute may damage the attribute. */
 static int create_state(hid_t file, const char *path)
 {
-  char now[MILL_TIME_SIZE];
+  char now[MILL_UTC_SIZE];
   MILL_AT_END(mill_h5_id_close) const hid_t text = mill_h5_text_type(MILL_TIME_SIZE - 1);
   if (text < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
@@ -177,7 +170,7 @@ static int create_state(hid_t file, const char *path)
   for (size_t i = 0; i < sizeof state / sizeof *state; i++)
     MILL_CHECK(mill_output_dataset(file, path, state[i].name, state[i].type, 1, &(hsize_t){1},
                                    state[i].unit, state[i].description));
-  mill_result_layout_time(now);
+  mill_utc_text(mill_unix_s(), now);
   return mill_output_write_whole(file, path, state[0].name, text, now);
 }
 

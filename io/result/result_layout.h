@@ -34,6 +34,3 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
 
 /** Fail with this code unless the file is a result of this format version. */
 int mill_result_layout_check(hid_t file, const char *path, int code);
-
-/** Write the current time, e.g. "2026-11-21T05:36:05Z". */
-void mill_result_layout_time(char out[MILL_TIME_SIZE]);

@@ -132,14 +132,6 @@ static void look_at_self(mill_board *board, mill_rank_state *state)
 
 /* ---- the file ---- */
 
-static int64_t count_done(const mill_board *board)
-{
-  int64_t n = 0;
-  for (int r = 0; r < board->n_rank; r++)
-    n += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
-  return n;
-}
-
 /* Recent stars/s; NaN: unknown. */
 static double recent_rate(mill_board *board, sample now)
 {
@@ -171,7 +163,9 @@ static int replace_file(const char *path, const mill_status_text *what)
 /* On rank 0, write the states that the ranks had at their last meeting. */
 static void write_status(mill_board *board, const mill_board_end *end)
 {
-  const sample now = {mill_wall_s(), count_done(board)};
+  sample now = {.s = mill_wall_s()};
+  for (int r = 0; r < board->n_rank; r++)
+    now.n_done += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
   const mill_status_text what = {
       .plan = &board->plan,
       .n_rank = board->n_rank,

@@ -93,18 +93,15 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 /* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-  static const mill_backend any_gpu = {.name = "cuda",
-                                       .kind = MILL_BACKEND_CUDA,
-                                       .default_slot = MILL_GPU_SLOTS},
-                            any_mixed = {.name = MILL_BACKEND_MIXED,
-                                         .kind = MILL_BACKEND_CUDA,
-                                         .default_slot = MILL_GPU_SLOTS};
+#define ANY(gpu)                                                                                   \
+  {                                                                                                \
+    .name = gpu, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS                         \
+  }
+  static const mill_backend any[] = {ANY("cuda"), ANY(MILL_BACKEND_MIXED)};
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
-  else if (call->options->plan && strcmp(choice, any_gpu.name) == 0)
-    device->backend = &any_gpu; /* a plan needs no GPU */
-  else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
-    device->backend = &any_mixed;
+  else if (call->options->plan && strncmp(choice, "cuda", 4) == 0) /* a plan needs no GPU */
+    device->backend = &any[strcmp(choice, "cuda") != 0];
   else if (strcmp(choice, MILL_BACKEND_MIXED) == 0)
     return agree_on_both(call, device);
   else
@@ -130,11 +127,9 @@ static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
   const char *path = existing->path[0] ? existing->path : call->options->output;
   if (strcmp(setup->config.backend, "auto") != 0)
     return MILL_OK;
-  if (call->options->plan)
-    MILL_CHECK(mill_backend_wish(call->mpi, path, begun, n_row, device->n_thread, &choice));
-  else
-    MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
-                                   device->n_thread, &choice, &device->has_gpu));
+  MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
+                                 device->n_thread, &choice,
+                                 call->options->plan ? NULL : &device->has_gpu));
   snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
   return agree_backend(call, setup->config.backend, device);
 }

@@ -69,19 +69,17 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
 }
 
 /* Fit the remaining rows and close the result. */
-static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
+static int fit_rows(const mill_fit_task *t, int *is_settled)
 {
   int err = MILL_OK;
-  mill_fit_meters *meters = &p->tally.meters;
-  const mill_fit_task task = {call, &p->setup, &p->inputs, &p->device, &p->out, &p->tally};
-  if (p->out.outcome != MILL_OPEN_FINISHED) {
-    err = mill_fit_open_work(call, &p->setup, &p->inputs, &p->device, &p->out);
-    MILL_STEP(mill_fit_share(&task));
+  if (t->out->outcome != MILL_OPEN_FINISHED) {
+    err = mill_fit_open_work(t);
+    MILL_STEP(mill_fit_share(t));
   }
   const double cpu_s = mill_thread_cpu_s();
-  err = mill_fit_close_output(call, &p->out, err, is_settled);
-  meters->close_s = mill_thread_cpu_s() - cpu_s;
-  meters->io_s = p->out.summary.io_cpu_s;
+  err = mill_fit_close_output(t->call, t->out, err, is_settled);
+  t->tally->meters.close_s = mill_thread_cpu_s() - cpu_s;
+  t->tally->meters.io_s = t->out->summary.io_cpu_s;
   return err;
 }
 
@@ -120,9 +118,9 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   }
   MILL_TRY(mill_fit_open_output(call, setup, inputs, &p->device, out));
   meters->create_s = lap_s(&cpu_s);
-  MILL_TRY(fit_rows(call, p, &is_settled));
+  MILL_TRY(fit_rows(&task, &is_settled));
   const double wall_s = mill_wall_s() - start_s;
-  MILL_TRY(mill_fit_record_inputs(call, inputs, out));
+  MILL_TRY(mill_fit_record_inputs(&task));
   MILL_TRY(mill_fit_print_summary(&task, wall_s));
   *exit_status = exit_status_of(inputs, out, call->observer && call->observer->n_row_limit > 0);
 done:

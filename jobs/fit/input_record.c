@@ -9,9 +9,9 @@
 #include "io/catalog/catalog_list.h"
 #include "io/catalog/input_table.h"
 #include "io/result/result_inputs.h"
-#include "io/result/result_layout.h"
 #include "jobs/fit/steps.h"
 #include "kernels/base/memory.h"
+#include "src/system/status_process.h"
 
 enum { MAX_REASON = 64 };
 
@@ -46,7 +46,7 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;
-  char result[PATH_MAX], now[MILL_TIME_SIZE];
+  char result[PATH_MAX], now[MILL_UTC_SIZE];
   MILL_OWNED mill_input_entry *entry = NULL;
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
   MILL_AT_END(mill_path_list_clear) mill_path_list path = {0};
@@ -73,7 +73,7 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     if (n_known == inputs->n_file)
       return MILL_OK;
   }
-  mill_result_layout_time(now);
+  mill_utc_text(mill_unix_s(), now);
   MILL_CHECK(count_rows(inputs, result, entry, reason));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *input = &inputs->file[i];
@@ -88,12 +88,13 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
   return mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
 }
 
-int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
-                           const mill_fit_output *out)
+int mill_fit_record_inputs(const mill_fit_task *task)
 {
-  const mill_result_summary *summary = &out->summary;
+  const mill_fit_call *call = task->call;
+  const mill_result_summary *summary = &task->out->summary;
   if (!call->options->input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
       summary->old == MILL_OLD_KEPT)
     return MILL_OK;
-  return mill_mpi_agree(call->mpi, call->mpi->rank == 0 ? record(call, inputs, out) : MILL_OK);
+  return mill_mpi_agree(call->mpi,
+                        call->mpi->rank == 0 ? record(call, task->inputs, task->out) : MILL_OK);
 }

@@ -161,16 +161,14 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
-int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
-                       const mill_inputs *inputs, const mill_fit_device *device,
-                       mill_fit_output *out)
+int mill_fit_open_work(const mill_fit_task *t)
 {
-  MILL_CHECK(mill_mpi_agree(call->mpi,
-                            mill_star_output_open(&setup->lib, inputs, out->result, &out->star)));
-  if (call->options->models)
-    MILL_CHECK(open_models(call, setup, inputs, out));
-  MILL_CHECK(open_board(call, setup, inputs, device, out));
-  return open_work(call, setup, inputs, device, out);
+  MILL_CHECK(mill_mpi_agree(t->call->mpi, mill_star_output_open(&t->setup->lib, t->inputs,
+                                                                t->out->result, &t->out->star)));
+  if (t->call->options->models)
+    MILL_CHECK(open_models(t->call, t->setup, t->inputs, t->out));
+  MILL_CHECK(open_board(t->call, t->setup, t->inputs, t->device, t->out));
+  return open_work(t->call, t->setup, t->inputs, t->device, t->out);
 }
 
 int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err, int *is_settled)

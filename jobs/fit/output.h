@@ -42,14 +42,9 @@ typedef struct mill_fit_output {
   mill_result_summary summary;
 } mill_fit_output;
 
-/** Open the result.  Collective, as are the next two functions. */
+/** Open the result.  Collective, as is the next function. */
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out);
-
-/** If there are rows to fit: open models' file and status file, and divide work among the ranks. */
-int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
-                       const mill_inputs *inputs, const mill_fit_device *device,
-                       mill_fit_output *out);
 
 /** Write the fitted rows, also after a failure err, and close the result; then end the exchange of
  *  work and of status between ranks.

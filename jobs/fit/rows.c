@@ -122,9 +122,10 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
                       (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     return MILL_OK;
-  if (!call->options->fit && mill_start_table_n_repeated(setup->start) > 0)
+  const int64_t n_repeated = mill_start_table_stars(setup->start)->n_repeated;
+  if (!call->options->fit && n_repeated > 0)
     mill_log_warning("start: %lld rows of %s repeat a star; its first row of finite values counts",
-                     (long long)mill_start_table_n_repeated(setup->start), path);
+                     (long long)n_repeated, path);
   if (n_guessed > 0)
     mill_log_warning("start: %lld of %lld rows start from %s; the others %s: %lld not found, "
                      "%lld without finite values within the limits",
@@ -153,10 +154,12 @@ static int compare_names(const void *a, const void *b)
 
 /* Refuse inputs of equal file name if a table finds stars by IDENTIFIER, which contains the name.
  * SDSS and LAMOST are exempt: their IDENTIFIERs do not contain the file name. */
-static int check_names(const char *key, const char *table, const mill_inputs *inputs)
+static int check_names(const mill_star_rows *table, const mill_inputs *inputs)
 {
   int n = 0;
   MILL_OWNED const char **path = NULL;
+  if (!mill_star_rows_by(table, MILL_BY_IDENTIFIER))
+    return MILL_OK;
   MILL_CHECK(MILL_ALLOC(inputs->n_file, &path));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
@@ -169,7 +172,7 @@ static int check_names(const char *key, const char *table, const mill_inputs *in
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "%s: %s finds stars by IDENTIFIER, which holds the file name, but %s and "
                         "%s have the same name: rename one, or use TARGETID or OBJECT instead",
-                        key, table, path[i - 1], path[i]);
+                        table->key, table->path, path[i - 1], path[i]);
   return MILL_OK;
 }
 
@@ -189,11 +192,10 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                            "no row of the inputs");
   if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
-  if (setup->priors && mill_prior_table_by(setup->priors, MILL_BY_IDENTIFIER))
-    MILL_CHECK(
-        mill_mpi_agree(call->mpi, check_names("prior_table", setup->config.prior_table, inputs)));
-  if (setup->start && mill_start_table_by(setup->start, MILL_BY_IDENTIFIER))
-    MILL_CHECK(mill_mpi_agree(call->mpi, check_names("start", setup->config.start, inputs)));
+  const mill_star_rows *table[] = {setup->priors ? mill_prior_table_stars(setup->priors) : NULL,
+                                   setup->start ? mill_start_table_stars(setup->start) : NULL};
+  for (int i = 0; i < 2; i++)
+    MILL_CHECK(mill_mpi_agree(call->mpi, table[i] ? check_names(table[i], inputs) : MILL_OK));
   MILL_CHECK(count_rows(call, setup, inputs, n));
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));

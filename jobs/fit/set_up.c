@@ -237,7 +237,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
                                    setup->library, &config->fit, &limits, &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
-           mill_prior_table_hash(setup->priors));
+           mill_prior_table_stars(setup->priors)->hash);
   if (call->options->fit && !call->options->prior_table)
     MILL_CHECK(mill_sampled_check_same(
         call->options->fit, "prior_table", config->prior_table, config->prior_hash,
@@ -256,7 +256,7 @@ static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
                                    &limits, call->options->fit != NULL, setup->start_library,
                                    &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
-           mill_start_table_hash(setup->start));
+           mill_start_table_stars(setup->start)->hash);
   return MILL_OK;
 }
 

@@ -76,12 +76,14 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
  *  MILL_ERR_MEMORY, MILL_ERR_LIBRARY, MILL_ERR_OUTPUT. */
 int mill_fit_print_plan(const mill_fit_task *task);
 
+/** If there are rows to fit: open models' file and status file, and divide work among the ranks. */
+int mill_fit_open_work(const mill_fit_task *task);
+
 /** Fit this rank's rows.  Not collective: after a failure other ranks are asked to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
 /** If the result is finished, append each input's outcome to the table of inputs (if any). */
-int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
-                           const mill_fit_output *out);
+int mill_fit_record_inputs(const mill_fit_task *task);
 
 /** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: wall s since the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);

@@ -8,6 +8,7 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
+#include "src/system/thread.h"
 
 enum {
   /** Rounds between two looks for finished stars, if the host waits during rounds. */
@@ -102,19 +103,18 @@ static int is_under_way(const mill_pipeline *p, const mill_crew *c)
 /** Copy the next star into slot i.  *got: 0 if there was no star or no memory. */
 static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
 {
-  int err = MILL_OK;
   mill_star *star;
-  pthread_mutex_lock(&p->mutex);
-  MILL_TRY(next_star(p, &star));
+  MILL_LOCKED(&p->mutex);
+  MILL_CHECK(next_star(p, &star));
   *got = star != NULL;
   if (!star)
-    goto done;
+    return MILL_OK;
   /* work space first, as stars take the rest of the memory */
   if (!is_under_way(p, c))
-    MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
+    MILL_CHECK(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
   mill_range_begin(MILL_RANGE_UPLOAD);
-  err = mill_slots_load(&p->slots, i, star);
+  int err = mill_slots_load(&p->slots, i, star);
   if (err == MILL_ERR_MEMORY)
     err = load_elsewhere(p, c, i, star);
   mill_range_end();
@@ -126,8 +126,6 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   } else if (err == MILL_OK && p->contest) {
     mill_contest_begin(&p->contest[i]);
   }
-done:
-  pthread_mutex_unlock(&p->mutex);
   return err;
 }
 
@@ -151,10 +149,8 @@ static int fill(mill_pipeline *p, mill_crew *c)
 /** Are there more stars to load, and no failure so far? */
 static int has_more(mill_pipeline *p)
 {
-  pthread_mutex_lock(&p->mutex);
-  const int more = p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.waiting);
-  pthread_mutex_unlock(&p->mutex);
-  return more;
+  MILL_LOCKED(&p->mutex);
+  return p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.waiting);
 }
 
 /** Start library k's fresh stars if there are n_least or more; then run rounds over its started
@@ -304,10 +300,9 @@ static void deliver_last(mill_pipeline *p, mill_crew *c)
 
 static void free_slots(mill_pipeline *p, const mill_crew *c)
 {
-  pthread_mutex_lock(&p->mutex);
+  MILL_LOCKED(&p->mutex);
   for (int i = c->first; i < c->first + c->n_slot; i++)
     mill_slots_free(&p->slots, i);
-  pthread_mutex_unlock(&p->mutex);
 }
 
 /** Collect finished rows.  *gives_up: 1 if the job stops and drops the stars under way. */
@@ -351,11 +346,10 @@ static int work(mill_pipeline *p, mill_crew *c)
     MILL_CHECK(deliver(p, c));
     if (gives_up) {
       free_slots(p, c);
-      pthread_mutex_lock(&p->mutex);
+      MILL_LOCKED(&p->mutex);
       /* ask the source again: it returns its error, or the end */
       p->stream.waiting = NULL;
       p->stream.more = 1;
-      pthread_mutex_unlock(&p->mutex);
     }
     MILL_CHECK(fill(p, c));
   }
@@ -370,10 +364,9 @@ static int work_apart(mill_pipeline *p)
     const int code = work(p, &p->part[i]);
     if (code == MILL_OK)
       continue;
-    pthread_mutex_lock(&p->mutex);
+    MILL_LOCKED(&p->mutex);
     if (p->stream.failure.code == MILL_OK)
       mill_error_save(code, &p->stream.failure);
-    pthread_mutex_unlock(&p->mutex);
   }
   return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }

@@ -70,19 +70,15 @@ int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *
                               const mill_guess_table *guess, const mill_backend *backend,
                               mill_device *device, int n_thread, mill_waveset_cache **out)
 {
-  int err = MILL_OK;
-  mill_waveset_cache *c = NULL;
-  MILL_TRY(MILL_ALLOC(1, &c));
-  *c = (mill_waveset_cache){.lib = lib,
-                            .set = set,
-                            .guess = guess,
-                            .backend = backend,
-                            .device = device,
-                            .n_thread = n_thread < 1 ? 1 : n_thread,
-                            .limit = MILL_WAVESET_CACHE_BYTES};
-done:
-  *out = c;
-  return err;
+  MILL_CHECK(MILL_ALLOC(1, out));
+  **out = (mill_waveset_cache){.lib = lib,
+                               .set = set,
+                               .guess = guess,
+                               .backend = backend,
+                               .device = device,
+                               .n_thread = n_thread < 1 ? 1 : n_thread,
+                               .limit = MILL_WAVESET_CACHE_BYTES};
+  return MILL_OK;
 }
 
 static void free_templates(mill_waveset_cache *c, int id)
@@ -467,9 +463,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
   const int arm = segment->arm, n_pix = segment->n_pix;
   const double *wave_aa = segment->wave_aa;
   uint64_t hash = 0;
-  entry fresh;
-  memset(&fresh, 0, sizeof fresh);
-  fresh.i_guess = NONE;
+  entry fresh = {.i_guess = NONE};
   int known = find_number(c, segment);
   if (known == NONE) {
     hash = hash_of(arm, n_pix, wave_aa);
@@ -486,11 +480,12 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
   MILL_TRY(check_waves(c, arm, n_pix, wave_aa));
   MILL_TRY(MILL_GROW(&c->entry, &c->entry_room, c->n_entry + 1));
   MILL_TRY(MILL_GROW(&c->hash, &c->hash_room, c->n_entry + 1));
-  fresh.arm = arm;
-  fresh.n_pix = n_pix;
-  fresh.n_hold = 1;
-  fresh.turn = c->turn;
-  fresh.wave_number = segment->wave_number;
+  fresh = (entry){.arm = arm,
+                  .n_pix = n_pix,
+                  .i_guess = NONE,
+                  .wave_number = segment->wave_number,
+                  .n_hold = 1,
+                  .turn = c->turn};
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));
@@ -504,8 +499,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
   c->stats.n_made++;
   c->stats.bytes += fresh.bytes;
   c->stats.make_s += mill_thread_cpu_s() - begin_s;
-  memset(&fresh, 0, sizeof fresh);
-  fresh.i_guess = NONE;
+  fresh = (entry){.i_guess = NONE};
 done:
   free_memory(c, &fresh);
   return err;
@@ -539,20 +533,18 @@ done:
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {
-  int err = MILL_OK;
   entry *e = &c->entry[id];
-  solvers *s = e->solvers;
+  const solvers *s = e->solvers;
   while (s && (s->n_diag != n_diag || s->blur_ln != blur_ln))
     s = s->next;
   if (!s) {
-    MILL_TRY(MILL_ALLOC(1, &s));
-    *s = (solvers){.n_diag = n_diag, .blur_ln = blur_ln, .next = e->solvers};
-    MILL_TRY(make_solvers(c, e, s));
-    e->solvers = s;
+    MILL_OWNED solvers *made = NULL;
+    MILL_CHECK(MILL_ALLOC(1, &made));
+    *made = (solvers){.n_diag = n_diag, .blur_ln = blur_ln, .next = e->solvers};
+    MILL_CHECK(make_solvers(c, e, made));
+    s = made;
+    MILL_CHECK(MILL_GIVE(&made, &e->solvers));
   }
   *out = s->deconv;
-done:
-  if (err != MILL_OK)
-    mill_free(s);
-  return err;
+  return MILL_OK;
 }

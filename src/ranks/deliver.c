@@ -6,15 +6,15 @@
 /* The owners are the first ranks of the nodes. */
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
-  int err = MILL_OK, n = 0, *is_first = NULL;
+  int n = 0;
+  MILL_OWNED int *is_first = NULL;
   MILL_AT_END(mill_mpi_free) mill_mpi node;
   *owners = (mill_owners){.mine = -1, .n_block = n_block};
-  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  err = MILL_ALLOC(mpi->size, &is_first);
-  MILL_STEP(MILL_ALLOC(mpi->size, &owners->rank));
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_CHECK(mill_mpi_agree(
+      mpi, mill_error_of(MILL_ALLOC(mpi->size, &is_first), MILL_ALLOC(mpi->size, &owners->rank))));
   const int mine = node.rank == 0;
-  MILL_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
   for (int rank = 0; rank < mpi->size; rank++) {
     if (!is_first[rank])
       continue;
@@ -23,9 +23,7 @@ int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
     owners->rank[n++] = rank;
   }
   owners->n = n;
-done:
-  mill_free(is_first);
-  return err;
+  return MILL_OK;
 }
 
 static int owner_of(const mill_owners *owners, int64_t key)

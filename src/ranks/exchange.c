@@ -40,12 +40,11 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   MILL_OWNED char *sorted = NULL;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *e = (mill_exchange){.n_sent = (int)n};
-  int err = alloc_counts(mpi, n, e);
-  MILL_STEP(mill_alloc_raw((size_t)n, size, (void **)&sorted));
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(alloc_counts(mpi, n, e),
+                                               mill_alloc_raw((size_t)n, size, (void **)&sorted))));
   for (int i = 0; i < n; i++)
     e->n_to[rank_of[i]]++;
-  MILL_MPI(MPI_Alltoall(e->n_to, 1, MPI_INT, e->n_from, 1, MPI_INT, mpi->comm));
+  MILL_CHECK_MPI(MPI_Alltoall(e->n_to, 1, MPI_INT, e->n_from, 1, MPI_INT, mpi->comm));
   start_each(mpi, e->n_to, e->to);
   for (int i = 0; i < n; i++) {
     e->place[i] = e->to[rank_of[i]]++;
@@ -53,18 +52,17 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   }
   start_each(mpi, e->n_to, e->to); /* again, as the loop has moved e->to */
   const int64_t n_received = start_each(mpi, e->n_from, e->from);
-  if (n_received > INT_MAX)
-    err = MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
-                     (long long)n_received);
-  else
-    err = mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
+  const int code =
+      n_received > INT_MAX
+          ? MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
+                       (long long)n_received)
+          : mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
   e->n = (int)n_received;
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_mpi_record_type(size, &type));
-  MILL_MPI(
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK(mill_mpi_record_type(size, &type));
+  MILL_CHECK_MPI(
       MPI_Alltoallv(sorted, e->n_to, e->to, type, e->record, e->n_from, e->from, type, mpi->comm));
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Answers go back by the counts of mill_exchange_send; `place` restores the callers' order. */
@@ -142,33 +140,29 @@ static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *lea
 int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                      mill_node_array *all)
 {
-  int err = MILL_OK, *leader = NULL;
-  int64_t *start = NULL;
-  char *to;
+  MILL_OWNED int *leader = NULL;
+  MILL_OWNED int64_t *start = NULL;
   MILL_AT_END(mill_mpi_free) mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = (mill_node_array){0};
-  err = MILL_ALLOC(mpi->size, &leader);
-  MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&n_mine, 1, MPI_INT64_T, start + 1, 1, MPI_INT64_T, mpi->comm));
+  MILL_CHECK(mill_mpi_agree(
+      mpi, mill_error_of(MILL_ALLOC(mpi->size, &leader), MILL_ALLOC(mpi->size + 1, &start))));
+  MILL_CHECK_MPI(MPI_Allgather(&n_mine, 1, MPI_INT64_T, start + 1, 1, MPI_INT64_T, mpi->comm));
   for (int r = 0; r < mpi->size; r++)
     start[r + 1] += start[r];
   all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size;
-  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  MILL_TRY(mill_mpi_agree(mpi, share_memory(&node, all)));
-  MILL_TRY(find_leaders(mpi, &node, &leaders, leader));
-  to = all->data;
+  MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_CHECK(mill_mpi_agree(mpi, share_memory(&node, all)));
+  MILL_CHECK(find_leaders(mpi, &node, &leaders, leader));
+  char *to = all->data;
   memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
-  MILL_MPI(MPI_Barrier(node.comm));
-  MILL_TRY(mill_mpi_record_type(size, &type));
+  MILL_CHECK_MPI(MPI_Barrier(node.comm));
+  MILL_CHECK(mill_mpi_record_type(size, &type));
   for (int r = 0; r < mpi->size && node.rank == 0; r++)
-    MILL_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
-                       leader[r], leaders.comm));
-  MILL_MPI(MPI_Barrier(node.comm));
-done:
-  MILL_FREE(leader, start);
-  return err;
+    MILL_CHECK_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
+                             leader[r], leaders.comm));
+  MILL_CHECK_MPI(MPI_Barrier(node.comm));
+  return MILL_OK;
 }
 
 void mill_node_array_free(mill_node_array *array)

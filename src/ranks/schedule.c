@@ -119,7 +119,6 @@ static int add_start(mill_schedule *s, int64_t at, int64_t row)
 typedef struct making {
   const mill_schedule_plan *plan;
   double left;   /* cost of the work left */
-  double held;   /* cost of mill_schedule_plan.n_held */
   double taken;  /* cost of the present chunk so far */
   double target; /* cost at which the present chunk ends */
   int is_open;   /* a chunk has begun and not ended */
@@ -131,10 +130,10 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
   if (s->n_chunk < d->plan->n_rank) {
-    /* a rank takes d->held rows before it finishes its first row: give it a first chunk as large,
+    /* a rank takes n_held rows before it finishes its first row: give it a first chunk as large,
      * but at most an even share */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
-    const double first = d->held < even ? d->held : even;
+    const double first = fmin((double)d->plan->n_held, even);
     d->target = d->target > first ? d->target : first;
   }
   d->target = d->target > s->sum.least_cost ? d->target : s->sum.least_cost;
@@ -194,8 +193,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 /* Divide all files among chunks, in the order of order_files. */
 static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
-  making d = {
-      .plan = plan, .left = s->sum.row_cost + s->sum.open_cost, .held = (double)plan->n_held};
+  making d = {.plan = plan, .left = s->sum.row_cost + s->sum.open_cost};
   /* one rank needs no division: it takes all files in one chunk */
   if (plan->n_rank == 1 && s->n_order > 0)
     MILL_CHECK(add_start(s, 0, 0));

@@ -88,25 +88,22 @@ done:
 /* Choose this rank's GPU and count the ranks of its node that use the same GPU.  Collective. */
 static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
   MILL_AT_END(mill_mpi_free) mill_mpi node;
   MILL_OWNED mill_gpu_facts *all = NULL;
   memset(mine, 0, sizeof *mine);
   mine->rank = mpi->rank;
   mine->gpu = -1;
-  MILL_TRY(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  err = choose(node.rank, may_be_none, mine);
-  MILL_STEP(MILL_ALLOC(node.size, &all));
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
-                         (int)sizeof mine->facts, MPI_BYTE, node.comm));
+  MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
+  MILL_CHECK(mill_mpi_agree(
+      mpi, mill_error_of(choose(node.rank, may_be_none, mine), MILL_ALLOC(node.size, &all))));
+  MILL_CHECK_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
+                               (int)sizeof mine->facts, MPI_BYTE, node.comm));
   if (may_be_none)
     mill_gpu_sharers(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
   else
-    err = mill_mpi_agree(
-        mpi, mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share));
-done:
-  return err;
+    code = mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
+  return mill_mpi_agree(mpi, code);
 }
 
 static int place_all(const mill_mpi *mpi)
@@ -239,37 +236,21 @@ static int wish_of_result(const char *output, const char *device)
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* Decide on rank 0 which backend to try, and tell all ranks.  Collective. */
-static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
-                      const char *device, int64_t size, int n_thread, int *wish)
-{
-  *wish = WISH_CPU;
-  if (mpi->rank == 0 && device)
-    *wish = wish_of_result(output, device);
-  else if (mpi->rank == 0)
-    *wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
-  MILL_CHECK_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
-  return MILL_OK;
-}
-
-int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                      int n_thread, const char **choice)
-{
-  int wish = WISH_CPU;
-  const int err = agree_wish(mpi, MILL_CROSSOVER_FIT, output, device, n_row, n_thread, &wish);
-  *choice = choice_of[wish];
-  return err;
-}
-
-/* If no GPU can be used, a new run takes the CPU, but a run begun on a GPU fails. */
+/* Rank 0 decides.  If no GPU can be used, a new run takes the CPU, but a run begun on a GPU fails. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)
 {
   int wish = WISH_CPU;
-  *choice = "cpu";
+  if (mpi->rank == 0 && device)
+    wish = wish_of_result(output, device);
+  else if (mpi->rank == 0)
+    wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
+  MILL_CHECK_MPI(MPI_Bcast(&wish, 1, MPI_INT, 0, mpi->comm));
+  *choice = choice_of[has_gpu ? WISH_CPU : wish];
+  if (!has_gpu)
+    return MILL_OK;
   *has_gpu = 0;
-  MILL_CHECK(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
   if (wish == WISH_CPU)
     return MILL_OK;
   const int code = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);

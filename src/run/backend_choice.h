@@ -48,14 +48,10 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
  *  size     work of all ranks: rows of a fit, or million operations of a training step
  *  choice   out  "cpu", "cuda" or "cuda+cpu"; with "cuda" each rank has its GPU, with "cpu" no rank
  *                holds GPU memory
- *  has_gpu  out  1: this rank has a GPU
+ *  has_gpu  out  1: this rank has a GPU; NULL, for a plan: only return the choice to try
  *
  *  Collective; MILL_ERR_MPI.  If a run was begun on a GPU and there is none: MILL_ERR_OUTPUT,
  *  MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu);
-
-/** Return in *choice the backend that mill_backend_settle would try, for a plan; needs no GPU. */
-int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                      int n_thread, const char **choice);

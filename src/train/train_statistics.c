@@ -278,26 +278,23 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
 
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
 {
-  int err = MILL_OK;
-  int size[2] = {c->n_pix, c->n_component};
-  MILL_MPI(MPI_Bcast(size, 2, MPI_INT, 0, mpi->comm));
+  int code = MILL_OK, size[2] = {c->n_pix, c->n_component};
+  MILL_CHECK_MPI(MPI_Bcast(size, 2, MPI_INT, 0, mpi->comm));
   const size_t n_pix = (size_t)size[0], n = (size_t)size[1];
-  double **const array[] = {&c->mean, &c->spread, &c->variance};
-  const int length[] = {size[0], size[0], size[1]};
+  double **const array[] = {&c->mean, &c->spread, &c->variance, &c->pattern};
+  const size_t length[] = {n_pix, n_pix, n, n * n_pix};
   if (mpi->rank != 0) {
     *c = (mill_train_components){.n_pix = size[0], .n_component = size[1]};
-    for (int i = 0; i < 3 && err == MILL_OK; i++)
-      err = MILL_ALLOC(length[i], array[i]);
-    MILL_STEP(MILL_ALLOC(n * n_pix, &c->pattern));
+    for (int i = 0; i < 4 && code == MILL_OK; i++)
+      code = MILL_ALLOC(length[i], array[i]);
   }
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));
+  MILL_CHECK(mill_mpi_agree(mpi, code));
+  MILL_CHECK_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));
   for (int i = 0; i < 3; i++)
-    MILL_MPI(MPI_Bcast(*array[i], length[i], MPI_DOUBLE, 0, mpi->comm));
-  for (size_t k = 0; k < n; k++)
-    MILL_MPI(MPI_Bcast(c->pattern + k * n_pix, size[0], MPI_DOUBLE, 0, mpi->comm));
-done:
-  return err;
+    MILL_CHECK_MPI(MPI_Bcast(*array[i], (int)length[i], MPI_DOUBLE, 0, mpi->comm));
+  for (size_t k = 0; k < n; k++) /* one by one: a count of MPI is an int */
+    MILL_CHECK_MPI(MPI_Bcast(c->pattern + k * n_pix, size[0], MPI_DOUBLE, 0, mpi->comm));
+  return MILL_OK;
 }
 
 /* Project scaled residuals on the patterns; rest: the squares that remain. */

@@ -361,8 +361,8 @@ MILL_TEST(a_result_begun_on_a_gpu)
   /* a plan needs no GPU, and takes none */
   for (int is_new = 0; is_new < 2; is_new++) {
     faulty_machine(&fault[2]);
-    assert_int_equal(mill_backend_wish(&mpi, result, is_new ? NULL : begun_on,
-                                       (int64_t)FROM * mpi.size, N_THREAD, &choice),
+    assert_int_equal(mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, is_new ? NULL : begun_on,
+                                         (int64_t)FROM * mpi.size, N_THREAD, &choice, NULL),
                      MILL_OK);
     assert_string_equal(choice, "cuda");
     assert_int_equal(machine.n_tried, 0);

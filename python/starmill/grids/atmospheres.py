@@ -125,9 +125,7 @@ class Atmospheres:
         Axes are Teff, log g, [M/H] and, for ATLAS9, [alpha/Fe] (interpolated linearly)."""
         names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
         for x, values, label in zip(point, self.axes, names):
-            low, high = values[0], values[-1]
-            if label == "[Fe/H]":
-                low -= BELOW
+            low, high = values[0] - (BELOW if label == "[Fe/H]" else 0), values[-1]
             if not low <= x <= high:
                 raise NoAtmosphere("%s %g is not between %g and %g" % (label, x, low, high))
         for width in WIDTHS:

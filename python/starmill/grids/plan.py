@@ -120,9 +120,8 @@ def plan(n_model, grid=FGK):
             unit[i // 4 % 4] = float(i // 16 % 2)
         labels = grid.labels_of(unit)
         rare = labels[0] > grid.RARE[0] and labels[1] < grid.RARE[1]
-        if rare and (i * (math.sqrt(5) - 1) / 2) % 1.0 < 0.5:  # drop half of these giants
-            continue
-        add(labels)
+        if not rare or (i * (math.sqrt(5) - 1) / 2) % 1.0 >= 0.5:  # half of these giants
+            add(labels)
     return out
 
 

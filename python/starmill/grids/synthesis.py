@@ -71,9 +71,8 @@ def is_spherical(labels, grid):
 
 def kinds_of(teff, grid):
     """Return the kinds of line lists used at an effective temperature (K)."""
-    kinds = ["atoms"] + ["molecules"] * (teff < lines.TEFF_MOLECULES)
-    kinds += ["tio"] * (teff < lines.TEFF_TIO)
-    return kinds + ["hot"] * (grid is plan.OBA)
+    used = (True, teff < lines.TEFF_MOLECULES, teff < lines.TEFF_TIO, grid is plan.OBA)
+    return [kind for kind, is_used in zip(lines.KINDS, used) if is_used]
 
 
 def synthesize(work, labels, grid):

@@ -113,17 +113,6 @@ def clear(survey):
                 os.remove(survey.path(name))
 
 
-@contextlib.contextmanager
-def claimed(survey):
-    """Make the folder and lock it.  Yield the lock, or None if the survey is complete by now."""
-    make_folder(survey.folder)
-    with running.OutputLock(survey.path(TRUTH)) as lock:
-        complete = is_complete(survey)
-        if not complete:
-            clear(survey)
-        yield None if complete else lock
-
-
 class Batch:
     """Files of the same rows, made in blocks."""
 
@@ -230,8 +219,10 @@ def main(options):
     # first: errors of options and library must not cost an old survey
     survey = Survey(options)
     if not (os.path.isdir(survey.folder) and is_complete(survey)):
-        with claimed(survey) as lock:
-            if lock is not None:
+        make_folder(survey.folder)
+        with running.OutputLock(survey.path(TRUTH)) as lock:
+            if not is_complete(survey):  # another job may have made it meanwhile
+                clear(survey)
                 made = make(survey, lock, stop)
     if not options.quiet:
         say(survey, made, time.monotonic() - start_s)

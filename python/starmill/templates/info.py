@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill library info: what a library or a grid file holds."""
 
+import contextlib
+
 import numpy as np
 
 from starmill.cli.basics import printable
@@ -12,11 +14,9 @@ from starmill.wavelength import C_KM_S
 
 def main(options):
     path = options.arguments[0]
-    try:
-        with open(path, "rb") as file:
-            is_grid = b"starmill grid" in file.read(4096)
-    except OSError:
-        is_grid = False  # reading it as a library says why
+    is_grid = False  # if it cannot be opened, reading it as a library says why
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        is_grid = b"starmill grid" in file.read(4096)
     for line in describe_grid(path) if is_grid else describe(read(path)):
         print("\n".join(printable(part) for part in line.split("\n")))
 

@@ -119,15 +119,11 @@ def refuse_links(path, file):
         if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
             raise Failure(USAGE, f"{path}: dataset /{name} keeps its data in another file, "
                           "which is refused; copy it with h5repack")
-        if isinstance(item, h5py.Group):
-            look_links(item)
+        for key in item if isinstance(item, h5py.Group) else ():
+            need(isinstance(item.get(key, getlink=True), h5py.HardLink), USAGE,
+                 f"{path}: {item.name}/{key} is a link, which may lead out of the file")
 
-    def look_links(group):
-        for name in group:
-            need(isinstance(group.get(name, getlink=True), h5py.HardLink), USAGE,
-                 f"{path}: {group.name}/{name} is a link, which may lead out of the file")
-
-    look_links(file)
+    look("", file)
     file.visititems(look)
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measures a library by spectra left out (docs/use/libraries.md, "The report of a library")."""
 
+import contextlib
 import tempfile
 from collections import namedtuple
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, as_failure, ascii_of, need
+from starmill.cli.basics import INPUT, USAGE, Failure, as_failure, ascii_of, need
 from starmill.templates import emulate, library_file, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.wavelength import C_KM_S
@@ -172,3 +173,14 @@ def report(library, models, n_component, how):
         lines += ['residuals without their continuum (docs/science/numerics.md, "Model error")',
                   *rest]
     return ascii_of("\n".join([*lines, ""])), errors  # names of models may have any bytes
+
+
+@contextlib.contextmanager
+def reporting(is_needed=False):
+    """Print why the context made no report, but raise the Failure if the report is needed."""
+    try:
+        yield
+    except Failure as failure:
+        if is_needed or failure.status != INPUT:
+            raise
+        print(f"no report: {failure}")

@@ -17,7 +17,7 @@ from starmill.templates import residuals
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Arm, Emulator, Library, Radial
 from starmill.templates.library_file import writable, write
-from starmill.templates.measure import MAX_SPECTRA, ModelSet, report, robust
+from starmill.templates.measure import MAX_SPECTRA, ModelSet, report, reporting, robust
 from starmill.templates.radial import SMOOTHINGS, RadialFit
 from starmill.templates.resample import holes
 from starmill.templates.spectra_files import interpolated, is_good, read_all
@@ -198,9 +198,8 @@ class Functions:
     def __init__(self, settings, values, y, gap, weight=None, aligning=False, stiff=False):
         self.settings, self.values, self.y, self.gap = settings, values, y, gap
         self.weight = np.ones(len(y)) if weight is None else weight
-        self.smooth = SMOOTHINGS if settings.smoothing is None else settings.smoothing
-        if stiff:
-            self.smooth = STIFF
+        self.smooth = STIFF if stiff else \
+            SMOOTHINGS if settings.smoothing is None else settings.smoothing
         self.used = np.ones(len(y), bool)
         self._make()
         if settings.keep_outliers or weight is not None:
@@ -497,7 +496,7 @@ def print_made(made, settings, spectra):
 
 def measure(made, names, part, seed):
     """Print the report on spectra left out of a second library, and store it in the library."""
-    try:
+    with reporting():
         names = [names[i] if names else f"row {i + 1}" for i in made.rows]
         without, left = leave_out(made, names, part, seed)
         print(f"measuring it on {len(left.labels)} spectra", flush=True)
@@ -505,10 +504,6 @@ def measure(made, names, part, seed):
             without, left, residuals.N_COMPONENT, f"of {len(names)} spectra; measured with a "
             "library made without them; this one uses all")
         print(made.library.report, end="")
-    except Failure as failure:  # the library is written without a report
-        if failure.status != INPUT:
-            raise
-        print(f"no report: {failure}")
 
 
 def main(options):

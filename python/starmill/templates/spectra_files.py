@@ -215,22 +215,19 @@ class Source:
 
     def __init__(self, paths, is_many, request):
         self.paths, self.is_many, self.request = paths, is_many, request
-        self.n, self.first, self._stack = len(paths), None, contextlib.ExitStack()
-        self.close = self._stack.close
+        self.n, self.first = len(paths), None
         self.names = [name for name, _ in request.labels]
         self._known = labels_of_table(paths, request) if request.table else None
-        if is_many:
-            try:
-                self._open_many()
-            except BaseException:
-                self.close()
-                raise
+        with contextlib.ExitStack() as stack:
+            if is_many:
+                self._open_many(stack)
+            self.close = stack.pop_all().close
 
-    def _open_many(self):
+    def _open_many(self, stack):
         """Open the file, and read the labels and the wavelengths of its spectra."""
         path = self.paths[0]
         self._stamp = stamp_of(path)
-        hdus = self._hdus = self._stack.enter_context(opened(path))
+        hdus = self._hdus = stack.enter_context(opened(path))
         with guarded(path):
             self._i = i = find_image(path, hdus)
             *shape, n_pix = self.shape = hdus[i].shape

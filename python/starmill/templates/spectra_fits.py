@@ -40,14 +40,6 @@ def guarded(path):
         raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
 
 
-@contextlib.contextmanager
-def opened(path):
-    """Yield the HDUs of a file, guarded."""
-    with warnings.catch_warnings(), contextlib.ExitStack() as stack, guarded(path):
-        warnings.simplefilter("ignore")
-        yield stack.enter_context(open_fits(path, stack))
-
-
 _open = weakref.WeakSet()
 
 
@@ -64,22 +56,25 @@ def _reopen():
 os.register_at_fork(after_in_child=_reopen)
 
 
-def open_fits(path, stack):
-    """Return the HDUs of a file, plain or gzip; the stack closes it."""
-    with as_failure(INPUT, f"{path}: cannot be opened", OSError):
-        # reading a pipe would block
-        need(stat.S_ISREG(os.stat(path).st_mode), INPUT, f"{path}: is not a regular file")
-        file = stack.enter_context(open(path, "rb"))
-        _open.add(file)
-    if file.read(2) == b"\x1f\x8b":
+@contextlib.contextmanager
+def opened(path):
+    """Yield the HDUs of a file, plain or gzip, guarded."""
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack, guarded(path):
+        warnings.simplefilter("ignore")
+        with as_failure(INPUT, f"{path}: cannot be opened", OSError):
+            # reading a pipe would block
+            need(stat.S_ISREG(os.stat(path).st_mode), INPUT, f"{path}: is not a regular file")
+            file = stack.enter_context(open(path, "rb"))
+            _open.add(file)
+        if file.read(2) == b"\x1f\x8b":
+            file.seek(0)
+            with gzip.open(file) as packed:
+                content = packed.read(GZIP_LIMIT + 1)
+            need(len(content) <= GZIP_LIMIT, INPUT,
+                 f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
+            file = io.BytesIO(content)
         file.seek(0)
-        with gzip.open(file) as packed:
-            content = packed.read(GZIP_LIMIT + 1)
-        need(len(content) <= GZIP_LIMIT, INPUT,
-             f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
-        file = io.BytesIO(content)
-    file.seek(0)
-    return fits.open(file, memmap=False, lazy_load_hdus=True)
+        yield stack.enter_context(fits.open(file, memmap=False, lazy_load_hdus=True))
 
 
 def where(path, hdus, i):
@@ -227,7 +222,7 @@ def step_of(path, hdus, i, k):
 def rule_of_cards(path, hdus, i, at, scale):
     """Return (first, step, is_log10) of an image's wavelengths in a unit of `scale` A, and a text
     on the cards used."""
-    header, kind = hdus[i].header, text_card(hdus[i].header, "CTYPE1")
+    kind = text_card(hdus[i].header, "CTYPE1")
     c0, c1 = card(path, hdus, i, "COEFF0"), card(path, hdus, i, "COEFF1")
     if c0 is not None and c1 is not None:
         return (c0, c1, True), f"log10 from COEFF0 {c0:.10g} and COEFF1 {c1:.6g}"

@@ -19,7 +19,7 @@ from starmill.templates.grid_file import open_grid
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import (MAX_AXIS, MAX_COEF, MAX_NODE, MAX_WIDTH, Emulator,
                                              Library, Radial, SplineGrid)
-from starmill.templates.measure import MAX_SPECTRA, ModelSet, report
+from starmill.templates.measure import MAX_SPECTRA, ModelSet, report, reporting
 from starmill.templates.radial import SMOOTHINGS, RadialFit
 
 N_COMPONENT = 128  # of an arm, by default
@@ -269,10 +269,7 @@ class Maker:
         coef, degree = value.reshape(*shape, n_out), 1 if self.kind == "linear" else 3
         knots = []
         for axis, node in enumerate(lattice.node):
-            if degree == 1:
-                knots.append(np.array([node[0], *node, node[-1]]))
-                continue
-            spline = make_interp_spline(node, coef, degree, axis=axis)  # not-a-knot
+            spline = make_interp_spline(node, coef, degree, axis=axis)  # cubic: not-a-knot
             knots.append(spline.t)
             coef = np.moveaxis(spline.c, 0, axis)
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
@@ -360,7 +357,7 @@ def finish_networks(options):
     spread(library, values, int(options.guess_templates or 300))
     name_it(library, "network", path)
     if n_train < len(models):
-        with reporting(options):
+        with reporting(options.model_error):
             measure(options, library, grid, np.sort(models[n_train:]), f"of {len(models)} models; "
                     "the others were learned, and these chose the best epoch", library)
     print(f"losses: {options.output}.losses.csv")
@@ -396,7 +393,7 @@ def report_left_out(options, maker, grid, models, library):
     """Report on models left out of a second library, made from the others like this one."""
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
-    with reporting(options):
+    with reporting(options.model_error):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
         need(out.any(), INPUT, f"--left-out wants {n_wanted} of {n} models, with others on all "
              "sides, and finds none: give a larger --left-out, or --validation GRID.h5 instead")
@@ -453,17 +450,6 @@ def measure(options, library, grid, models, how, to):
                  "lie in the library's hulls: give more models, or drop --model-error")
             arm.error = error
     to.report = text
-
-
-@contextlib.contextmanager
-def reporting(options):
-    """Print why the context made no report, but raise the Failure if --model-error needs it."""
-    try:
-        yield
-    except Failure as failure:
-        if options.model_error or failure.status != INPUT:
-            raise
-        print(f"no report: {failure}")
 
 
 def keep(options, library):
