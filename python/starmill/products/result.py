@@ -17,6 +17,7 @@ from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need,
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
+PRIOR = 1024  # bit of FIT_INFO: the row has priors from prior_table
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
@@ -217,10 +218,9 @@ class Block:
             return values
         sn, factor, floor = self._result.calibration[column.name]
         factor = np.interp(np.log(np.maximum(self._result.sn(self), 1e-3)), np.log(sn), factor)
-        scaled = values > 0
-        if column.name == "/fits/VSINI_ERR":
-            scaled &= self["FIT_INFO"] & VSINI_UNRESOLVED == 0
-        return np.where(scaled, np.hypot(factor * values, floor), values)
+        weight = self._result.weight(column.name[len("/fits/"):-len("_ERR")], self.__getitem__)
+        scaled = np.hypot(np.sqrt(weight * factor**2 + (1 - weight)) * values, weight * floor)
+        return np.where((values > 0) & (weight > 0), scaled, values)
 
 
 class Result:
@@ -230,6 +230,7 @@ class Result:
     arms, parameters       names as in the columns; parameters in the order of COVAR
     statuses, warnings, infos, posteriors  {code or bit: (name, meaning)}
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
+    priors                 {parameter: (mean, sigma)} of the configuration's priors
     files                  paths of the inputs as given to the fit
     block                  number of rows to read at once
     calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
@@ -257,6 +258,10 @@ class Result:
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.epochs = self.file.get("epochs")
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
+            given = {name: (float(mean), float(sigma)) for name, mean, sigma in re.findall(
+                r'{param: "(.*)", mean: (.*), sigma: (.*)}', self.provenance["IDENTITY"])}
+            self.priors = {p: given[name] for p in self.parameters for name in (p.lower(), text(
+                self.fits[p].attrs.get("description", "")).split(" ")[0]) if name in given}
             self.statuses = self._words("STATUS", "CODES")
             self.warnings = self._words("RVS_WARN", "BITS")
             self.infos = self._words("FIT_INFO", "BITS")
@@ -315,6 +320,17 @@ class Result:
         says = f"{self.path}: its repeated stars give no factor for {left}"
         need(self.calibration, USAGE, f"{says}: give starmill merge --calibrate more results")
         return left and f"{says}, which stay as the fit stated them"
+
+    def weight(self, p, of):
+        """Return the spectrum's share of the weight in parameter p of rows: 1 without a prior in
+        `priors`.  NaN: this prior weighs more, the row has its own priors, an element is flagged,
+        or the error is an upper limit.  of(name): values of a column in these rows."""
+        weight = 1 - (of(p + "_ERR_FORMAL") / self.priors.get(p, (0, np.inf))[1]) ** 2
+        left_out = of("FIT_INFO") & (PRIOR | VSINI_UNRESOLVED * (p == "VSINI")) != 0
+        left_out |= weight < 0.5
+        if self.has(p + "_FLAG"):
+            left_out |= of(p + "_FLAG") != 0
+        return np.where(left_out, np.nan, weight)
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))

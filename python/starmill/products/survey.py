@@ -10,7 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from starmill.products.result import FITTED, NO_SN, VSINI_UNRESOLVED
+from starmill.products.result import FITTED, NO_SN
 from starmill.products.sky import has_place, unit_vectors
 
 MAX_SAMPLE = 400_000  # most rows held in memory
@@ -221,13 +221,14 @@ class Survey:
             pairs = row[left], row[left + 1]
             wanted = np.unique(np.concatenate(pairs))
             a, b = (np.searchsorted(wanted, rows) for rows in pairs)
-            info = self._read("FIT_INFO", wanted)
             sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
                                  for arm in self.result.arms})[np.stack([a, b])]
             for p in self.result.parameters:
                 value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
-                if p == "VSINI":
-                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # an upper limit
+                # value and error by the spectrum alone, since repeats share the prior
+                weight = self.result.weight(p, lambda name: self._read(name, wanted))
+                mean = self.result.priors.get(p, (0,))[0]
+                value, err = mean + (value - mean) / weight, err / np.sqrt(weight)
                 delta[p] = value[b] - value[a]
                 errors[p] = np.stack([err[a], err[b]])
             # drop pairs of equal values: one spectrum in two inputs
