@@ -115,7 +115,7 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #define MILL_ELEMENT_LIST(X)                                                                       \
   X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "the element was not fitted, or the row's library lacks it") \
   X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
-    "the element's error is above element_max_err, or its prior weighs more than the spectrum")    \
+    "fixed, an error above element_max_err, or a prior that weighs more than the spectrum")        \
   X(MILL_ELEMENT_EDGE, 4, "EDGE", "abundance at the edge of the library's range, or beyond it")    \
   X(MILL_ELEMENT_LINES, 8, "POOR_LINES", "poor fit in the pixels that determine the element")
 

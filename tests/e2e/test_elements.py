@@ -90,7 +90,41 @@ class Elements(ProgramTest):
                        pyfits.getdata(glob.glob(rvtab + "/*")[0], 1)):
             for name in (e + end for e in ELEMENTS for end in ("", "_ERR", "_FLAG")):
                 np.testing.assert_array_equal(values[name], self.row[name])
+        for path in (table, glob.glob(rvtab + "/*")[0]):
+            header = pyfits.getheader(path, 1)
+            self.assertEqual([header[f"FLAG{i:02d}"] for i in range(4)],
+                             ["NO_VALUE", "WEAK", "EDGE", "POOR_LINES"])
         star = self.row["TARGETID"][0]
         run("sample", "--fit", self.out, "--output", post, "--object", star, self.input)
         self.assertEqual(read(post)["POST_MEAN"].shape, (1, 14))
         self.assertIn("POOR_LINES", h5py.File(post)["fits/MGFE_FLAG"].attrs["NAMES"].astype(str))
+
+    def test_results_are_compared_by_elements(self):
+        """Elements that either result flags are left out, unless --all is given; --list has all."""
+        other, weak = shutil.copy(self.out, tmp("other.h5")), np.arange(N_STAR) % 10 == 0
+
+        def edit(fits, _):
+            fits["MGFE"] += 0.4 * fits["MGFE_ERR"]
+            fits["MGFE_FLAG"][weak] |= 2
+
+        edited(other, edit)
+        good, whole = self.row["RVS_WARN"] == 0, np.isfinite(self.row["VRAD"] + self.row["MGFE"])
+        for use, options in ((good & ~weak & (self.row["MGFE_FLAG"] == 0), ["--list", tmp("list.csv")]),
+                             (whole, ["--all"])):
+            said = run("compare", self.out, other, *options).stdout
+            self.assertRegex(said, rf"\| MGFE \| {use.sum()} \| 0\.\d+ \| .* \| 0\.400 \| 0\.000 \| 0 \|\n")
+            self.assertRegex(said, r"\| NIFE_ERR \| \d+ \| 0\.000 \| 0\.000 \|")
+            self.assertRegex(said, r"\| MGFE \| 0\.4 \|")  # among the stars that differ most
+        head, line = content(tmp("list.csv"), "r").splitlines()[:2]
+        star = dict(zip(head.split(","), line.split(",")))
+        self.assertEqual(int(star["MGFE_FLAG_B"]), int(star["MGFE_FLAG_A"]) | 2 * weak[0])
+
+    def test_a_report_tells_flagged_abundances(self):
+        path = shutil.copy(self.out, tmp("told.h5"))
+        edited(path, lambda fits, _: fits["NFE_FLAG"].fill(6))
+        run("report", "--no-spectra", path)
+        page = content(path + ".html", "r")
+        cards = re.findall(r'<span class="(p[ a-z]*)">\[([NC])/Fe\] [^<]* dex([^<]*)</span>', page)
+        self.assertIn(("p soft", "N", " WEAK EDGE"), cards)
+        self.assertNotIn(("p", "N", ""), cards)
+        self.assertIn(("p", "C", ""), cards)

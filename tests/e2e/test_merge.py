@@ -3,8 +3,10 @@
 
 from base import *  # noqa: F403
 from starmill import Result
+from survey_stats import half_width
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
+UNRESOLVED, PRIOR = 1, 1024  # FIT_INFO
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(4)]
 # the third is cut, and has a longer path than the others
 FILES.insert(2, os.path.join(SURVEY, "coadd-that-cannot-be-read.fits"))
@@ -298,8 +300,8 @@ class Calibration(ProgramTest):
             fits[name + "_ERR"] = error
         fits["VRAD"][:150:2] += 300  # binaries
         fits["VSINI"][500::2] += 1e4
-        fits["FIT_INFO"][500::2] |= 1  # VSINI_UNRESOLVED
-        fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, 1024  # PRIOR
+        fits["FIT_INFO"][500::2] |= UNRESOLVED
+        fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, PRIOR
         for arm in "BRZ":
             fits["SN_" + arm][:] = np.resize(np.geomspace(5, 100, 16), n)
         fits["FEH_ERR"][:] = np.nan
@@ -345,7 +347,8 @@ class Calibration(ProgramTest):
             k = names.index(name[:-4]) if name[:-4] in names else None
             if k is not None and name.endswith("_ERR") and np.isfinite(said["CAL_FLOOR"][k]):
                 at = np.interp(np.log(sn), np.log(said["CAL_SN"]), said["CAL_FACTOR"][k])
-                free = (fits["FIT_INFO"] & 1 == 0) | (name != "VSINI_ERR")  # else an upper limit
+                held = PRIOR | UNRESOLVED * (name == "VSINI_ERR")  # these errors stay
+                free = fits["FIT_INFO"] & held == 0
                 wanted = np.where((wanted > 0) & free, np.hypot(at * wanted, said["CAL_FLOOR"][k]), wanted)
                 self.assertIn("by repeats", header[f"TCOMM{table.names.index(name) + 1}"])
             np.testing.assert_array_equal(table[name].reshape(wanted.shape), wanted, name)
@@ -360,3 +363,37 @@ class Calibration(ProgramTest):
         done = self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), few)
         self.assertOneLine(done, few, "no factor for VRAD_ERR, VSINI_ERR", "more results", status=2)
         self.assertFalse(os.path.exists(tmp("no.fits")))
+
+    def test_priors_and_flags_do_not_shrink_errors(self):
+        """Stars have Teff as the prior says; their spectra's errors are stated too large by 1 / 0.6.
+        Posteriors are those of Gaussians.  Where the prior decides, a star's rows agree."""
+        path, made, rng, true = tmp("prior.h5"), tmp("of-prior.h5"), np.random.default_rng(8), 0.6
+        self.fit("priors.h5", "--config", put("prior.yaml", "priors: [{param: teff, mean: 5500, sigma: 30}]"),
+                 FILES[0], lib=LIBRARY)
+        tiled(self.path, path, self.N)
+        truth, error = np.repeat(rng.normal(5500, 30, self.N // 2), 2), 30 * 10 ** rng.uniform(-1, 1, self.N)
+        share, flagged = 30**2 / (30**2 + error**2), np.arange(self.N) // 2 % 3 == 0
+
+        def edit(fits, catalog):
+            self.edit(fits, catalog)
+            fits["FIT_INFO"][:], fits["ALPHAFE_ERR"][:] = 0, 0.1
+            fits["TEFF"] = 5500 + share * (truth + true * error * rng.normal(size=self.N) - 5500)
+            fits["TEFF_ERR"] = fits["TEFF_ERR_FORMAL"] = np.sqrt(share) * error
+            fits["ALPHAFE"] = np.where(flagged, 0.2, rng.normal(0, 0.1 * true, self.N))
+
+        edited(path, edit)
+        with h5py.File(path, "r+") as f:  # as of an element
+            f["fits/ALPHAFE_FLAG"] = flagged * 2
+            f["fits/ALPHAFE_FLAG"].attrs.update({"BITS": [2], "NAMES": [b"WEAK"], "MEANINGS": [b"-"]})
+        run("merge", "--calibrate", "--output", made, path)
+        found, sound = Result(made, calibrated=True), {"TEFF": share > 0.5, "ALPHAFE": ~flagged}
+        pull = (found["TEFF"] - truth) / found["TEFF_ERR"]
+        for name, use in sound.items():
+            np.testing.assert_array_equal(found[name + "_ERR"][~use], read(path)[name + "_ERR"][~use])
+        with h5py.File(made) as f:
+            said = {key: f["fits"].attrs["CAL_" + key] for key in ("PARAMETERS", "PAIRS", "FACTOR")}
+        for name, n, factor in zip(said["PARAMETERS"].astype(str), said["PAIRS"], said["FACTOR"]):
+            if name in sound:  # six standard deviations of a width from n pairs
+                self.assertEqual(n, sound[name].reshape(-1, 2).all(axis=1).sum())
+                self.assertLess(np.abs(factor / true - 1).max(), 6 / np.sqrt(2 * n / len(factor)))
+        self.assertLess(abs(half_width(pull[sound["TEFF"]]) - 1), 6 / np.sqrt(2 * self.N / 2))

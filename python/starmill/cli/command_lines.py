@@ -430,11 +430,10 @@ by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key
 a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""", (2, 2, "two results"))
-    job.add("figure", "draw the differences into this file, PNG or PDF (needs matplotlib)",
-            "FILE.png")
+    job.add("figure", "draw the differences into this PNG or PDF (needs matplotlib)", "FILE.png")
     job.add("list", "write all matched stars there", "FILE.csv")
     job.flag("overwrite", "replace existing files")
-    job.flag("all", "compare also rows with warnings; by default those without one in both")
+    job.flag("all", "compare also rows with warnings and elements with flags, in either result")
     job.number("worst", 0, 10**9, "show the N stars that differ most", 12)
     return job
 

@@ -58,7 +58,7 @@ def fitted(pairs, knots):
 
 def calibrated(name, pairs, knots):
     """Return the Calibration of the parameter `name` from its Pairs."""
-    use = np.isfinite(pairs.delta) & ((pairs.error > 0) & np.isfinite(pairs.error)).all(axis=0)
+    use = np.isfinite(pairs.delta) & np.isfinite(pairs.error).all(axis=0)
     pairs, n = Pairs(*(array[..., use] for array in pairs)), int(use.sum())
     if n < PER_KNOT * len(knots):
         knots = np.mean(knots, keepdims=True)
@@ -77,12 +77,9 @@ def of_result(result):
     r = Survey(result).repeats
     for words in r.unjoined:
         warn(f"--calibrate: {words}")
-    if not r.n_pair:
-        return np.ones(1), [Calibration(p, 0, np.array([np.nan]), *[np.nan] * 3, [np.nan] * 3)
-                            for p in result.parameters]
     ln_sn = np.log(np.maximum(r.sn, 1e-3))
     n = int(np.clip(r.n_pair // PER_KNOT, 1, MOST_KNOTS))
-    knots = np.unique(np.percentile(ln_sn, 100 * (np.arange(n) + 0.5) / n))
+    knots = np.unique(np.percentile(ln_sn if r.n_pair else 0, 100 * (np.arange(n) + 0.5) / n))
     return np.exp(knots), [calibrated(p, Pairs(r.delta[p], r.errors[p], ln_sn), knots)
                            for p in result.parameters]
 

@@ -308,12 +308,10 @@ def repeats(survey):
     r = survey.repeats
     if r.n_pair < 5:
         return None
-    names = survey.result.parameters
-    figure, grid = panels(len(names), 2.1)
+    figure, grid = panels(len(r.delta), 2.1)
     edges = np.linspace(-5, 5, 41)
-    for axes, p in zip(grid, names):
-        error = np.hypot(*r.errors[p])
-        pull = r.delta[p] / np.where(error > 0, error, np.nan)
+    for axes, p in zip(grid, r.delta):
+        pull = r.delta[p] / np.hypot(*r.errors[p])
         pull = pull[np.isfinite(pull)]
         histogram(axes, pull, edges, RESIDUAL, None)
         gauss = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi) * len(pull) * (edges[1] - edges[0])

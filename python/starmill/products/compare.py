@@ -13,15 +13,20 @@ from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packa
 from starmill.products.result import NO_SN, NOT_DONE, Result, text
 from starmill.products.survey import half_width
 
-PANELS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "LOGG": ("", 3), "FEH": ("", 3),
-          "ALPHAFE": ("", 3), "VSINI": ("km/s", 1)}  # column: unit, digits
-QUANTITIES = (*((name + end, *of) for end in ("", "_ERR") for name, of in PANELS.items()),
-              ("CHISQ_TOT", "", 2), ("SN", "", 2))
+FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
+UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
+         "SN": ("", 2)}  # column: unit, digits
 # bits of rvspecfit's RVS_WARN; starmill's files name all of theirs
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted
 IDS = "TARGETID", "EXPID", "OBJECT"
+
+
+def parameters(columns):
+    """Return the names of velocity, v sin i and all labels among the names of a table's columns."""
+    found = (re.fullmatch("(?!VRAD_|FLUX_|POST_)(.+)(?<!_2)_ERR", name) for name in columns)
+    return [n for n in dict.fromkeys([*FIRST, *(of[1] for of in found if of)]) if n in columns]
 
 
 def native(values):
@@ -66,7 +71,8 @@ def read(paths):
         need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.fmax.reduce([np.where(a > NO_SN, a, np.nan) for a in arms]) if arms else np.nan
-    return table[[n for n in (*IDS, *(q[0] for q in QUANTITIES), "RVS_WARN", "NPIX_TOT")
+    kept = [p + end for p in parameters(table.colnames) for end in ("", "_ERR", "_FLAG")]
+    return table[[n for n in (*IDS, *kept, "CHISQ_TOT", "SN", "RVS_WARN", "NPIX_TOT")
                   if n in table.colnames]]
 
 
@@ -92,36 +98,31 @@ def match(a, b):
     a, b = ({n: np.asarray(both[n if n in by else f"{n}_{which}"]) for n in t.colnames
              if n in by or n in other.colnames}
             for which, t, other in (("A", a, b), ("B", b, a)))
-    a["STAR"] = [" ".join(map(str, key)) for key in both[by].iterrows()]
+    a["STAR"] = np.array([" ".join(map(str, key)) for key in both[by].iterrows()])
     return a, b, both[[n for n in both.colnames if n in by or n.endswith(("_A", "_B"))]]
 
 
-def in_errors(a, b, name):
-    """Return the differences B - A of a column, divided by the larger of the stated errors of A and
-    B; NaN without errors.  Both results fit the same pixels: noise causes no difference."""
-    error = name + "_ERR"
-    if error not in a or error not in b:
-        return np.full(len(a["VRAD"]), np.nan)
-    larger = np.fmax(a[error], b[error]).astype(float)
-    return (b[name].astype(float) - a[name]) / np.where(larger > 0, larger, np.nan)
+def differences(a, b, name):
+    """Return the differences B - A of a column, and these divided by the larger stated error of A
+    and B; NaN if missing.  Both results fit the same pixels: noise causes no difference."""
+    delta = b[name].astype(float) - a[name]
+    none = np.full(len(delta), np.nan)
+    larger = np.fmax(*(t.get(name + "_ERR", none).astype(float) for t in (a, b)))
+    return delta, delta / np.where(larger > 0, larger, np.nan)
 
 
-def print_quantities(a, b, keep):
+def print_quantities(a, b):
     """Print median and scatter of B - A of each column, in its unit and in stated errors."""
     print(f"\n| B - A | stars | median | scatter | in errors: median | scatter | "
           f"beyond {FAR:g} |\n|---|---|---|---|---|---|---|")
-    for name, unit, digits in QUANTITIES:
-        if name not in a or name not in b:
-            continue
-        good = keep & np.isfinite(a[name]) & np.isfinite(b[name])
-        if not good.any():
-            continue
-        d = b[name][good].astype(float) - a[name][good]
-        line = f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | " \
-               f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | "
-        pull = in_errors(a, b, name)[good]
-        pull = pull[np.isfinite(pull)]
-        print(line + (f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
+    names = [p + end for end in ("", "_ERR") for p in parameters(a)] + ["CHISQ_TOT", "SN"]
+    for name in filter(a.__contains__, names):
+        unit, digits = UNITS.get(name.removesuffix("_ERR"), ("", 3))
+        d, pull = (values[np.isfinite(values)] for values in differences(a, b, name))
+        if len(d):
+            print(f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | "
+                  f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | " + (
+                      f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
                       f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
 
 
@@ -135,45 +136,40 @@ def print_warnings(a, b, names):
     print(f"| none | {good_a.sum()} | {good_b.sum()} | {(good_a & good_b).sum()} |")
 
 
-def print_chisq(a, b, keep):
+def print_chisq(a, b):
     """Print how often each fit has the lower chi-square, for stars with equal NPIX_TOT."""
-    if any("CHISQ_TOT" not in t or "NPIX_TOT" not in t for t in (a, b)):
+    if "CHISQ_TOT" not in a or "NPIX_TOT" not in a:
         return
-    same = keep & (a["NPIX_TOT"] == b["NPIX_TOT"])
-    d = b["CHISQ_TOT"][same] - a["CHISQ_TOT"][same]
+    d = differences(a, b, "CHISQ_TOT")[0][a["NPIX_TOT"] == b["NPIX_TOT"]]
     d = d[np.isfinite(d)]
     print(f"\nchi-square over the same pixels: {len(d)} stars; A lower by more than 1 in "
           f"{(d > 1).sum()}, B in {(d < -1).sum()}, else equal")
 
 
-def print_worst(a, b, keep, n_worst):
+def print_worst(a, b, n_worst):
     """Print the n_worst stars whose velocity or a label differs by the most errors."""
-    far = np.zeros(len(a["VRAD"]))
-    of = np.full(len(far), "", dtype="U16")
-    for name in PANELS:
-        pull = np.abs(in_errors(a, b, name))
-        pull[~np.isfinite(pull) | ~keep] = 0
-        of[pull > far] = name
-        far = np.maximum(far, pull)
-    order = np.argsort(-far, kind="stable")[:n_worst]
+    names = parameters(a)
+    pulls = np.nan_to_num(np.abs([differences(a, b, n)[1] for n in names]), posinf=0)
+    far, worst = pulls.max(axis=0), pulls.argmax(axis=0)
     print("\n| star | by | errors | A | B | RVS_WARN A | B | S/N |\n"
           "|---|---|---|---|---|---|---|---|")
-    for i in order[far[order] > 0]:
-        print(f"| {a['STAR'][i]} | {of[i]} | {far[i]:.1f} | {a[of[i]][i]:.3f} | "
-              f"{b[of[i]][i]:.3f} | {a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
+    for i in np.argsort(-far, kind="stable")[:min(n_worst, (far > 0).sum())]:
+        of = names[worst[i]]
+        print(f"| {a['STAR'][i]} | {of} | {far[i]:.1f} | {a[of][i]:.3f} | {b[of][i]:.3f} | "
+              f"{a['RVS_WARN'][i]} | {b['RVS_WARN'][i]} | {a['SN'][i]:.1f} |")
 
 
-def picture(a, b, keep, names, kind):
+def picture(a, b, names, kind):
     """Draw differences B - A against A, coloured by S/N, and their histograms in errors; return
     the bytes of a file of this kind."""
     import matplotlib.pyplot as plt
-    panels = [(n, u) for n, u, _ in QUANTITIES if n in PANELS and n in a and n in b
-              and (keep & np.isfinite(a[n]) & np.isfinite(b[n])).any()]
+    panels = [n for n in parameters(a) if np.isfinite(differences(a, b, n)[0]).any()]
     figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
                                 width_ratios=(3, 1), constrained_layout=True)
-    for (name, unit), (left, right) in zip(panels, axes):
-        good = keep & np.isfinite(a[name]) & np.isfinite(b[name])
-        x, d = a[name][good].astype(float), (b[name].astype(float) - a[name])[good]
+    for name, (left, right) in zip(panels, axes):
+        (d, pull), unit = differences(a, b, name), UNITS.get(name, ("",))[0]
+        good = np.isfinite(d)
+        x, d = a[name][good].astype(float), d[good]
         most = 4 * max(half_width(d, 1), np.spacing(np.abs(x).max()))
         middle = np.median(d)
         shown = np.clip(d, middle - most, middle + most)  # outliers are drawn at the edge
@@ -184,7 +180,6 @@ def picture(a, b, keep, names, kind):
         left.set_ylim(middle - 1.05 * most, middle + 1.05 * most)
         left.set_xlabel(f"{name} of A{f' [{unit}]' if unit else ''}")
         left.set_ylabel(f"B $-$ A{f' [{unit}]' if unit else ''}")
-        pull = in_errors(a, b, name)[good]
         right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
         right.axvline(0, color="black", linewidth=0.8)
         right.set_xlabel("B $-$ A in errors")
@@ -210,14 +205,17 @@ def main(options):
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
+        for name in (n for n in parameters(a) if n + "_FLAG" in a):  # elements
+            a[name] = np.where(a[name + "_FLAG"] | b[name + "_FLAG"], np.nan, a[name])
     print(f"\ncompared: {keep.sum()} stars"
           f"{'' if options.all else ' without a warning in both (--all: all)'}")
     if keep.any():
-        print_quantities(a, b, keep)
-        print_chisq(a, b, keep)
-        print_worst(a, b, keep, options.worst)
+        a, b = ({name: values[keep] for name, values in t.items()} for t in (a, b))
+        print_quantities(a, b)
+        print_chisq(a, b)
+        print_worst(a, b, options.worst)
         if figure:
-            write_whole(figure, [picture(a, b, keep, names, kind)], overwrite)
+            write_whole(figure, [picture(a, b, names, kind)], overwrite)
     elif figure:
         warn(f"--figure {figure} is not written: no star is compared")
     if options.list:

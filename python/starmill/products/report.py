@@ -211,16 +211,15 @@ def repeats_section(survey):
     body = (f"{unjoined}<p>{counted(r.n_star, 'star has', 'stars have')} {number(r.n_row)} rows "
             f"without a warning{every}. A star's first two rows are a pair, the next two another: "
             f"{counted(r.n_pair, 'pair')}. Scatter is half the width of the central 68 % of their "
-            "differences, by the root of 2. A width of 1 in stated errors confirms the errors.</p>")
+            "differences, by the root of 2. A width of 1 in stated errors confirms the errors. "
+            "Priors are taken out, and flagged elements left out.</p>")
     rows = []
     for p in survey.result.parameters:
         delta, error = r.delta[p], np.hypot(*r.errors[p])
-        pull = delta / np.where(error > 0, error, np.nan)
         rows.append([td(plain(p)), td(survey.result.shown_unit(p)),
                      cell(f"repeat-scatter-{p}", half_width(delta) / np.sqrt(2)),
-                     cell(f"repeat-error-{p}", float(np.nanmedian(error)) / np.sqrt(2)
-                          if np.isfinite(error).any() else np.nan),
-                     cell(f"repeat-pull-{p}", half_width(pull))])
+                     cell(f"repeat-error-{p}", percentile(error, 50) / np.sqrt(2)),
+                     cell(f"repeat-pull-{p}", half_width(delta / error))])
     body += table(("", "unit", "#scatter of a row", "#stated error",
                    "#width in stated errors"), rows)
     return body + image(charts.repeats(survey), "differences of repeated rows")
@@ -304,12 +303,12 @@ class Stars:
     def card(self, row):
         values = self.result.row(row)
         parts, is_fitted = [], values["STATUS"] == FITTED
-        for p in self.result.parameters if is_fitted else ():
-            if not np.isfinite(values[p]):  # its library has no such label
-                continue
+        # not labels that the row's library lacks
+        for p in filter(lambda p: is_fitted and np.isfinite(values[p]), self.result.parameters):
             words = self.result.shown(values, p, SYMBOL.get(p, (p, 3))[1])
-            unit = self.result.shown_unit(p)
-            parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
+            why = self.result.words(values.get(p + "_FLAG", 0), self.result.flags)
+            words = " ".join([plain(p), words, self.result.shown_unit(p), *why])
+            parts.append(f'<span class="p{" soft" * bool(why)}">{escape(words.strip())}</span>')
         status = self.result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
         flags = self.result.words(values["RVS_WARN"], self.result.warnings) if is_fitted else \
             [": ".join(status)]

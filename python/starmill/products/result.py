@@ -17,6 +17,7 @@ from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need,
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
+PRIOR = 1024  # bit of FIT_INFO: the row has priors from prior_table
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
@@ -147,11 +148,11 @@ def provenance(file):
     """Return {name: text or number} of /provenance."""
     group = file.get("provenance")
     need(isinstance(group, h5py.Group), Wrong, "it has no group provenance")
-    said = {key: text(value) if isinstance(value, bytes) else value
-            for key, value in group.attrs.items()}
+    said = dict(group.attrs)
     for key, item in group.items():
-        one = [*np.ravel(item[()])[:1].tolist(), None] if isinstance(item, h5py.Dataset) else [None]
-        said[key] = text(one[0]) if isinstance(one[0], bytes) else one[0]
+        one = np.ravel(item[()])[:1].tolist() if isinstance(item, h5py.Dataset) else []
+        said[key] = one[0] if one else None
+    said = {key: text(value) if isinstance(value, bytes) else value for key, value in said.items()}
     for key in SAID:
         need(isinstance(said.get(key), str), Wrong, f"provenance/{key} is no text")
     for key in COUNTED:
@@ -217,10 +218,9 @@ class Block:
             return values
         sn, factor, floor = self._result.calibration[column.name]
         factor = np.interp(np.log(np.maximum(self._result.sn(self), 1e-3)), np.log(sn), factor)
-        scaled = values > 0
-        if column.name == "/fits/VSINI_ERR":
-            scaled &= self["FIT_INFO"] & VSINI_UNRESOLVED == 0
-        return np.where(scaled, np.hypot(factor * values, floor), values)
+        weight = self._result.weight(column.name[len("/fits/"):-len("_ERR")], self.__getitem__)
+        scaled = np.hypot(np.sqrt(weight * factor**2 + (1 - weight)) * values, weight * floor)
+        return np.where((values > 0) & (weight > 0), scaled, values)
 
 
 class Result:
@@ -228,8 +228,9 @@ class Result:
 
     fits, catalog, epochs  {column: dataset}; epochs None: a fit without epochs
     arms, parameters       names as in the columns; parameters in the order of COVAR
-    statuses, warnings, infos, posteriors  {code or bit: (name, meaning)}
+    statuses, warnings, infos, posteriors, flags  {code or bit: (name, meaning)}; flags: of elements
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
+    priors                 {parameter: (mean, sigma)} of the configuration's priors
     files                  paths of the inputs as given to the fit
     block                  number of rows to read at once
     calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
@@ -257,12 +258,16 @@ class Result:
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.epochs = self.file.get("epochs")
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
-            self.statuses = self._words("STATUS", "CODES")
-            self.warnings = self._words("RVS_WARN", "BITS")
-            self.infos = self._words("FIT_INFO", "BITS")
-            self.posteriors = self._words("POST_FLAG", "BITS") if "POST_FLAG" in self.fits else {}
+            given = {name: (float(mean), float(sigma)) for name, mean, sigma in re.findall(
+                r'{param: "(.*)", mean: (.*), sigma: (.*)}', self.provenance["IDENTITY"])}
+            self.priors = {p: given[name] for p in self.parameters for name in (p.lower(), text(
+                self.fits[p].attrs.get("description", "")).split(" ")[0]) if name in given}
+            self.statuses = self._words("CODES", "STATUS")
+            self.warnings, self.infos, self.posteriors = (
+                self._words("BITS", name) for name in ("RVS_WARN", "FIT_INFO", "POST_FLAG"))
+            self.flags = self._words("BITS", *(p + "_FLAG" for p in self.parameters))
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
-            self.libraries = self._words("LIBRARY", "CODES") if "LIBRARY" in self.fits else {
+            self.libraries = self._words("CODES", "LIBRARY") or {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))
                               for code, (name, path) in self.libraries.items() if code > 0}
@@ -275,10 +280,10 @@ class Result:
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
-    def _words(self, name, key):
-        attrs = self.fits[name].attrs
-        return {int(code): (text(n), text(m))
-                for code, n, m in zip(attrs[key], attrs["NAMES"], attrs["MEANINGS"])}
+    def _words(self, key, *names):
+        attrs = next((self.fits[name].attrs for name in names if name in self.fits), {})
+        return {int(code): (text(n), text(m)) for code, n, m in zip(
+            *(attrs.get(a, ()) for a in (key, "NAMES", "MEANINGS")))}
 
     def has(self, *names):
         return all(name in self.fits or name in self.catalog for name in names)
@@ -315,6 +320,15 @@ class Result:
         says = f"{self.path}: its repeated stars give no factor for {left}"
         need(self.calibration, USAGE, f"{says}: give starmill merge --calibrate more results")
         return left and f"{says}, which stay as the fit stated them"
+
+    def weight(self, p, of):
+        """Return the spectrum's share of the weight in parameter p of rows: 1 without a prior in
+        `priors`.  NaN: this prior weighs more, the row has its own priors, an element is flagged,
+        or the error is an upper limit.  of(name): values of a column in these rows."""
+        weight = 1 - (of(p + "_ERR_FORMAL") / self.priors.get(p, (0, np.inf))[1]) ** 2
+        bits = of("FIT_INFO") & (PRIOR | VSINI_UNRESOLVED * (p == "VSINI"))
+        flag = of(p + "_FLAG") if self.has(p + "_FLAG") else 0
+        return np.where((weight < 0.5) | (bits != 0) | (flag != 0), np.nan, weight)
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))

@@ -10,7 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from starmill.products.result import FITTED, NO_SN, VSINI_UNRESOLVED
+from starmill.products.result import FITTED, NO_SN
 from starmill.products.sky import has_place, unit_vectors
 
 MAX_SAMPLE = 400_000  # most rows held in memory
@@ -100,10 +100,9 @@ class Survey:
         self._words = {"status": result.statuses, "velocity": VELOCITIES, "info": result.infos,
                        "warning": result.warnings, "posterior": result.posteriors}
         self.counts = {kind: {} for kind in self._words}
-        self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
-                                if name in ("NO_STAR", "CLASS"))
-        self._no_repeat = sum(bit for bit, (name, _) in result.infos.items()
-                              if name in ("PRIOR", "PAIR"))
+        self._not_stellar, self._no_repeat = (
+            sum(bit for bit, (name, _) in of.items() if name in names) for of, names in (
+                (result.warnings, ("NO_STAR", "CLASS")), (result.infos, ("PRIOR", "PAIR"))))
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
@@ -206,7 +205,7 @@ class Survey:
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta is
-        the difference of a pair's parameters; errors and sn are those of both rows."""
+        the difference of a pair's parameters, by the spectra alone; errors and sn: of both rows."""
         key, has_id, row, place = (np.concatenate(part, axis=-1) for part in zip(*self._keys))
         key, unjoined = joined(key, has_id, *place, by_place=self.key_every == 1)
         self._keys = None
@@ -216,31 +215,27 @@ class Survey:
         n_star = int((n > 1).sum())
         within = np.arange(len(key)) - np.repeat(first, n)  # index of the row within its star
         left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))[:MAX_REPEATS // 2]
-        delta, errors, sn = {}, {}, None
-        if len(left):
-            pairs = row[left], row[left + 1]
-            wanted = np.unique(np.concatenate(pairs))
-            a, b = (np.searchsorted(wanted, rows) for rows in pairs)
-            info = self._read("FIT_INFO", wanted)
-            sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
-                                 for arm in self.result.arms})[np.stack([a, b])]
-            for p in self.result.parameters:
-                value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
-                if p == "VSINI":
-                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # an upper limit
-                delta[p] = value[b] - value[a]
-                errors[p] = np.stack([err[a], err[b]])
-            # drop pairs of equal values: one spectrum in two inputs
-            own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
-            delta = {p: d[own] for p, d in delta.items()}
-            errors = {p: e[:, own] for p, e in errors.items()}
-            left, sn = left[own], sn[:, own]
-        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, unjoined, delta,
-                       errors, sn)
+        pairs = row[np.stack([left, left + 1])]
+        wanted, pairs = np.unique(pairs), np.searchsorted(np.unique(pairs), pairs)
+        sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
+                             for arm in self.result.arms})[pairs]
+        values, names = [], self.result.parameters  # values [parameter][value, error][2][n]
+        for p in names:
+            # take out the prior, which both rows share
+            weight = self.result.weight(p, lambda name: self._read(name, wanted))
+            value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
+            mean, err = self.result.priors.get(p, (0,))[0], np.where(err > 0, err, np.nan)
+            values.append([mean + (value - mean) / weight, err / np.sqrt(weight)])
+        values = np.array(values)[..., pairs]
+        delta = values[:, 0, 1] - values[:, 0, 0]
+        own = ~np.all((delta == 0) | np.isnan(delta), axis=0)  # else one spectrum in two inputs
+        return Repeats(n_star, int(n[n > 1].sum()), int(own.sum()), self.key_every, unjoined,
+                       dict(zip(names, delta[:, own])), dict(zip(names, values[:, 1][..., own])),
+                       sn[:, own])
 
     def _read(self, name, rows):
         """Return a column in some rows (ascending), read in blocks."""
-        column, found = self.result.fits[name], []
+        column, found = self.result.fits[name], [self.result.fits[name][:0]]
         for start, stop in self.result.spans():
             low, high = np.searchsorted(rows, [start, stop])
             if high > low:

@@ -254,13 +254,13 @@ def write(product, columns, name, result, start, whole):
 def meanings(result):
     """Return {keyword: (value, comment)} of the order of parameters, bits and codes."""
     found = {"PARORDER": (" ".join(result.parameters), "order of parameters in a covariance")}
-    for prefix, of in (("WARN", result.warnings), ("INFO", result.infos)):
+    for prefix, of in (("WARN", result.warnings), ("INFO", result.infos),
+                       ("FLAG", result.flags)):
         for bit, (word, _) in of.items():
             found[f"{prefix}{bit.bit_length() - 1:02d}"] = word, f"bit of value {bit}"
-    for code, (word, _) in result.statuses.items():
-        found[f"STATUS{code:02d}"] = word, f"code {code}"
-    for code, (word, _) in result.libraries.items():
-        found[f"LIBRAR{code:02d}"] = word, f"library {code}"
+    for prefix, what, of in (("STATUS", "code", result.statuses),
+                             ("LIBRAR", "library", result.libraries)):
+        found |= {f"{prefix}{code:02d}": (of[code][0], f"{what} {code}") for code in of}
     return found
 
 
