@@ -271,6 +271,8 @@ class LibrarySpectra(ProgramTest):
         os.makedirs(tmp("empty"))
         wave = np.delete(FIRST + STEP * np.arange(N_PIX), range(500, 520))
         bintable({"lam": wave, "f": np.ones(len(wave))}).writeto(tmp("hole.fits"))
+        bintable({"STAR": np.array(["star000"]), "TEFF": ("2D", np.ones((1, 2))),
+                  "LOGG": np.ones(1), "FEH": np.ones(1)}).writeto(tmp("vector.fits"))
         hole = f"no pixel between {wave[499]:.2f} and {wave[500]:.2f} A"
         for options, status, parts in (
             ((tmp("empty"),), 3, ("has no files",)),
@@ -278,6 +280,8 @@ class LibrarySpectra(ProgramTest):
             ((tmp("stelib"),), 3, ("60 lack a label",)),
             ((tmp("stelib"), "--columns", "LAM"), 2, ("WAVE,FLUX",)),
             ((tmp("stelib"), "--table", tmp("stars.fits")), 3, ("column FILE", "--name-column")),
+            ((tmp("stelib"), "--table", tmp("vector.fits"), "--name-column", "STAR"), 3,
+             ("vector.fits", "TEFF", "one number per row")),
             ((tmp("phoenix"), *phoenix[:2]), 3, ("no CRVAL1",)),
             ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("give only one of",)),
             ((tmp("stelib"), "--name-column", "NAME"), 2, ("--name-column", "--table")),

@@ -98,6 +98,15 @@ def read_one(path, request, first=None):
     return one
 
 
+def label_columns(path, hdus, i, request):
+    """Return the labels' columns [n_row, n_label] of a table."""
+    columns = [column for _, column in request.labels]
+    out = [column_numbers(path, hdus, i, column) for column in columns]
+    need(all(values.ndim == 1 for values in out), INPUT,
+         f"{where(path, hdus, i)}: {', '.join(columns)} need one number per row")
+    return np.column_stack(out)
+
+
 def labels_of_table(paths, request):
     """Return labels [n_file, n_label] from --table, by the files' names; NaN: not in the table."""
     path = request.table
@@ -109,7 +118,7 @@ def labels_of_table(paths, request):
         for _, column in request.labels:
             need(has_columns(hdus[i], [column]), INPUT, f"{where(path, hdus, i)}: has no column "
                  f"{column}; name the labels' columns with --labels NAME=COLUMN,...")
-        values = np.column_stack([column_numbers(path, hdus, i, c) for _, c in request.labels])
+        values = label_columns(path, hdus, i, request)
     rows, wanted = {}, {stem(p): p for p in paths}
     if len(wanted) < len(paths):
         twice = next(p for p in paths if wanted[stem(p)] != p)
@@ -183,10 +192,7 @@ def labels_beside_image(path, hdus, n, request):
     columns = [column for _, column in request.labels]
     for i in tables:
         if has_columns(hdus[i], columns):
-            out = [column_numbers(path, hdus, i, column) for column in columns]
-            need(all(values.ndim == 1 for values in out), INPUT,
-                 f"{where(path, hdus, i)}: {', '.join(columns)} need one number per row")
-            return np.column_stack(out)
+            return label_columns(path, hdus, i, request)
     need(tables, INPUT, f"{path}: has no table with a row for each of the {n} spectra")
     missing = next(c for c in columns if not has_columns(hdus[tables[-1]], [c]))
     raise Failure(INPUT, f"{path}: no table with a row for each of the {n} spectra has a column "
