@@ -105,7 +105,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "CHISQ_NOISE is far from the number of pixels: the errors in the file do not match its noise") \
   X(MILL_INFO_LSF_SCALED, 16384, "LSF_SCALED",                                                     \
     "row sums of the resolution matrix differ by more than 1 % in an arm: rows are scaled to "     \
-    "the median sum")
+    "the median sum")                                                                              \
+  X(MILL_INFO_LSF_COARSE, 32768, "LSF_COARSE",                                                     \
+    "pixels too coarse for the line-spread function in a tenth of an arm: v sin i is too large")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };

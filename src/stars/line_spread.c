@@ -20,6 +20,14 @@ enum { N_LOOK = 20, I_TENTH = 2 };
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
+/** Are pixels too coarse for a kernel of sigma^2 lack2 (pixels^2)?  They show a wave of 0.7 cycles
+ *  a pixel as 0.3 cycles, for which the kernel is too weak.  have2: sigma^2 of the templates. */
+static int is_coarse(double have2, double lack2)
+{
+  const double fine = 9.67, coarse = 1.78; /* 2 (pi 0.7)^2, 2 (pi 0.3)^2 */
+  return have2 < 0.4 && exp(-fine * have2) * (exp(-coarse * lack2) - exp(-fine * lack2)) > 0.02;
+}
+
 enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
                                   const mill_raw_segment *raw)
 {
@@ -36,6 +44,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
 {
   const double *wave_aa = raw->wave_aa;
   const double templ = lib->arm[raw->arm].template_sigma_aa;
+  int n_coarse = 0;
   const int n = raw->n_pix;
   int half = 0, n_unusable = 0, n_narrow = 0; /* half: pixels on a side of the widest kernel */
   for (int i = 0; i < n; i++) {
@@ -64,14 +73,16 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, d
         wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
       continue;
     lsf_aa[i] = (float)lack;
+    const double lack_pix = reach / MILL_LSF_REACH, square = lack_pix * lack_pix;
+    n_coarse += is_coarse((sigma * sigma / lack2 - 1.0) * square, square);
     const int needed = reach > MILL_LSF_HALF ? (int)ceil(reach) : MILL_LSF_HALF;
     half = needed > half ? needed : half;
   }
   *n_diag = half > 0 ? 2 * half + 1 : 0;
-  if ((double)n_unusable >= MILL_LSF_SIZEABLE * (double)n)
-    *info |= MILL_INFO_LSF_UNUSABLE;
-  if ((double)n_narrow >= MILL_LSF_SIZEABLE * (double)n)
-    *info |= MILL_INFO_LSF_NARROW;
+  const double sizeable = MILL_LSF_SIZEABLE * (double)n;
+  *info |= (n_unusable >= sizeable ? MILL_INFO_LSF_UNUSABLE : 0) |
+           (n_narrow >= sizeable ? MILL_INFO_LSF_NARROW : 0) |
+           (n_coarse >= sizeable ? MILL_INFO_LSF_COARSE : 0);
 }
 
 /** Squared sigmas of an arm, in ln wavelength. */

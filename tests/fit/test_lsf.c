@@ -286,6 +286,27 @@ MILL_TEST(a_function_narrower_than_templates_is_told_and_changes_nothing)
   assert_same_but_narrow(3, 0);
 }
 
+static void half_sharp(made_segment *s)
+{
+  for (int p = 0; p < s->n_pix; p++)
+    s->sigma_aa[p] = p < s->n_pix / 2 ? 0.55f : 1.0f;
+}
+
+/* Sharp pixels keep the blur small.  In the others, of 1.2 A, templates of 0.55 A are sampled too
+ * coarsely to be broadened to 1 A; where all pixels are as broad, the blur makes them broad. */
+MILL_TEST(pixels_too_coarse_for_half_of_the_functions_are_told)
+{
+  uint64_t random = SEED;
+  made_settings(&lib, &set);
+  template_sigma(0.5);
+  make(1.2, about_one, &random, &star[0]);
+  made_theta(&lib, 0.5, 200, 60, &random, truth[0]);
+  made_star_fill(&lib, truth[0], 40, 1, &random, &star[0]);
+  fit_both(1, half_sharp);
+  assert_int_equal(result[0][0].info & MILL_INFO_LSF_COARSE, 0);
+  assert_int_equal(result[1][0].info & MILL_INFO_LSF_COARSE, MILL_INFO_LSF_COARSE);
+}
+
 /** As matrix_for_sigma, for wavelengths alone: Gaussians of this sigma in A. */
 static double matrix_sigma_aa;
 
