@@ -96,13 +96,11 @@ MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x
 MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
 {
   const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
-  if (j != MILL_PAR_VSINI)
-    return u < lo ? lo : (u > hi ? hi : u);
-  if (u <= mill_vsini_inner(m->set.rotation, lo))
-    return lo;
-  if (u >= mill_vsini_inner(m->set.rotation, hi))
-    return hi;
-  const double x = mill_vsini_outer(m->set.rotation, u);
+  double x = u;
+  if (j == MILL_PAR_VSINI)
+    x = u <= mill_par_inner(m, j, lo)   ? lo
+        : u >= mill_par_inner(m, j, hi) ? hi
+                                        : mill_vsini_outer(m->set.rotation, u);
   return x < lo ? lo : (x > hi ? hi : x);
 }
 
@@ -124,6 +122,16 @@ MILL_HD static inline double mill_prior_gradient(const mill_model *m, const mill
   const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
   *stiff = s > 0.0 ? slope * slope / (s * s) : 0.0;
   return s > 0.0 ? 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s) : 0.0;
+}
+
+/** Return what mill_prior_gradient's curvature lacks where v sin i is below its prior's mean: the
+ *  part by d2v/du2.  Steps do without this part, which is huge at small v. */
+MILL_HD static inline double mill_prior_bend(const mill_model *m, const mill_slot *slot, int j,
+                                             double x)
+{
+  const double s = mill_prior_sigma(m, slot, j), slope = mill_par_slope(m, j, x);
+  const double below = mill_prior_mean(m, slot, j) - x;
+  return s > 0.0 && below > 0.0 ? below * (slope * slope - 1.0) / (fmax(x, 1.0) * s * s) : 0.0;
 }
 
 /** Map the labels of theta [n_par] to the emulator's coordinates, mapped [n_label]. */

@@ -134,13 +134,14 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   r->vsini_err_km_s = (double)NAN; /* an earlier point may have left errors */
   for (int l = 0; l < m->n_label; l++)
     r->label_err[l] = (double)NAN;
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     for (int k = 0; k < n; k++)
       a[i * n + k] = slot->best.at.hess[idx[i] * np + idx[k]];
-  if (n > 0 && mill_cholesky(n, a, n) != 0)
+    a[i * n + i] += mill_prior_bend(m, slot, idx[i], slot->best.end[idx[i]]);
+  }
+  if (mill_cholesky(n, a, n) != 0)
     return 0;
-  if (n > 0)
-    mill_cholesky_inverse(n, a, n, inv, n);
+  mill_cholesky_inverse(n, a, n, inv, n);
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
   double sigma[MILL_MAX_PAR] = {0.0}, unit[MILL_MAX_PAR];

@@ -338,14 +338,20 @@ MILL_TEST(a_last_step_uphill_is_taken_back)
   assert_close(slot.result.m2ll, slot.best.at.f, 0);
 }
 
+static double prior_km_s; /* sigma of v sin i's prior, of mean 50; 0: no prior */
+
 static double vsini_err(double vsini, double sigma_u, int kind)
 {
+  double stiff;
   make(MILL_OPT_LM);
   model.set.rotation = kind;
+  model.set.prior_mean[1] = 50;
+  model.set.prior_sigma[1] = prior_km_s;
+  (void)mill_prior_gradient(&model, &slot, 1, vsini, &stiff);
   slot.best.end[1] = slot.best.at.theta[1] = vsini;
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
-      slot.best.at.hess[i * NP + j] = i == j ? 1 / (i == 1 ? sigma_u * sigma_u : 1) : 0;
+      slot.best.at.hess[i * NP + j] = i == j ? (i == 1 ? 1 / (sigma_u * sigma_u) + stiff : 1) : 0;
   assert_true(mill_fit_covariance(&model, &slot));
   /* COVAR has it too: row VSINI begins after NP elements */
   assert_close(slot.result.covar[NP], pow(slot.result.vsini_err_km_s, 2), 1e-9);
@@ -367,6 +373,18 @@ MILL_TEST(error_of_vsini)
                1e-12);
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
   assert_close(vsini_err(499, 3, MILL_ROT_LINEAR), 0.5 * (1 + 3), 1e-12); /* to 500 km/s */
+  /* The prior's curvature in u is that by differences, which miss (h / u)^2 of it. */
+  const double at = mill_vsini_inner(MILL_ROT_SPLINE, 12), h = 1e-3;
+  double f[3];
+  for (int k = 0; k < 3; k++)
+    f[k] = pow((mill_vsini_outer(MILL_ROT_SPLINE, at + (k - 1) * h) - 50) / 10, 2);
+  const double s = 1 / sqrt(1.0 / 16 + 0.5 * (f[0] - 2 * f[1] + f[2]) / (h * h));
+  prior_km_s = 10;
+  assert_close(
+      vsini_err(12, 4, MILL_ROT_SPLINE),
+      0.5 * (mill_vsini_outer(MILL_ROT_SPLINE, at + s) - mill_vsini_outer(MILL_ROT_SPLINE, at - s)),
+      1e-5);
+  prior_km_s = 0;
 }
 
 /* Without a positive curvature no error of an earlier point remains, nor has VRAD the error 0. */
