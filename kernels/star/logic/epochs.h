@@ -322,7 +322,8 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
     e->result.vrad_km_s = e->curve.found + zero;
     e->result.vrad_err_km_s = e->curve.err * r->err_scale;
     if (!isfinite(e->curve.found) && e->result.flag == 0)
-      e->result.flag = mill_seek_is_within(m, &e->curve) ? MILL_EPOCH_NO_MINIMUM : MILL_EPOCH_LIMIT;
+      e->result.flag =
+          e->curve.step < mill_seek_room(m, &e->curve) ? MILL_EPOCH_NO_MINIMUM : MILL_EPOCH_LIMIT;
   }
   r->n_epoch = mean.n;
   r->vrad_chi2 = mean.n > 0 ? mean.chisq : (double)NAN;

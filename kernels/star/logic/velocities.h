@@ -22,9 +22,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->n_round = c->n = 0;
   c->centre = vel_km_s;
   c->f_centre = f;
-  c->step = step > MILL_SEEK_LEAST ? step : MILL_SEEK_LEAST; /* a fixed velocity has no error */
-  if (c->step > MILL_SEEK_MOST)
-    c->step = MILL_SEEK_MOST;
+  c->step = fmin(fmax(step, MILL_SEEK_LEAST), MILL_SEEK_MOST); /* a fixed velocity has no error */
   c->found = c->err = (double)NAN;
 }
 
@@ -45,7 +43,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
     c->step = 2.0 * h < MILL_SEEK_MOST ? 2.0 * h : MILL_SEEK_MOST;
     return;
   }
-  double move = -0.5 * slope / curve;
+  const double move = -0.5 * slope / curve;
   const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
   if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
     c->step = MILL_SEEK_STEP / sqrt(curve); /* too coarse for a parabola */
@@ -58,33 +56,28 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
     return;
   }
   const double most = 4.0 * h < MILL_SEEK_MOST ? 4.0 * h : MILL_SEEK_MOST;
-  move = move < -most ? -most : (move > most ? most : move);
-  c->centre += move;
+  c->centre += fmin(fmax(move, -most), most);
   c->f_centre = (double)NAN;
 }
 
-/** Are the next three velocities of the search within the velocity limits? */
-MILL_HD static inline int mill_seek_is_within(const mill_model *m, const mill_curve *c)
+/** Return the widest step between the velocity limits, which rounding cannot carry beyond them. */
+MILL_HD static inline double mill_seek_room(const mill_model *m, const mill_curve *c)
 {
-  return c->centre - c->step >= m->set.min_vel_km_s && c->centre + c->step <= m->set.max_vel_km_s;
+  return 0.99 * fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre);
 }
 
-/** Set the search to ask for three values, or end it at a velocity limit; returns go. */
-MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
-{
-  c->go = c->go && mill_seek_is_within(m, c);
-  c->n = c->go ? 3 : 0;
-  return c->go;
-}
-
-/** Call mill_seek_next for all arms or epochs; 0: all searches have ended. */
+/** Set searches to ask for three values, or end them at a velocity limit; 0: all have ended. */
 MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
 {
+  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
   int go = 0;
-  for (int a = 0; a < m->n_arm && !slot->of_epochs; a++)
-    go |= mill_seek_next(m, &slot->arm[a]);
-  for (int i = 0; i < slot->n_epoch && slot->of_epochs; i++)
-    go |= mill_seek_next(m, &slot->epoch[i].curve);
+  for (int i = 0; i < n; i++) {
+    mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
+    c->step = fmin(c->step, mill_seek_room(m, c));
+    c->go = c->go && c->step > 0.0;
+    c->n = c->go ? 3 : 0;
+    go |= c->go;
+  }
   return go;
 }
 
@@ -125,12 +118,10 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   mill_quartic(c->f, coef);
-  if (c->step > right)
-    c->step = right;
+  c->step = fmin(c->step, right);
   const double x = n_side * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
-  if (c->step < first)
-    c->step = first;
+  c->step = fmax(c->step, first);
 }
 
 /** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */

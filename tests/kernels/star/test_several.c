@@ -111,11 +111,14 @@ static double line_shape(double v, double depth)
   return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
 }
 
+static double search_max = 1000; /* velocity limit, km/s */
+
 /** Search an arm's velocity from v; n_eval: evaluations beyond the profile. */
 static mill_curve search(double v, double err, double depth, double noise, int has_profile,
                          int *n_eval)
 {
   paraboloid(60, 8);
+  model.set.max_vel_km_s = search_max;
   slot.theta[MILL_PAR_VRAD] = v;
   slot.result.vrad_err_km_s = slot.profile.width = err;
   slot.profile.has_arm = has_profile;
@@ -163,6 +166,17 @@ MILL_TEST(velocity_of_an_arm)
   assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
   assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
+  /* a minimum within a velocity limit, but less than the step of two errors; one beyond a limit */
+  for (int j = 0; j < 2; j++) {
+    search_max = 43;
+    const double sigma = 60 * sqrt(2 / depth[0]);
+    const mill_curve at = search(30, 5, depth[0], 0, j, &n_eval);
+    assert_close(at.found, 37, 0.1 * sigma);
+    assert_close(at.err, sigma, 0.05 * sigma);
+    search_max = 36;
+    assert_true(isnan(search(30, 5, depth[0], 0, j, &n_eval).found));
+  }
+  search_max = 1000;
 }
 
 /* --- the turns of two stars, on a likelihood that is quadratic in the parameters of both --- */
