@@ -217,8 +217,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
       mill_log_warning("sky_components: %s has no group for arm %s, so the arm is fitted without "
                        "sky components; the key arms can give the arm the name of a group",
                        config->sky_components, setup->lib.arm[a].name);
-  if (call->options->fit) /* check a sample's settings before its output is made */
-    MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
+  for (int k = 0; k < setup->n_library; k++) /* before the output is made */
+    MILL_CHECK(mill_device_model_check(&setup->library[k], &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
     mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
   return MILL_OK;

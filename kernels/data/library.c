@@ -77,8 +77,9 @@ void mill_label_set_edges(mill_label *label)
 
 int mill_label_is_element(const mill_label *label)
 {
-  const size_t n = strlen(label->column);
-  return (n == 3 || n == 4) && strcmp(label->column + n - 2, "FE") == 0;
+  const char *column = label->column; /* AFE: [alpha/Fe] */
+  const size_t n = strlen(column);
+  return (n == 3 || n == 4) && strcmp(column + n - 2, "FE") == 0 && strcmp(column, "AFE") != 0;
 }
 
 int mill_library_find_label(const mill_library *lib, const char *name)

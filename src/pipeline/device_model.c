@@ -74,24 +74,20 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       "%d labels and velocity offsets of %d arms are more than %d parameters; give "
                       "velocity_offsets: false",
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
-  if (s->binaries && 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 > MILL_MAX_PAR)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "two stars of %d labels have more than %d parameters; give binaries: false",
-                      lib->n_label, MILL_MAX_PAR);
+  const int n_own = MILL_PAR_LABEL0 + lib->n_label;
   const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
-  if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)
+  if (s->binaries && (2 * n_own + 1 > MILL_MAX_PAR || n_own + lib->n_arm + n_offset > MILL_MAX_PAR))
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "a fit of two stars has %d labels, %d flux ratios and %d velocity "
-                      "offsets, together more than %d; give binaries: false",
-                      lib->n_label, lib->n_arm, n_offset, MILL_MAX_PAR - MILL_PAR_LABEL0);
+                      "%s: two stars of %d labels, %d flux ratios and %d velocity offsets have "
+                      "more than %d parameters; give binaries: false or a library of fewer labels",
+                      lib->path, lib->n_label, lib->n_arm, n_offset, MILL_MAX_PAR);
   /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm; a++) {
     const int n_error = (s->model_error ? lib->arm[a].error.n_component : 0) +
                         (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0) +
                         lib->arm[a].sky.n_component;
-    const int n_deriv =
-        s->binaries ? 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 : MILL_PAR_LABEL0 + lib->n_label;
+    const int n_deriv = s->binaries ? 2 * n_own + 1 : n_own;
     if (n_error > MILL_MAX_ERROR)
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "arm %s has %d components of model error, line-spread width and sky; at "

@@ -69,6 +69,13 @@ class Elements(ProgramTest):
             np.testing.assert_array_equal(at_edge[name], beyond & np.isfinite(self.row[name]))
         self.assertTrue((self.row["SUCCESS"][np.any(list(at_edge.values()), axis=0)] == 1).any())
 
+    def test_two_stars_of_so_many_labels_are_refused_before_there_is_output(self):
+        two = put("two.yaml", "binaries: true\n")
+        for more in ["--plan"], [], ["--library", coarse_library()]:
+            done = starmill("fit", "--library", self.library, *more, "--config", two, "--output", tmp("no.h5"), self.input)
+            self.assertOneLine(done, self.library, "two stars of 12 labels", "binaries: false", status=2)
+            self.assertFalse(os.path.exists(tmp("no.h5")))
+
     def test_a_row_of_another_library_has_no_value(self):
         """Elements are held where hardly a star has them: the other library fits better."""
         far = put("far.yaml", "fix_param:\n" + "".join(

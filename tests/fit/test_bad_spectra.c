@@ -172,7 +172,7 @@ MILL_TEST(elements_have_flags_of_their_own)
   for (size_t k = 0; k < sizeof row / sizeof *row; k++)
     for (int is_element = 0; is_element < 2; is_element++) {
       uint64_t random = SEED;
-      strcpy(lib.label[MG].column, is_element ? "MGFE" : "ALPHAFE");
+      strcpy(lib.label[MG].column, is_element ? "MGFE" : "AFE");
       make_stars(N, 100, 30);
       set.element_max_err = row[k].max_err > 0 ? row[k].max_err : 0.2;
       set.prior_mean[2 + MG] = set.fixed_value[2 + MG] = abundance;
@@ -187,11 +187,14 @@ MILL_TEST(elements_have_flags_of_their_own)
       fit(N, result[is_element]);
       for (int i = 0; i < N; i++) {
         const mill_fit_result *r = &result[is_element][i];
-        const int at_hull = row[k].outside > 0 && !is_element;
+        /* the facet moves the other labels by 2 to 6 errors, for which EDGE would not do */
+        const int at_hull = row[k].outside > 0;
         assert_int_equal(r->label_flag[MG], is_element ? row[k].flag : MILL_ELEMENT_NONE);
         assert_int_equal(r->warn, at_hull ? MILL_WARN_HULL : 0);
         assert_int_equal(r->info & MILL_INFO_NEAR_HULL, at_hull ? MILL_INFO_NEAR_HULL : 0);
-        assert_true(row[k].outside > 0 || r->m2ll == result[0][i].m2ll);
+        /* with a prior the guess may differ: two polishes, each of tolerance 1e-2 */
+        if (!(row[k].outside > 0))
+          assert_close(r->m2ll, result[0][i].m2ll, row[k].prior > 0 ? 0.02 : 0);
       }
     }
   strcpy(lib.label[MG].column, "ALPHAFE");

@@ -333,14 +333,16 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Penalty of the priors on velocity and labels at element e of slot->guess.chisq. */
+/** Penalty of the priors on velocity and labels at index e of slot->guess.chisq.  Priors of
+ *  elements do not count: no template varies an element by itself, so all would be penalised. */
 MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_slot *slot, int e)
 {
   const int nv = 2 * m->guess_half + 1, i_label = e / nv / m->n_guess_vsini;
   const double v = mill_guess_velocity(e % nv - m->guess_half, m->guess_ln_step);
   double f = mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
+  const double *label = m->guess_label + i_label * m->n_label;
   for (int l = 0; l < m->n_label; l++)
-    f += mill_prior_penalty(m, slot, MILL_PAR_LABEL0 + l, m->guess_label[i_label * m->n_label + l]);
+    f += m->label[l].is_element ? 0.0 : mill_prior_penalty(m, slot, MILL_PAR_LABEL0 + l, label[l]);
   return f;
 }
 

@@ -96,8 +96,8 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
 enum { MILL_GUESS_TIE = 2 };
 
 /** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which
- *  another library ties (guess_tie).  Both include the least penalty that the labels'
- *  priors have within the library's ranges. */
+ *  another library ties (guess_tie).  Both include the least penalty that priors of labels
+ *  have within the library's ranges, except elements' (mill_guess_penalty). */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
@@ -107,7 +107,8 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   for (int l = 0; l < m->n_label; l++) {
     const int j = MILL_PAR_LABEL0 + l;
     const double mean = mill_prior_mean(m, slot, j), lo = m->label[l].min, hi = m->label[l].max;
-    penalty += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
+    if (!m->label[l].is_element)
+      penalty += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
   }
   slot->result.guess_chisq = chisq[0] + penalty;
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + penalty;

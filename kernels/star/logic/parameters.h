@@ -7,7 +7,7 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
 
-/** Labels within this distance of a hull's facet are at the edge. */
+/** Labels within this distance of a facet are at the edge; the penalty leaves them 1e-6 from it. */
 #define MILL_HULL_EDGE 1e-3
 
 /** Is parameter j fixed in this star's fit?  With two stars, offsets belong to the companion. */
@@ -141,13 +141,17 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Are the labels at or beyond the edge of a hull?  Hulls of elements do not count: an element at
- *  its edge has a flag of its own. */
-MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double *mapped)
+/** Are theta's labels at or beyond the edge of a hull?  Hulls of elements count only on request
+ *  (with_elements), as an element at its edge has a flag of its own. */
+MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double *theta,
+                                              int with_elements)
 {
+  double mapped[MILL_MAX_LABEL];
   int is_at = 0;
+  mill_map_labels(m, theta, mapped);
   for (int h = 0; h < m->n_hull; h++)
-    is_at |= !m->hull[h].of_element && mill_hull_signed(1, &m->hull[h], mapped) > -MILL_HULL_EDGE;
+    is_at |= (with_elements || !m->hull[h].of_element) &&
+             mill_hull_signed(1, &m->hull[h], mapped) > -MILL_HULL_EDGE;
   return is_at;
 }
 

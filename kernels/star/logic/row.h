@@ -119,12 +119,13 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
- *  their curvature, without the hull term, is not positive definite: errors are then NaN. */
+ *  their curvature, without the hull term, is not positive definite: errors are then NaN.  Sets
+ *  HULL and NEAR_HULL if hulls of elements move another label by more than its formal error. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   const int np = m->n_par, nd = m->n_deriv;
-  int idx[MILL_MAX_PAR], n = 0;
+  int idx[MILL_MAX_PAR], n = 0, is_moved = 0;
   for (int j = 0; j < np; j++)
     if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, slot->best.end[j]))
       idx[n++] = j;
@@ -153,8 +154,13 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   }
   for (int i = 0; i < n; i++) {
     const int j = idx[i], l = j - MILL_PAR_LABEL0;
-    if (l >= 0 && l < m->n_label) /* add the templates' error that pixels share */
+    double shift = slot->best.end[j] - slot->best.at.theta[j]; /* from the minimum without hulls */
+    for (int k = 0; k < n; k++)
+      shift += 0.5 * inv[i * n + k] * slot->best.at.grad[idx[k]];
+    if (l >= 0 && l < m->n_label) { /* add the templates' error that pixels share */
       inv[i * n + i] += mill_label_floor(m, l) * mill_label_floor(m, l);
+      is_moved |= !m->label[l].is_element && shift * shift > inv[i * n + i];
+    }
     const double var = inv[i * n + i], s = sqrt(var);
     sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, vsini, var) : s;
     unit[j] = sigma[j] / s; /* COVAR has v sin i itself, with VSINI_ERR^2 on its diagonal */
@@ -162,6 +168,10 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
         vsini * vsini - least * least <
             2.0 * MILL_VSINI_RESOLVED * mill_vsini_rise(m->set.rotation, vsini) * s)
       r->info |= MILL_INFO_VSINI_ZERO;
+  }
+  if (is_moved && mill_at_hull(m, slot->best.end, 1)) {
+    r->warn |= MILL_WARN_HULL;
+    r->info |= MILL_INFO_NEAR_HULL;
   }
   for (int i = 0; i < n; i++)
     for (int k = i; k < n; k++) {
@@ -328,9 +338,8 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slo
     const double *theta = star == 0 ? slot->best.end : slot->pair.theta[1];
     double mapped[MILL_MAX_LABEL];
     mill_map_labels(m, theta, mapped);
-    const double dist = mill_hull_distance(m->n_hull, m->hull, mapped);
-    r->hull_dist = r->hull_dist > dist ? r->hull_dist : dist;
-    at_hull |= mill_at_hull(m, mapped);
+    r->hull_dist = fmax(r->hull_dist, mill_hull_distance(m->n_hull, m->hull, mapped));
+    at_hull |= mill_at_hull(m, theta, 0);
     for (int l = 0; l < m->n_label; l++) {
       const mill_label *label = &m->label[l];
       const double x = theta[MILL_PAR_LABEL0 + l];
@@ -347,7 +356,6 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slo
       {MILL_WARN_VEL_ERR, !(r->vrad_err_km_s <= 100.0)},
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
-      /* the penalty leaves a star at a facet about 1e-6 inside or outside */
       {MILL_WARN_HULL, at_hull},
       {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
       {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},

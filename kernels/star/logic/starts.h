@@ -118,7 +118,6 @@ MILL_HD static inline int mill_is_poor(const mill_model *m, const mill_slot *slo
 /** Count the reasons to doubt the solution of the first start. */
 MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill_slot *slot)
 {
-  double mapped[MILL_MAX_LABEL];
   /* nelder-mead always has a simplex and a few Jacobians for its axes: no doubt */
   const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
@@ -126,11 +125,10 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
                     (slot->lead.n_jac > 0) + slot->polish.n_learned;
   if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
-  mill_map_labels(m, slot->best.end, mapped);
   return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +
          (!wants_simplex && n_jac > MILL_DOUBT_MORE_JAC) + mill_is_poor(m, slot, slot->best.at.f) +
          (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI) +
-         mill_at_hull(m, mapped);
+         mill_at_hull(m, slot->best.end, 0);
 }
 
 /** Count the starts so far that ended where the best one did. */

@@ -112,6 +112,22 @@ static float *data_bin(int i)
                   block % MILL_GUESS_LANE];
 }
 
+/** Templates do not vary elements by themselves. */
+MILL_TEST(a_prior_of_an_element_does_not_count)
+{
+  uint64_t random = SEED;
+  make_bins(50, 3, &random);
+  g.b.model.n_label = 1;
+  g.slot.prior_mean[MILL_PAR_LABEL0] = 7;
+  g.slot.prior_sigma[MILL_PAR_LABEL0] = 2;
+  for (int is_element = 0; is_element < 2; is_element++) {
+    g.b.model.label[0].is_element = is_element;
+    for (int i = 0; i < N_TEMPL / N_VSINI; i++) /* template i has the label i */
+      assert_close(mill_guess_penalty(&g.b.model, &g.slot, i * N_VSINI * 7),
+                   is_element ? 0 : pow((i - 7) / 2.0, 2), 0);
+  }
+}
+
 /** Every template at every shift: with one block of bins, many, or a last block partly full. */
 MILL_TEST(match_is_the_sum_over_bins)
 {

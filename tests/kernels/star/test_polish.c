@@ -166,6 +166,42 @@ MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
   printf("%d of 25 stars are held by two facets or more\n", n_held);
 }
 
+/** Element 0 is cut off so far that label 2 moves by `errors` errors.  By Lagrange's multiplier,
+ *  d H d is least on the facet n d = -x at d = -x C n / (n C n). */
+static void expect_label_moved(double normal0, double normal2, double errors)
+{
+  double factor[NP * NP], c[NP * NP], facet[3] = {normal0, normal2, 0};
+  make();
+  memcpy(factor, hess, sizeof hess);
+  assert_int_equal(mill_cholesky(NP, factor, NP), 0);
+  mill_cholesky_inverse(NP, factor, NP, c, NP);
+  const double c0 = c[2 * NP + 2] * normal0 + c[2 * NP + 4] * normal2;
+  const double c2 = c[4 * NP + 2] * normal0 + c[4 * NP + 4] * normal2;
+  const double error = sqrt(c[4 * NP + 4]), shift = errors * error * (c2 > 0 ? -1 : 1);
+  facet[2] =
+      -shift / c2 * (normal0 * c0 + normal2 * c2) - normal0 * centre[2] - normal2 * centre[4];
+  model.label[0].is_element = model.n_hull = 1;
+  model.hull[0] = (mill_hull){.n_label = 2, .label = {0, 2}, .n_facet = 1, .of_element = 1};
+  model.hull[0].facet = facet;
+  slot.hull_weight = 1e7;
+  assert_int_equal(polish(centre, 0), MILL_POLISH_CONVERGED);
+  slot.best.at = slot.polish.at;
+  memcpy(slot.best.end, slot.polish.end, sizeof slot.polish.end);
+  assert_close(slot.best.end[4] - centre[4], shift, 0.06 * error); /* as in assert_at_minimum */
+  assert_true(mill_fit_covariance(&model, &slot));
+  assert_int_equal(slot.result.warn, errors > 1 ? MILL_WARN_HULL : 0);
+  assert_int_equal(slot.result.info & MILL_INFO_NEAR_HULL, errors > 1 ? MILL_INFO_NEAR_HULL : 0);
+}
+
+MILL_TEST(an_element_at_its_edge_must_not_move_other_labels)
+{
+  for (double errors = 0.85; errors < 1.2; errors += 0.3) {
+    expect_label_moved(-0.5, 0.9, errors);
+    expect_label_moved(0.7, 0.7, errors);
+    expect_label_moved(1, 0, errors); /* by the correlation alone */
+  }
+}
+
 /* F regular in u = sqrt(v^2 + s^2) - s is flat in v at 0: only steps in u leave it */
 MILL_TEST(steps_are_taken_in_the_inner_parameter)
 {
@@ -201,6 +237,10 @@ MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
   mill_guess_note(&model, &slot, 2);
   assert_close(slot.result.guess_chisq, -9 + 3 * 3, 0);
   assert_close(slot.result.guess_tie, -9 + 3 * 3, 0);
+  model.label[0].is_element = 1; /* of which another library may know nothing */
+  mill_guess_note(&model, &slot, 2);
+  assert_close(slot.result.guess_chisq, -9, 0);
+  assert_close(slot.result.guess_tie, -9, 0);
 }
 
 /* A prior on v sin i, against a scan; with a mean of 0 its slope in u at 0 is finite. */
