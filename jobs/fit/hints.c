@@ -11,14 +11,14 @@
 /* Segments that a rank examines at most: each costs as much time as loading a segment. */
 enum { MOST_SEEN = 1000 };
 
-void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
-                      const mill_raw_segment *segment)
+void mill_narrow_note(mill_narrow_widths *widths, const mill_fit_settings *set,
+                      const mill_library *lib, const mill_raw_segment *segment)
 {
   const double most = MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa;
   if (!(most > 0.0) || widths->n_seen == MOST_SEEN)
     return;
   widths->n_seen++;
-  const double sigma = mill_lsf_width(segment);
+  const double sigma = mill_lsf_width(set, segment);
   if (!(sigma < most))
     return;
   widths->n[segment->arm]++;

@@ -16,8 +16,8 @@ typedef struct mill_narrow_widths {
 
 /** Count a segment if its line-spread function is narrower than its arm's templates.  Only a
  *  rank's first 1000 segments are examined. */
-void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
-                      const mill_raw_segment *segment);
+void mill_narrow_note(mill_narrow_widths *widths, const mill_fit_settings *set,
+                      const mill_library *lib, const mill_raw_segment *segment);
 
 /** If more than half of n_fitted rows have the flag LSF_NARROW, warn on rank 0 and name the widths
  *  of templates and spectra.  n_narrow: number of rows with the flag.  Collective. */

@@ -41,7 +41,7 @@ static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left
       leave_out(left, MILL_SHIFTED, s);
     mill_width_note(&stars->task->tally->width, &setup->config, &setup->lib, s);
     if (stars->fit.resolution != MILL_RES_NONE)
-      mill_narrow_note(&stars->task->tally->narrow, &setup->lib, s);
+      mill_narrow_note(&stars->task->tally->narrow, &stars->fit, &setup->lib, s);
     stars->task->tally->arms |= 1 << s->arm;
     star->segment[star->n_segment++] = *s;
   }

@@ -62,8 +62,7 @@ typedef struct mill_segment {
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over usable pixels; -1e9: there is none */
   int n_good;
-  int narrow; /**< 1: a sizeable part of the matrix is narrower than the templates */
-  int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */
+  int info; /**< bits of FIT_INFO that tell of the matrix: MILL_INFO_LSF_... */
 } mill_segment;
 
 typedef struct mill_slot {

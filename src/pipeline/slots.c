@@ -173,8 +173,8 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
       e->n_waveset++;
       plan->n_diag = use_of(m, raw) == MILL_LSF_BY_MATRIX ? raw->n_diag : 0;
       if (use_of(m, raw) == MILL_LSF_BY_SIGMA)
-        mill_lsf_plan_sigma(m->lib, raw, e->blur_ln[k][raw->arm], (float *)(void *)lsf,
-                            &plan->n_diag, &e->info[k]);
+        mill_lsf_plan_sigma(m->lib, &m->model.set, raw, e->blur_ln[k][raw->arm],
+                            (float *)(void *)lsf, &plan->n_diag, &e->info[k]);
       lsf += raw->sigma_aa ? lsf_bytes(raw) : 0;
     }
   }

@@ -16,6 +16,8 @@ static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 /** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
+/** A sigma below this fraction of the tenth percentile is an outlier: no blur is fitted to it. */
+static const double ODD_SIGMA = 0.9;
 /** In pixels: least plausible sigma of a line-spread function; largest plausible shift of light by
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
@@ -38,40 +40,62 @@ enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settin
                                             : MILL_LSF_NO_USE;
 }
 
+/** Does a gap follow pixel i? */
+static int is_gap(int n, const double *wave, int i)
+{
+  const double step = wave[i + 1] - wave[i];
+  const double before = i > 0 ? wave[i] - wave[i - 1] : step;
+  const double after = i < n - 2 ? wave[i + 2] - wave[i + 1] : step;
+  return step > MILL_LSF_GAP * before || step > MILL_LSF_GAP * after;
+}
+
+/** Does a fit take pixel i, but for its line-spread function? */
+static int is_fitted(const mill_fit_settings *set, const mill_raw_segment *s, int i)
+{
+  return mill_value_usable(s->flux[i], s->ivar[i]) &&
+         (!s->mask || mill_mask_clear(s->mask[i], set->mask_ignore));
+}
+
 /* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2. */
-void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, double blur_ln,
-                         float *lsf_aa, int *n_diag, int *info)
+void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
+                         const mill_raw_segment *raw, double blur_ln, float *lsf_aa, int *n_diag,
+                         int *info)
 {
   const double *wave_aa = raw->wave_aa;
   const double templ = lib->arm[raw->arm].template_sigma_aa;
   int n_coarse = 0;
   const int n = raw->n_pix;
   int half = 0, n_unusable = 0, n_narrow = 0; /* half: pixels on a side of the widest kernel */
+  int first = 0, last = -1;                   /* pixels between the gaps beside pixel i */
   for (int i = 0; i < n; i++) {
+    if (i > last)
+      for (first = last = i; last < n - 1 && !is_gap(n, wave_aa, last);)
+        last++;
     const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
     const double lack2 = sigma * sigma - templ * templ - blur * blur; /* sigma^2 still lacking */
     lsf_aa[i] = NAN;
     if (!(sigma > 0.0) || !isfinite(sigma)) {
-      n_unusable++;
+      n_unusable += is_fitted(set, raw, i);
       continue;
     }
     if (!(lack2 > 0.0)) { /* templates are as broad already */
-      n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
+      n_narrow +=
+          sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur) && is_fitted(set, raw, i);
       lsf_aa[i] = 0.0f;
       continue;
     }
-    const double lack = sqrt(lack2);
-    const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
-    const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
-    const double reach = MILL_LSF_REACH * lack / pixel;
+    const double lack = sqrt(lack2), edge = MILL_LSF_EDGE * lack;
+    const double reach = MILL_LSF_REACH * lack / mill_pixel_width(n, wave_aa, i);
     if (reach > (double)(MILL_MAX_DIAG / 2)) {
-      n_unusable++;
+      n_unusable += is_fitted(set, raw, i);
       continue;
     }
-    /* too much of the kernel is outside the arm: the pixel stays NaN */
-    if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
-        wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
+    /* too much of the kernel is outside the arm or in a gap: the pixel stays NaN */
+    if (i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
+        wave_aa[i] + edge > wave_aa[last]) {
+      n_unusable += last - first < n - 1 && is_fitted(set, raw, i);
       continue;
+    }
     lsf_aa[i] = (float)lack;
     const double lack_pix = reach / MILL_LSF_REACH, square = lack_pix * lack_pix;
     n_coarse += is_coarse((sigma * sigma / lack2 - 1.0) * square, square);
@@ -92,53 +116,64 @@ typedef struct blur_range {
   double last_aa; /**< last usable wavelength, A */
 } blur_range;
 
-/** Update an arm's blur_range by the sigmas of a segment.  In A: wavelengths wave [n_pix], and the
- *  templates' sigma templ. */
-static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
-                          blur_range *range)
-{
-  for (int i = 1; i < raw->n_pix - 1; i++) {
-    const double sigma = (double)raw->sigma_aa[i];
-    const double sharpest = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
-    const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double wanted = (sharpest * sharpest - templ * templ) / (wave[i] * wave[i]);
-    if (!(sigma > 0.0) || !isfinite(sigma))
-      continue;
-    range->least = excess < range->least ? excess : range->least;
-    range->wanted = wanted > range->wanted ? wanted : range->wanted;
-    range->last_aa = wave[i];
-  }
-}
-
-/** Return the sigma of the Gaussian that has the sum and the sum of squares of row i of the matrix,
- *  as mill_find_narrow does.  pixel: the pixel's width, in the unit of the result. */
-static double row_sigma(const mill_raw_segment *s, int i, double pixel)
+/** Return the line-spread function's sigma (A) at pixel i: for a row of the matrix, that of the
+ *  Gaussian with the same sum and sum of squares, as mill_find_narrow does. */
+static double sigma_at(const mill_raw_segment *s, int by_matrix, int i)
 {
   double sum, square;
+  if (!by_matrix)
+    return (double)s->sigma_aa[i];
   mill_sum_row(s->n_diag, s->n_pix, s->resolution, i, &sum, &square);
-  return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
+  return mill_pixel_width(s->n_pix, s->wave_aa, i) * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/** Like look_at_sigma, by N_LOOK rows of a segment's resolution matrix.  range->least gets the
- *  second smallest value, so that no single row sets it. */
-static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
-                           blur_range *range)
+/* The width is the tenth percentile of sigma, in A, over N_LOOK pixels. */
+double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
 {
-  const int h = raw->n_diag / 2, n_whole = raw->n_pix - 2 * h;
-  double least[2] = {INFINITY, INFINITY};
-  for (int k = 0; k < N_LOOK && n_whole > 2 && h > 0; k++) {
-    const int i = h + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharpest = SHARPEST_MATRIX * pixel;
-    const double sigma = row_sigma(raw, i, pixel);
-    const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double wanted = (sharpest * sharpest - templ * templ) / (wave[i] * wave[i]);
-    if (!isfinite(excess)) /* an empty row */
-      continue;
-    least[1] = fmin(least[1], fmax(excess, least[0]));
-    least[0] = fmin(excess, least[0]);
-    range->wanted = fmax(wanted, range->wanted);
+  const int is_matrix = s->resolution && s->n_diag > 0;
+  const int edge = is_matrix ? s->n_diag / 2 : 0;
+  const int n_whole = s->n_pix - 2 * edge;
+  double width[N_LOOK];
+  int n = 0;
+  for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
+    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
+    const double sigma = sigma_at(s, is_matrix, i);
+    if (isfinite(sigma) && sigma > 0.0 && is_fitted(set, s, i))
+      width[n++] = sigma;
   }
-  range->least = fmin(least[1], range->least);
+  if (n <= I_TENTH)
+    return (double)NAN;
+  qsort(width, (size_t)n, sizeof *width, mill_by_double);
+  return width[n * I_TENTH / N_LOOK];
+}
+
+/** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
+ *  the templates' sigma, A.  Pixels that are not fitted or have a small sigma do not set
+ *  range->least.  Of rows the second smallest value does, so that no single row sets it. */
+static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, int by_matrix,
+                    double templ, blur_range *range)
+{
+  const double *wave = raw->wave_aa, sharpest = by_matrix ? SHARPEST_MATRIX : SHARPEST;
+  const double lowest = by_matrix ? 0.0 : ODD_SIGMA * mill_lsf_width(set, raw);
+  const int n = raw->n_pix, h = by_matrix ? raw->n_diag / 2 : 1, n_whole = n - 2 * h;
+  double least[2] = {INFINITY, INFINITY};
+  range->last_aa = 0.0;
+  for (int k = 0; k < (by_matrix ? N_LOOK : n_whole) && n_whole > 2 && h > 0; k++) {
+    const int i = h + (by_matrix ? (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1)) : k);
+    const double sigma = sigma_at(raw, by_matrix, i);
+    const double width = sharpest * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double wanted = (width * width - templ * templ) / (wave[i] * wave[i]);
+    const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    if (!(sigma > 0.0) || !isfinite(sigma) || is_gap(n, wave, i - 1) || is_gap(n, wave, i))
+      continue;
+    range->wanted = wanted > range->wanted ? wanted : range->wanted;
+    range->last_aa = by_matrix ? 0.0 : wave[i];
+    if (!(excess < least[1]) || sigma < lowest || !is_fitted(set, raw, i))
+      continue;
+    least[1] = excess > least[0] ? excess : least[0];
+    least[0] = excess < least[0] ? excess : least[0];
+  }
+  range->least = fmin(least[by_matrix], range->least);
 }
 
 /* The blur's sigma^2 is range.wanted, but at most MILL_LARGEST_BLUR * range.least (blur_range).  If
@@ -160,8 +195,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
     const int by_matrix = use == MILL_LSF_BY_MATRIX && templ > 0.0;
     if (!(by_matrix || use == MILL_LSF_BY_SIGMA))
       return 0.0;
-    range.last_aa = 0.0;
-    (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
+    look_at(set, raw, by_matrix, templ, &range);
     has_matrix |= by_matrix;
     if (range.last_aa > 0.0)
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
@@ -175,34 +209,11 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
 }
 
-/* The width is the tenth percentile of sigma, in A, over N_LOOK pixels. */
-double mill_lsf_width(const mill_raw_segment *s)
-{
-  const int is_matrix = s->resolution && s->n_diag > 0;
-  const int edge = is_matrix ? s->n_diag / 2 : 0;
-  const int n_whole = s->n_pix - 2 * edge;
-  double width[N_LOOK];
-  int n = 0;
-  for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
-    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const int left = i > 0 ? i - 1 : 0, right = i < s->n_pix - 1 ? i + 1 : i;
-    const double pixel_aa = (s->wave_aa[right] - s->wave_aa[left]) / (double)(right - left);
-    const double sigma = is_matrix ? row_sigma(s, i, pixel_aa) : (double)s->sigma_aa[i];
-    if (isfinite(sigma) && sigma > 0.0)
-      width[n++] = sigma;
-  }
-  if (n <= I_TENTH)
-    return (double)NAN;
-  qsort(width, (size_t)n, sizeof *width, mill_by_double);
-  return width[n * I_TENTH / N_LOOK];
-}
-
 int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa, double *pixel_aa)
 {
   const int i = s->n_pix / 2;
   const double sigma = (double)s->sigma_aa[i];
-  const double pixel =
-      s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
+  const double pixel = mill_pixel_width(s->n_pix, s->wave_aa, i);
   /* too broad for the largest kernel, or too narrow */
   if (!(MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
         (sigma > 0.0 && sigma < LEAST_SIGMA * pixel)))
@@ -296,7 +307,7 @@ static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *i
 static double sigma_of_pixel(int n_pix, const double *wave_aa, double templ_aa, double blur_ln,
                              int i)
 {
-  return mill_lsf_pixels(n_pix, wave_aa, i, hypot(templ_aa, blur_ln * wave_aa[i]));
+  return hypot(templ_aa, blur_ln * wave_aa[i]) / mill_pixel_width(n_pix, wave_aa, i);
 }
 
 /** Choose the sigma, in pixels, that each solver i deconvolves: plan->sigma_pix + i plan->step_pix.

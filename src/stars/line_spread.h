@@ -31,12 +31,14 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
  *                          resolution; 0: none needed, NaN: unusable pixel
  *  n_diag          out     diagonals of resolution rows for these sigmas; 0: none needed
  *  info            in/out  bits of FIT_INFO are added */
-void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *segment, double blur_ln,
-                         float *lsf_aa, int *n_diag, int *info);
+void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
+                         const mill_raw_segment *segment, double blur_ln, float *lsf_aa,
+                         int *n_diag, int *info);
 
-/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over 20 pixels;
- *  NaN: unknown.  A matrix row counts as the Gaussian with the same sum of squares. */
-double mill_lsf_width(const mill_raw_segment *segment);
+/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over 20 pixels
+ *  less those that are not fitted; NaN: unknown.  A matrix row counts as the Gaussian with the same
+ *  sum of squares. */
+double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *segment);
 
 /** Is sigma in the middle of a segment implausible for a spectrograph?  If so, set *sigma_aa, and
  *  the wavelength and pixel width there. */

@@ -126,11 +126,26 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
   template_sigma(0.5);
 }
 
+/** Leave 3 pixels of every 40 out. */
+static void leave_out(made_segment *s)
+{
+  const int n_all = s->n_pix;
+  s->n_pix = 0;
+  for (int p = 0; p < n_all; p++) {
+    s->wave_aa[s->n_pix] = s->wave_aa[p];
+    s->sigma_aa[s->n_pix] = s->sigma_aa[p];
+    s->n_pix += p % 40 > 2;
+  }
+}
+
 /** chi-square at the truth without noise, with and without the line-spread function. */
-static void check_noise_free(double step_aa, double (*lack)(double x), double chisq_per_pixel)
+static void check_noise_free(double step_aa, double (*lack)(double x), int with_gaps,
+                             double chisq_per_pixel)
 {
   uint64_t random = SEED;
   make(step_aa, lack, &random, &star[0]);
+  for (int i = 0; i < star[0].n_segment && with_gaps; i++)
+    leave_out(&star[0].segment[i]);
   made_theta(&lib, 0.5, 150, 0, &random, truth[0]);
   made_star_fill(&lib, truth[0], 100, 0, &random, &star[0]);
   mask_ends(&star[0]);
@@ -138,6 +153,7 @@ static void check_noise_free(double step_aa, double (*lack)(double x), double ch
   mill_fit_result prepared;
   evaluate(&star[0], truth[0], MILL_REQ_MODELS, &with, &prepared);
   const double n = (double)prepared.n_pix_tot;
+  assert_int_equal(prepared.info & MILL_INFO_LSF_UNUSABLE, with_gaps ? MILL_INFO_LSF_UNUSABLE : 0);
   made_star plain = star[0];
   for (int i = 0; i < plain.n_segment; i++)
     plain.segment[i].with_sigma = 0;
@@ -156,12 +172,24 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   template_sigma(0.5);
   /* Limits are on chi-square per pixel.  float32 weights are off by 6e-8, at a flux of 100 sigma.
    * Narrow kernels have only nine weights at pixels of 1.2 A, which leaves more (1.5e-6). */
-  check_noise_free(0.45, about_one, 1e-8);
-  check_noise_free(0.45, through_the_change, 1e-8);
-  check_noise_free(0.8, about_one, 1e-8);
-  check_noise_free(0.8, through_the_change, 1e-6);
-  check_noise_free(1.2, about_one, 1e-7);
-  check_noise_free(1.2, through_the_change, 5e-6);
+  check_noise_free(0.45, about_one, 0, 1e-8);
+  check_noise_free(0.45, through_the_change, 0, 1e-8);
+  check_noise_free(0.8, about_one, 0, 1e-8);
+  check_noise_free(0.8, through_the_change, 0, 1e-6);
+  check_noise_free(1.2, about_one, 0, 1e-7);
+  check_noise_free(1.2, through_the_change, 0, 5e-6);
+}
+
+/* Pixels that are missing in the wavelengths: no line-spread function crosses the gap, and the
+ * pixels beside it keep their width.  The limits are those without gaps. */
+MILL_TEST(gaps_do_not_change_templates_beside_them)
+{
+  made_settings(&lib, &set);
+  set.precision = MILL_FLOAT64;
+  template_sigma(0.5);
+  check_noise_free(0.8, about_one, 1, 1e-8);
+  check_noise_free(0.8, through_the_change, 1, 1e-6);
+  check_noise_free(1.2, about_one, 1, 1e-7);
 }
 
 /* --- pixels without --- */
@@ -261,6 +289,30 @@ MILL_TEST(many_invalid_sigmas_are_told)
   }
 }
 
+static void narrow_60(made_segment *s)
+{
+  s->sigma_aa[60] = 0.01f;
+}
+
+/* Templates of 0.5 A are blurred for pixels of 0.7 A, by less than the sharpest fitted pixel. */
+MILL_TEST(a_single_sigma_does_not_change_the_other_pixels)
+{
+  for (int how = 0; how < 3; how++) { /* pixel 60 has a mask, has no weight, or is fitted */
+    make_few(0);
+    for (int i = 0; i < 3; i++)
+      for (int k = 0; k < star[i].n_segment; k++) {
+        star[i].segment[k].mask[60] = how == 0;
+        star[i].segment[k].ivar[60] *= how == 1 ? 0 : 1;
+      }
+    fit_both(3, narrow_60);
+    /* the pixel's own flux has 1/350 of an arm's information: 0.05 errors; 0.2 is 4 times this */
+    for (int i = 0; i < 3; i++)
+      for (int j = 0; j < N_PAR; j++)
+        assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
+                     (how < 2 ? 1e-3 : 0.2) * made_err(&result[0][i], j));
+  }
+}
+
 static void no_sigma(made_segment *s)
 {
   s->with_sigma = 0;
@@ -341,7 +393,31 @@ MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
   matrix_sigma_aa = 0.6;
   fit_both(3, as_matrix);
   for (int i = 0; i < 3; i++)
-    assert_int_equal(result[1][i].info & MILL_INFO_LSF_NARROW, 0);
+    assert_int_equal(result[1][i].info & (MILL_INFO_LSF_NARROW | MILL_INFO_LSF_UNUSABLE), 0);
+}
+
+/** As as_matrix, with rows of 0 (empty even) or NaN: every ninth, or all (empty above 1). */
+static int empty;
+
+static void as_empty_matrix(made_segment *s)
+{
+  as_matrix(s);
+  for (int e = 0; e < s->n_diag * s->n_pix; e++) /* dia layout: the column, and so the row */
+    if (empty > 1 || (e % s->n_pix + e / s->n_pix - s->n_diag / 2) % 9 == 0)
+      s->res[e] = empty % 2 ? NAN : 0;
+}
+
+MILL_TEST(many_empty_rows_of_a_matrix_are_told)
+{
+  matrix_sigma_aa = 0.6;
+  make_few(0);
+  for (empty = 0; empty < 4; empty++) {
+    fit_both(3, as_empty_matrix);
+    for (int i = 0; i < 3; i++) {
+      assert_true(result[1][i].info & MILL_INFO_LSF_UNUSABLE);
+      assert_int_equal(result[1][i].status, empty < 2 ? MILL_STATUS_FITTED : MILL_STATUS_BAD_LSF);
+    }
+  }
 }
 
 MILL_TEST(sigma_is_not_used_where_templates_are_at_the_instruments_resolution)

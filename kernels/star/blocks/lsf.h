@@ -23,6 +23,8 @@
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
+/** A step between pixels above GAP times the smaller step beside it is a gap: pixels are missing. */
+#define MILL_LSF_GAP 1.5
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel; the least half width */ };
 
@@ -116,11 +118,15 @@ MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first
   return n_even == len;
 }
 
-/** A sigma s in A at pixel i, converted to pixels. */
-MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, double s)
+/** Width of pixel i, in the unit of wave [n].  A gap beside the pixel does not count. */
+MILL_HD static inline double mill_pixel_width(int n, const double *wave, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
-  return s * (double)(right - left) / (wave[right] - wave[left]);
+  const double below = wave[i] - wave[left], above = wave[right] - wave[i];
+  const int gap_above = (below > 0.0) & (above > MILL_LSF_GAP * below);
+  const int gap_below = (above > 0.0) & (below > MILL_LSF_GAP * above);
+  const double mean = (wave[right] - wave[left]) / (double)(right - left);
+  return gap_above ? below : (gap_below ? above : mean);
 }
 
 /** Compute the weights row [2 h + 1] of pixels i - h ... i + h for a Gaussian at pixel i.  Its
@@ -135,7 +141,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
     row[h] = 1.0;
     return;
   }
-  const double s_pix = mill_lsf_pixels(n, wave, i, s);
+  const double s_pix = s / mill_pixel_width(n, wave, i);
   if (mill_lsf_takes_even(n, wave, i, s_pix)) {
     double weight[MILL_LSF_HALF + 1];
     mill_lsf_even(s_pix, 1, weight);
@@ -152,9 +158,8 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
       const int j = i - h + k;
       if (j < 0 || j >= n)
         continue;
-      const int left = j > 0 ? j - 1 : 0, right = j < n - 1 ? j + 1 : n - 1;
       const double u = (wave[j] - wave[i]) / s;
-      row[k] = exp(-0.5 * u * u) * (wave[right] - wave[left]) / (double)(right - left);
+      row[k] = exp(-0.5 * u * u) * mill_pixel_width(n, wave, j);
       sum += row[k];
     }
     for (int k = 0; k <= 2 * h; k++)
@@ -185,7 +190,7 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
     double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      s_pix[i] = mill_lsf_pixels(n, s->base, first + i, (double)s->lsf_aa[first + i]);
+      s_pix[i] = (double)s->lsf_aa[first + i] / mill_pixel_width(n, s->base, first + i);
       mill_lsf_even(s_pix[i], MILL_CHUNK, &even[0][i]);
     }
     for (int k = 0; k < nd; k++) {

@@ -114,13 +114,6 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
 /** Pixels to each side that a second derivative uses. */
 enum { MILL_BEND_REACH = 4 };
 
-/** 1 / width of pixel i, the width in ln wavelength. */
-MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
-{
-  const int left = i > 0 ? i - 1 : 0, right = i < ws->n_pix - 1 ? i + 1 : i;
-  return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
-}
-
 /** Write the Cholesky factor of 1 + C^T C to work->normal [n][n] and its ln det to work->sums[0];
  *  s->error has the n columns of C.  Returns nonzero if the matrix is not positive definite. */
 MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
@@ -233,7 +226,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
       const double fraction = (double)(left[i] + u[i] * (right[i] - left[i]));
       const double flux = (double)s->scratch[p] * (level * s->base[p] + (double)templ[p]);
       const double x = fraction * flux * (double)own_is[i];
-      more[i] = 1.0 + x * x * scale * mill_error_per_width(s->ws, p);
+      more[i] = 1.0 + x * x * scale / mill_pixel_width(s->n_pix, s->ws->ln_wave, p);
     }
     MILL_SIMD_SUM(dd)
     for (int i = 0; i < len; i++) {
@@ -280,7 +273,7 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
-  const double *ln_wave = s->ws->ln_wave, pixel = 0.5 * (ln_wave[i + 1] - ln_wave[i - 1]);
+  const double *ln_wave = s->ws->ln_wave, pixel = mill_pixel_width(s->n_pix, ln_wave, i);
   const double per_aa = mill_exp_negative(-ln_wave[i]), templ = arm->template_sigma_aa;
   const double lack = (double)s->lsf_aa[i], n2 = (double)s->n_pix * (double)s->n_pix;
   const double width2 =

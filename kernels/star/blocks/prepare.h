@@ -196,7 +196,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   }
   if (s->raw_res) {
     mill_block_scale_rows(b, ignore, s);
-    mill_block_prepare_resolution(b, s);
+    mill_block_prepare_resolution(b, ignore, s);
   } else if (s->res) {
     mill_block_prepare_lsf(b, s);
   } else {

@@ -8,7 +8,7 @@
 #include "kernels/star/slot.h"
 
 /** Flag LSF_NARROW: at least the fraction SIZEABLE of the matrix rows has a sigma below NARROW
- *  times the templates' sigma. */
+ *  times the templates' sigma.  Flag LSF_UNUSABLE: at least SIZEABLE is lost at usable pixels. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
@@ -24,14 +24,34 @@
 /** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
 enum { MILL_DECONV_STEP = 4 };
 
+/** Is the pixel free of mask bits, those of `ignore` aside? */
+MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
+{
+  return ((uint32_t)mask & ~ignore) == 0;
+}
+
+/** Is a pixel's flux finite, ivar positive, and flux^2 ivar at most MILL_MOST_SQUARE?  The function
+ *  has no branches, so that loops vectorise. */
+MILL_HD static inline int mill_value_usable(float flux, float ivar)
+{
+  return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
+}
+
+MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+{
+  return mill_mask_clear(s->raw_mask[i], ignore) &
+         mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
+}
+
 /** Replace the unusable row i of the matrix by the identity's row: the pixel is bad, but its
- *  template must be finite. */
-MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
+ *  template must be finite.  Is the pixel usable but for its row? */
+MILL_HD static inline int mill_lose_row(mill_segment *s, uint32_t ignore, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
     s->res[(size_t)k * mill_row_pitch(s->n_pix) + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
   s->base[i] = 1.0;
   s->scratch[i] = NAN;
+  return mill_pixel_usable(s, ignore, i);
 }
 
 /** Clear the elements of row i outside the arm, scale the row's sum to mult, and set s->base[i]. */
@@ -190,18 +210,18 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   return n_narrow;
 }
 
-/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to s->res; set s->base, s->good
- *  and s->narrow.  Treatment of rows:
+/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to s->res; set s->base, s->good,
+ *  and s->info by rows that are narrow or lost.  Treatment of rows:
  *   - all: deconvolved by the templates' own resolution
  *   - cut at an end of the arm: scaled to the median sum
  *   - narrower than the templates: three pixels, with the row's sum and first moment
  *   - with an element not finite, or a sum not positive: the identity's row, and s->good is 0 */
-MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
+MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  const double most = 1e300; /* above any finite sum of floats */
-  int part = 0;
+  const double most = 1e300;             /* above any finite sum of floats */
+  double part[2] = {0.0, 0.0}, total[2]; /* rows that are narrow; lost, of usable pixels */
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK;
@@ -210,7 +230,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK], shift[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
     if (s->deconv.solve)
-      part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow, shift);
+      part[0] += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow, shift);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       sum[i] = base[i] = 0.0;
@@ -246,13 +266,13 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
       n_lost += !((sum[i] > 0.0) & (base[i] <= most));
     }
     for (int i = first; n_lost > 0 && i < first + len; i++)
-      if (!s->good[i])
-        mill_lose_row(s, i);
+      part[1] += s->good[i] ? 0 : mill_lose_row(s, ignore, i);
   }
-  const int n_narrow = (int)mill_block_sum(b, (double)part);
+  mill_block_sum_n(b, part, 2, total);
   MILL_SERIAL(b)
   {
-    s->narrow = (double)n_narrow >= MILL_LSF_SIZEABLE * (double)n;
+    s->info |= (total[0] >= MILL_LSF_SIZEABLE * (double)n ? MILL_INFO_LSF_NARROW : 0) |
+               (total[1] >= MILL_LSF_SIZEABLE * (double)n ? MILL_INFO_LSF_UNUSABLE : 0);
   }
   MILL_BARRIER(b);
   double mult = mill_block_median(b, n, s->scratch);
@@ -263,25 +283,6 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     mill_rescale_row(s, e < h || n <= 2 * h ? e : n - 2 * h + e, mult);
   }
   MILL_BARRIER(b);
-}
-
-/** Is the pixel free of mask bits, those of `ignore` aside? */
-MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
-{
-  return ((uint32_t)mask & ~ignore) == 0;
-}
-
-/** Is a pixel's flux finite, ivar positive, and flux^2 ivar at most MILL_MOST_SQUARE?  The function
- *  has no branches, so that loops vectorise. */
-MILL_HD static inline int mill_value_usable(float flux, float ivar)
-{
-  return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
-}
-
-MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
-{
-  return mill_mask_clear(s->raw_mask[i], ignore) &
-         mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
 /** Write the sums of the stored rows to s->scratch.  NaN: the row is cut at an end of the arm, its
@@ -310,7 +311,7 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
 }
 
 /** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows
- *  whose sum is far from the median.  Sets s->scaled.  The sums differ in coadds with masked
+ *  whose sum is far from the median.  Sets s->info.  The sums differ in coadds with masked
  *  exposures, where matrix columns are missing or too large. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
@@ -328,7 +329,7 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   const int is_off = most > (1.0 + MILL_ROW_SPREAD) * least;
   MILL_SERIAL(b)
   {
-    s->scaled = is_off;
+    s->info = is_off ? MILL_INFO_LSF_SCALED : 0;
   }
   if (!is_off)
     return;

@@ -31,10 +31,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
     n_pix_all += s->n_pix;
     n_good += s->n_good;
     r->n_pix[s->arm] += s->n_good;
-    if (s->narrow)
-      r->info |= MILL_INFO_LSF_NARROW;
-    if (s->scaled)
-      r->info |= MILL_INFO_LSF_SCALED;
+    r->info |= s->info;
   }
   r->n_pix_tot = n_good;
   slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;

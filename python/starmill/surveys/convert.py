@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 from astropy import units
+from scipy.ndimage import median_filter
 
 from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
                                  write_whole)
@@ -28,7 +29,6 @@ KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
          for kind in ("wave", "flux", "error ivar variance", "sigma")]
 MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # bytes of a text file; pixels of the output
 SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse it
-NAME = 31  # most characters of a star's name
 
 
 def split_unit(name):
@@ -115,8 +115,7 @@ def read_columns(path, names, values, request):
          "--wave, --log-wave and --wave-file, which are for images")
     wanted = request.columns or (find_known(names) if names else
                                  [str(i + 1) for i in range(min(len(values), 5))])
-    at = {name.upper(): i for i, name in enumerate(names)}  # columns by name
-    at.update((str(i + 1), i) for i in range(len(values)))  # columns by number
+    at = {n.upper(): i for i, n in enumerate(names)} | {str(i + 1): i for i in range(len(values))}
     need(wanted and 2 <= len(wanted) <= 4 and all(name.upper() in at for name in wanted), INPUT,
          f"{path}: its {len(values)} columns {', '.join(names)[:200]} are not "
          f"{','.join(wanted or ['known'])[:200]}; give --columns WAVE,FLUX[,ERROR[,SIGMA]] with "
@@ -190,13 +189,26 @@ def inverse_variance(path, one, name):
     return np.where((error > 0) & np.isfinite(ivar), ivar, 0)
 
 
+def fill(one):
+    """Add the pixels that a Spectrum lacks of an even grid, without flux; return their number."""
+    step = np.diff(one.wave) / median_filter(np.diff(one.wave), 51)  # the grid may be logarithmic
+    n = np.append(np.rint(step), 1).astype(int)  # pixels up to the next one that is there
+    if not len(n) < n.sum() <= 2 * len(n) or (abs(step - n[:-1]) >= 0.2 * n[:-1]).any():
+        return 0
+    at, place = n.cumsum() - n, np.arange(n.sum())
+    one.wave = np.interp(place, at, one.wave)
+    one.flux, *one.extra = (np.repeat(values, n) for values in (one.flux, *one.extra))
+    one.flux[~np.isin(place, at)] = np.nan
+    return len(place) - len(n)
+
+
 def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
-    is_known = one.origin.unit or request.wave or request.wave_file
-    need(is_known or not one.wave[-1] < SHORT_AA, INPUT, f"{path}: does not give the unit of its "
-         f"wavelengths (up to {one.wave[-1]:g}); give --unit Angstrom or --unit nm")
-    name = stem(path, FILES)[-NAME:].strip()
+    n_missing = fill(one)
+    need(one.origin.unit or request.wave or request.wave_file or one.wave[-1] >= SHORT_AA, INPUT,
+         f"{path}: its wavelengths, to {one.wave[-1]:g}, have no unit; give --unit nm or Angstrom")
+    name = stem(path, FILES)[-31:].strip()  # the most characters that a name may have
     need(name and name.isascii() and name.isprintable(), INPUT,
          f"{path}: a star's name must be printable ASCII; rename the file")
     finite = np.isfinite(one.flux)
@@ -210,7 +222,7 @@ def row_of(path, request, power):
         ivar[good] = noise(path, one.flux[good]) ** -2.0  # good: the gap between two detectors is 0
     row = {"NAME": name, "WAVELENGTH": one.wave, "FLUX": np.where(finite, one.flux / scale, 0),
            "IVAR": np.where(finite, ivar * scale**2, 0), "FLUX_SCALE": scale,
-           "ERROR_ESTIMATED": estimated}
+           "ERROR_ESTIMATED": estimated, "N_MISSING": n_missing}
     if power:
         row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
     elif len(one.extra) > 1:
@@ -234,8 +246,7 @@ def read_rows(paths, request, power):
             continue
         seen[row["NAME"]] = path
         total += len(row["FLUX"])
-        need(total <= MAX_TOTAL, INPUT, f"{path}: the spectra up to this one have over {MAX_TOTAL} "
-             "pixels; make several tables")
+        need(total <= MAX_TOTAL, INPUT, f"{path}: over {MAX_TOTAL} pixels so far; make two tables")
         rows.append(row)
     if not rows:
         raise failures[0]
@@ -261,10 +272,11 @@ def main(options):
         warn(f"{len(guessed)} spectra have no errors ({guessed[0]}): estimated from the noise, one "
              "for all pixels (column ERROR_ESTIMATED); too small where pixels are correlated")
     if "LSF_SIGMA" not in rows[0]:
-        warn("the table has no resolution: give --resolving-power, or set resolving_power for the "
-             "fit")
+        warn("the table has no resolution: give --resolving-power, here or for the fit")
     image = io.BytesIO()
     generic.write(image, rows, "vacuum", options.frame)
     write_whole(options.output, [image.getbuffer()], options.overwrite)
-    print(f"{options.output}: {len(rows)} spectra of {len(paths)} files")
+    missing = sum(row["N_MISSING"] for row in rows)
+    print(f"{options.output}: {len(rows)} spectra of {len(paths)} files" +
+          f"; added {missing} bad pixels where even grids lack some" * (missing > 0))
     return INPUT if failures else 0

@@ -11,12 +11,16 @@
 enum { N = 400, N_DIAG = 11, HALF = N_DIAG / 2 };
 static const double PIXEL_AA = 0.8;
 static double wave_aa[N];
-static float sigma_aa[N], matrix[N_DIAG * N];
+static float sigma_aa[N], matrix[N_DIAG * N], flux[N], ivar[N];
+static const mill_fit_settings set;
+static const mill_raw_segment plain = {.n_pix = N, .wave_aa = wave_aa, .flux = flux, .ivar = ivar};
 
 static void fill_wave(void)
 {
-  for (int i = 0; i < N; i++)
+  for (int i = 0; i < N; i++) {
     wave_aa[i] = 4000.0 + PIXEL_AA * i;
+    ivar[i] = 1;
+  }
 }
 
 /* Gaussian rows of this sigma in pixels, as DESI stores them: row i, column c = i - HALF + k is in
@@ -33,35 +37,39 @@ static void fill_matrix(double sigma)
 
 MILL_TEST(rows_of_a_matrix)
 {
-  const mill_raw_segment s = {
-      .n_pix = N, .wave_aa = wave_aa, .n_diag = N_DIAG, .resolution = matrix};
+  mill_raw_segment s = plain;
+  s.n_diag = N_DIAG;
+  s.resolution = matrix;
   fill_wave();
   /* the sum of a Gaussian over pixels is off by 1e-4 for sigma 1 and more; 5 pixels lose 3e-4 of
    * it for sigma 1.3 */
   for (double sigma = 1.0; sigma < 1.35; sigma += 0.1) {
     fill_matrix(sigma);
-    assert_true(fabs(mill_lsf_width(&s) / (PIXEL_AA * sigma) - 1.0) < 1e-3);
+    assert_true(fabs(mill_lsf_width(&set, &s) / (PIXEL_AA * sigma) - 1.0) < 1e-3);
   }
   memset(matrix, 0, sizeof matrix);
-  assert_true(isnan(mill_lsf_width(&s)));
+  assert_true(isnan(mill_lsf_width(&set, &s)));
 }
 
 MILL_TEST(the_narrowest_tenth)
 {
-  const mill_raw_segment s = {.n_pix = N, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
-  const mill_raw_segment none = {.n_pix = N};
+  mill_raw_segment s = plain;
+  s.sigma_aa = sigma_aa;
   fill_wave();
   for (int i = 0; i < N; i++)
     sigma_aa[i] = 1.0f + (float)i / (float)(N - 1);
   /* the third of 20 pixels at even distances */
-  assert_true(fabs(mill_lsf_width(&s) - (1.0 + 2.0 / 19.0)) < 2.0 / N);
+  assert_true(fabs(mill_lsf_width(&set, &s) - (1.0 + 2.0 / 19.0)) < 2.0 / N);
   for (int i = 0; i < N / 20; i++) /* less than a tenth do not count */
     sigma_aa[i] = 0.01f;
-  assert_true(mill_lsf_width(&s) > 1.0);
+  assert_true(mill_lsf_width(&set, &s) > 1.0);
+  for (int i = 0; i < N / 2; i++) /* nor do pixels that are not fitted */
+    sigma_aa[i] = ivar[i] = 0;
+  assert_true(mill_lsf_width(&set, &s) > 1.5);
   for (int i = 0; i < N; i++)
     sigma_aa[i] = NAN;
-  assert_true(isnan(mill_lsf_width(&s)));
-  assert_true(isnan(mill_lsf_width(&none)));
+  assert_true(isnan(mill_lsf_width(&set, &s)));
+  assert_true(isnan(mill_lsf_width(&set, &plain)));
 }
 
 MILL_TEST(what_counts)
@@ -75,10 +83,12 @@ MILL_TEST(what_counts)
   fill_wave();
   for (int a = 0; a < 2; a++)
     for (int k = 0; k < 4; k++) {
-      const mill_raw_segment s = {.n_pix = N, .arm = a, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
+      mill_raw_segment s = plain;
+      s.arm = a;
+      s.sigma_aa = sigma_aa;
       for (int i = 0; i < N; i++)
         sigma_aa[i] = 0.9f + 0.1f * (float)k;
-      mill_narrow_note(&widths, &lib, &s);
+      mill_narrow_note(&widths, &set, &lib, &s);
     }
   assert_true(widths.n[0] == 0 && widths.n[1] == 3); /* 1.2 is no narrower than 1.2 */
   assert_true(fabs(widths.sum_aa[1] - (0.9 + 1.0 + 1.1)) < 1e-6);

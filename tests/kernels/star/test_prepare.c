@@ -325,7 +325,14 @@ static mill_segment resolve(int n, int n_diag, const double *deconv, double temp
 {
   static float scratch[REF_MAX_PIX];
   static unsigned char good[REF_MAX_PIX];
+  static int32_t clear[REF_MAX_PIX];
+  static float one[REF_MAX_PIX];
+  for (int i = 0; i < n; i++)
+    one[i] = 1;
   mill_segment segment = {.n_pix = n,
+                          .raw_mask = clear,
+                          .raw_flux = one,
+                          .raw_ivar = one,
                           .n_diag = n_diag,
                           .deconv = {.solve = deconv, .sigma_pix = templ_pix},
                           .raw_res = raw,
@@ -333,7 +340,7 @@ static mill_segment resolve(int n, int n_diag, const double *deconv, double temp
                           .base = base,
                           .scratch = scratch,
                           .good = good};
-  mill_block_prepare_resolution(&block, &segment);
+  mill_block_prepare_resolution(&block, 0, &segment);
   return segment;
 }
 
@@ -403,7 +410,7 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
               (float)(0.9 * exp(-0.5 * u * u) / (width * sqrt(2 * acos(-1))));
       }
     const mill_segment segment = resolve(NR, ND, identity, templ, raw, res, base);
-    assert_int_equal(segment.narrow, n_narrow >= 0.1 * NR);
+    assert_int_equal(segment.info, n_narrow >= 0.1 * NR ? MILL_INFO_LSF_NARROW : 0);
     for (int i = H; i < NR - H; i++)
       for (int k = 0; k < ND; k++) {
         const double as_stored = (double)raw[(ND - 1 - k) * NR + i - H + k];
@@ -435,7 +442,8 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
     assert_close(base[i], 3, 1e-6); /* float32 weights */
   /* a row of zeros becomes the pixel alone, so that its continuum functions are not zero */
   memset(raw, 0, sizeof raw);
-  resolve(NR, ND, NULL, 0, raw, res, base);
+  const mill_segment empty = resolve(NR, ND, NULL, 0, raw, res, base);
+  assert_int_equal(empty.info, MILL_INFO_LSF_UNUSABLE);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 1, 0);
 }
@@ -519,7 +527,7 @@ MILL_TEST(rows_with_other_sums_are_scaled)
     b.s.res = res;
     b.s.n_diag = 3;
     mill_block_prepare(&block, &b.model, &b.s);
-    assert_int_equal(b.s.scaled, file[f].scaled);
+    assert_int_equal(b.s.info, file[f].scaled ? MILL_INFO_LSF_SCALED : 0);
     assert_int_equal(b.s.n_good, file[f].n_good);
     assert_close((double)res[39], file[f].left, 1e-7);
     for (int i = 0; i < N; i++)
