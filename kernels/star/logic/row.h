@@ -14,7 +14,7 @@
  *  the arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** CHISQ_NOISE is the chi-square of the noise alone (mill_block_noise).  Flag ODD_NOISE is set if
+/** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set if
  *  it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
  *  another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
