@@ -233,6 +233,27 @@ MILL_TEST(velocity_offsets_are_found)
   assert_true(chi2 > 10 && chi2 < 59);
 }
 
+/** The last arm is so far off that its F has no minimum near the star's velocity.  The common fit
+ *  has wrong labels: 15 km/s, a tenth of the shift, are a few of its errors. */
+MILL_TEST(velocity_of_an_arm_far_off_is_found)
+{
+  enum { N = 8 };
+  make_stars(N, 200, 60);
+  set.max_vsini_km_s = 60; /* else the lines broaden to cover both */
+  uint64_t random = SEED;
+  for (int i = 0; i < N; i++) {
+    double theta[N_PAR + 2] = {[N_PAR + 1] = i % 2 ? 150 : -150};
+    memcpy(theta, truth[i], N_PAR * sizeof *theta);
+    made_star_fill_offset(&lib, 1, theta, 200, 1, &random, &star[i]);
+  }
+  fit(N, result[0]);
+  for (int i = 0; i < N; i++) {
+    const double *v = result[0][i].vrad_arm_km_s;
+    assert_true(result[0][i].warn & MILL_WARN_ARMS);
+    assert_close(v[2], truth[i][MILL_PAR_VRAD] + (i % 2 ? 150 : -150), 15);
+  }
+}
+
 /** The inner parameter u of v sin i, in km/s, in which F is smooth at 0. */
 static double inner(double v)
 {

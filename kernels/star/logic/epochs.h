@@ -17,8 +17,8 @@
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
-/** A far velocity of an arm must lower F by GAIN times the arm's reduced chi-square, if above 1, and
- *  by PART of the template's gain over a continuum: wrong templates make shallower minima. */
+/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (if above 1)
+ *  and by PART of the template's gain over a continuum: wrong templates make shallower minima. */
 #define MILL_ARM_GAIN 50.0
 #define MILL_ARM_PART 0.0625
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
@@ -139,8 +139,8 @@ MILL_HD static inline double mill_arm_lines(const mill_model *m, const mill_slot
          mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
 }
 
-/** May the velocity that search i found be wrong?  Is it missing?  Is an epoch's far from the star's,
- *  or had the epoch no lines?  Does a continuum alone fit an arm better than the template? */
+/** May the velocity of search i be wrong: is it missing, is an epoch's far from the star's, had the
+ *  epoch no lines, or does a continuum alone fit an arm better than the template? */
 MILL_HD_CALLED static inline int mill_seek_doubt(const mill_model *m, mill_slot *slot, int i)
 {
   const mill_fit_result *r = &slot->result;
@@ -203,8 +203,8 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
 }
 
 /** Begin a search at the least F of a scan if this F is below the first search's minimum, and below
- *  F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's velocity, but drop
- *  an epoch's far velocity whose F is not that low. */
+ *  F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's velocity, but
+ *  drop an epoch's far velocity whose F is not that low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -227,7 +227,7 @@ MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *
   }
 }
 
-/** If a velocity of an epoch or arm is in doubt, scan, then search from the least F of each scan. */
+/** If a velocity of an epoch or arm is in doubt, scan, then search from each scan's least F. */
 MILL_RESUMABLE(mill_scan_run)
 {
   MILL_BEGIN;

@@ -222,8 +222,11 @@ MILL_RESUMABLE(mill_pair_measure)
 {
   const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
   MILL_BEGIN;
-  for (int i = 0; mill_seek_of(m, slot, i) != NULL; i++)
-    mill_seek_begin(slot, slot->of_epochs ? mill_pair_epoch_vrad(slot, i, 0) : mill_arm_vrad(m, slot, i, slot->theta[MILL_PAR_VRAD]), (double)NAN, mill_seek_of(m, slot, i));
+  for (int i = 0; mill_seek_of(m, slot, i) != NULL; i++) {
+    const double v = slot->of_epochs ? mill_pair_epoch_vrad(slot, i, 0)
+                                     : mill_arm_vrad(m, slot, i, slot->theta[MILL_PAR_VRAD]);
+    mill_seek_begin(slot, v, (double)NAN, mill_seek_of(m, slot, i));
+  }
   if (!mill_seeks_next(m, slot))
     MILL_RETURN;
   mill_ask_curves(m, slot, group);

@@ -14,8 +14,8 @@
  *  the arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set if
- *  it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
+/** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set
+ *  if it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
  *  another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
@@ -366,7 +366,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
     r->label[l] = theta[MILL_PAR_LABEL0 + l];
   for (int a = 0; a < m->n_arm; a++)
     if (m->n_par > m->n_deriv && r->n_pix[a] > 0) {
-      const int j = slot->no_offset[a] ? -1 : mill_par_offset(m, a);
+      const int j = mill_par_offset(m, a);
       r->vrad_offset_km_s[a] = j < 0 ? 0.0 : theta[j];
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }

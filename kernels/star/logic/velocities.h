@@ -128,12 +128,10 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   mill_quartic(c->f, coef);
-  if (c->step > right)
-    c->step = right;
+  c->step = fmin(c->step, right);
   const double x = n_side * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
-  if (c->step < first)
-    c->step = first;
+  c->step = fmax(c->step, first);
 }
 
 /** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */
