@@ -91,8 +91,8 @@ static const line fits_line[] = {
      "chi-square of the best-fit template without model error, with the continuum fitted again"},
     {ONCE, "CHISQ_C_DATA", F64, 1, R(chisq_c_data), NAN, "", "CHISQ_C_TOT without model error"},
     {ONCE, "CHISQ_NOISE", F64, 1, R(chisq_noise), NAN, "",
-     "chi-square of noise and of template errors narrower than 3 pixels, from differences of "
-     "residuals 3 pixels apart"},
+     "chi-square of noise and of template errors narrower than three pixels, from differences of "
+     "residuals"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
