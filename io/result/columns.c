@@ -91,7 +91,8 @@ static const line fits_line[] = {
      "chi-square of the best-fit template without model error, with the continuum fitted again"},
     {ONCE, "CHISQ_C_DATA", F64, 1, R(chisq_c_data), NAN, "", "CHISQ_C_TOT without model error"},
     {ONCE, "CHISQ_NOISE", F64, 1, R(chisq_noise), NAN, "",
-     "chi-square of the noise alone, estimated from differences of residuals three pixels apart"},
+     "chi-square of noise and of template errors narrower than three pixels, from differences of "
+     "residuals"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
@@ -116,9 +117,9 @@ static const line fits_line[] = {
      "include 3 km/s for zero points, vrad_floor and, with velocity_offsets, "
      "velocity_offset_sigma; NaN with fewer than two arms"},
     {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
-     "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the star's first arm"},
+     "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the first arm"},
     {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
-     "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
+     "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
      "likelihood evaluations; a Jacobian, a velocity profile or a step of the search for "
      "velocities of arms or epochs counts once"},

@@ -53,7 +53,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_BROAD, 65536, "VSINI_LIMIT",                                                         \
     "v sin i at its upper limit, above 100 km/s: a white dwarf, or a star that the library lacks") \
   X(MILL_WARN_EMISSION, 131072, "EMISSION",                                                        \
-    "the core of H alpha or H beta is in emission: labels are wrong, the velocity is not")         \
+    "the core of H alpha or H beta is in emission: labels are wrong, the velocity perhaps too")    \
   X(MILL_WARN_ARMS, 262144, "ARMS_DIFFER",                                                         \
     "the velocities of the arms differ: VRAD_ARMS_PVAL below 1e-6")
 
@@ -102,7 +102,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_PAIR, 4096, "PAIR",                                                                  \
     "fitted as two stars: the row describes the brighter star, columns ending in _2 the other")    \
   X(MILL_INFO_NOISE, 8192, "ODD_NOISE",                                                            \
-    "CHISQ_NOISE is far from the number of pixels: the errors in the file do not match its noise") \
+    "CHISQ_NOISE is far from the number of pixels: wrong errors in the file, or S/N above 100")    \
   X(MILL_INFO_LSF_SCALED, 16384, "LSF_SCALED",                                                     \
     "row sums of the resolution matrix differ by more than 1 % in an arm: rows are scaled to "     \
     "the median sum")                                                                              \
@@ -191,7 +191,7 @@ typedef struct mill_fit_result {
   double rchisq[MILL_MAX_ARM]; /**< chisq over degrees of freedom; NaN if these are 0 */
   double stiff[MILL_MAX_ARM];  /**< fraction of chisq in slow waves of the residuals */
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< from this arm alone */
-  /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm with data. */
+  /** Velocity of the arm in the fit less VRAD; 0 in the library's first arm. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
   /** p-value of one velocity for all arms; NaN: fewer than two arms. */
   double vrad_arms_pval;

@@ -85,6 +85,7 @@ typedef struct mill_curve {
   double centre, step; /**< km/s */
   double f[MILL_N_PROFILE];
   double f_centre; /**< F at the centre (a search moves the centre to the minimum); NaN: unknown */
+  double least;    /**< lowest F of an earlier search or scan */
   int go, n_round; /**< go 1: the search goes on; n_round: its rounds so far */
   double found, err; /**< minimum and its error, km/s; NaN until the search converges */
 } mill_curve;
@@ -105,11 +106,10 @@ typedef struct mill_epoch {
   double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the star and of its companion */
   int no_lines;    /**< 1: a continuum alone fits the epoch as well (mill_epochs_weigh) */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
-  double peak;        /**< significance of this epoch's residual peak */
-  double pair_err[2]; /**< errors of the velocities of star and companion, km/s */
-  /** from: first star's shift before a scan; best: both stars' shifts of least F; least: this F. */
-  double from, best[2], least;
-  double exchanged; /**< rise of -2 ln L if the stars' velocities are exchanged */
+  double peak;          /**< significance of this epoch's residual peak */
+  double pair_err[2];   /**< errors of the velocities of star and companion, km/s */
+  double from, best[2]; /**< first star's shift before a scan; both stars' shifts of least F */
+  double exchanged;     /**< rise of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 

@@ -78,14 +78,12 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
-/** Give a velocity offset to each arm with data except the first. */
+/** Give a velocity offset to each arm with data; the library's first arm never has one.  Without
+ *  data in the first arm, the offsets' prior thus enters VRAD's error. */
 MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
 {
-  int first = 0;
-  while (first < m->n_arm && slot->result.n_pix[first] == 0)
-    first++;
   for (int a = 0; a < MILL_MAX_ARM; a++)
-    slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
+    slot->no_offset[a] = a == 0 || a >= m->n_arm || slot->result.n_pix[a] == 0;
 }
 
 /** Another library ties if its best guess template fits as well as this library's third best.

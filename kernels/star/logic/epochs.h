@@ -17,6 +17,10 @@
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
+/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (if above 1)
+ *  and by PART of the template's gain over a continuum: wrong templates make shallower minima. */
+#define MILL_ARM_GAIN 50.0
+#define MILL_ARM_PART 0.0625
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
@@ -88,16 +92,6 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Begin the search for an epoch's velocity at vel_km_s. */
-MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_km_s, mill_epoch *e)
-{
-  const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
-  mill_seek_begin(slot, vel_km_s, (double)NAN, &e->curve);
-  if (step > e->curve.step)
-    e->curve.step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
-  e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
-}
-
 /** Fill in the epochs' S/N, and flag epochs without data. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
@@ -122,9 +116,13 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
   mill_epochs_data(slot);
   mill_go_to_best(m, slot);
   slot->of_epochs = 1;
-  for (int i = 0; i < slot->n_epoch; i++)
-    mill_epoch_search(slot, slot->best.end[MILL_PAR_VRAD] + slot->epoch[i].shift[0],
-                      &slot->epoch[i]);
+  const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    mill_seek_begin(slot, slot->best.end[MILL_PAR_VRAD] + e->shift[0], (double)NAN, &e->curve);
+    e->curve.step = fmin(fmax(e->curve.step, step), MILL_SEEK_MOST);
+    e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
+  }
 }
 
 /** Factor on the variance of the epochs' velocities: with rescale_errors the reduced chi-square of
@@ -134,22 +132,35 @@ MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_s
   return m->set.rescale_errors ? mill_reduced(m, slot, slot->best.at.f) : 1.0;
 }
 
-/** May an epoch's velocity be wrong: is it missing or far from the star's, or had it no lines? */
-MILL_HD static inline int mill_epoch_doubt(const mill_model *m, const mill_slot *slot,
-                                           const mill_epoch *e)
+/** Decrease of an arm's chi-square by the template at the star's velocity, with answered models. */
+MILL_HD static inline double mill_arm_lines(const mill_model *m, const mill_slot *slot, int a)
 {
-  const double d = fabs(e->curve.found - slot->best.end[MILL_PAR_VRAD]);
-  const double far = MILL_EPOCH_FAR * e->curve.err * sqrt(mill_epochs_scale(m, slot));
-  return (e->no_lines || !(d <= far)) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
+  return mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ_C) -
+         mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
 }
 
-/** Is any epoch's velocity in doubt? */
-MILL_HD static inline int mill_epochs_doubt(const mill_model *m, const mill_slot *slot)
+/** May the velocity of search i be wrong: is it missing, is an epoch's far from the star's, had the
+ *  epoch no lines, or does a continuum alone fit an arm better than the template? */
+MILL_HD_CALLED static inline int mill_seek_doubt(const mill_model *m, mill_slot *slot, int i)
+{
+  const mill_fit_result *r = &slot->result;
+  if (!slot->of_epochs)
+    return r->n_pix[i] > 0 && r->n_pix[i] < r->n_pix_tot && !m->set.fixed[MILL_PAR_VRAD] &&
+           !(isfinite(slot->arm[i].found) && mill_arm_lines(m, slot, i) >= 0.0);
+  const mill_epoch *e = &slot->epoch[i];
+  const double d = fabs(e->curve.found - slot->best.end[MILL_PAR_VRAD]);
+  const double far = MILL_EPOCH_FAR * e->curve.err * sqrt(mill_epochs_scale(m, slot));
+  return slot->n_epoch > 1 && (e->no_lines || !(d <= far)) &&
+         (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
+}
+
+/** Is any velocity in doubt? */
+MILL_HD_CALLED static inline int mill_seeks_doubt(const mill_model *m, mill_slot *slot)
 {
   int doubt = 0;
-  for (int i = 0; i < slot->n_epoch; i++)
-    doubt |= mill_epoch_doubt(m, slot, &slot->epoch[i]);
-  return doubt && slot->n_epoch > 1;
+  for (int i = 0; mill_seek_of(m, slot, i) != NULL; i++)
+    doubt |= mill_seek_doubt(m, slot, i);
+  return doubt;
 }
 
 /** Squared significance of the lines of all arms together. */
@@ -161,52 +172,72 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Set up scans of all epochs in steps of the star's line width w, km/s.  For Gaussian lines of
- *  significance G, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2 w^2)).  Hence w is the
- *  velocity's error times G / sqrt(2). */
-MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
+/** Set up scans of all epochs, or of the arms in doubt, in steps of the star's line width w, km/s.
+ *  For Gaussian lines of significance G, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2
+ *  w^2)).  Hence w is the velocity's error times G / sqrt(2). */
+MILL_HD_CALLED static inline void mill_scan_begin(const mill_model *m, mill_slot *slot)
 {
-  const double v = slot->best.end[MILL_PAR_VRAD], to_max = m->set.max_vel_km_s - v;
-  const double to_limit = v - m->set.min_vel_km_s < to_max ? v - m->set.min_vel_km_s : to_max;
-  const int half = MILL_N_PROFILE / 2;
-  const double signal = mill_lines_signal(m, slot);
-  double step = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
-  if (step > to_limit / (half + 1))
-    step = to_limit / (half + 1);
-  for (int i = 0; i < slot->n_epoch; i++) {
-    mill_curve *c = &slot->epoch[i].curve;
-    c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
-    slot->epoch[i].least = isfinite(c->found) ? c->f_centre : INFINITY;
-    c->centre = v;
+  const double signal = mill_lines_signal(m, slot), vrad = slot->theta[MILL_PAR_VRAD];
+  const double width = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
+  mill_curve *c;
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
+    const int is_asked = slot->of_epochs ? (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0
+                                         : mill_seek_doubt(m, slot, i);
+    c->n = is_asked ? MILL_N_PROFILE : 0;
+    c->least = isfinite(c->found) ? c->f_centre : INFINITY;
+    c->centre = slot->of_epochs ? vrad : mill_arm_vrad(m, slot, i, vrad);
     c->f_centre = (double)NAN;
-    c->step = step;
+    c->step = fmin(width, fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre) /
+                              (MILL_N_PROFILE / 2 + 1));
   }
 }
 
-/** Begin a search at the least F of an epoch's scan if this F is below the first search's minimum,
- *  and below F at the star's velocity by GAIN.  Otherwise keep the first search's velocity, but
- *  drop a far velocity whose F is not below F at the star's velocity by GAIN. */
-MILL_HD_CALLED static inline void mill_epochs_scanned(const mill_model *m, mill_slot *slot)
+/** Return by how much F of an epoch or arm must fall below F at the star's velocity. */
+MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slot *slot, int i)
 {
-  const double gain = MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
-  for (int i = 0; i < slot->n_epoch; i++) {
-    mill_epoch *e = &slot->epoch[i];
-    mill_curve *c = &e->curve;
+  if (slot->of_epochs)
+    return MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
+  const double lines = mill_arm_lines(m, slot, i), n = (double)slot->result.n_pix[i];
+  return MILL_ARM_GAIN * fmax(mill_sum_models(m, slot, i, MILL_ANSWER_CHISQ) / n, 1.0) +
+         (lines > 0.0 ? MILL_ARM_PART * lines : -lines);
+}
+
+/** Begin a search at the least F of a scan if this F is below the first search's minimum, and below
+ *  F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's velocity, but
+ *  drop an epoch's far velocity whose F is not that low. */
+MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
+{
+  mill_curve *c;
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
     int least = 0;
     if (c->n == 0)
       continue;
-    const double step = 0.5 * c->step, most = c->f[c->n / 2] - gain;
-    const int is_known = !mill_epoch_doubt(m, slot, e) || e->least < most;
+    const double step = fmin(0.5 * c->step, MILL_SEEK_MOST);
+    const double most = c->f[c->n / 2] - mill_scan_gain(m, slot, i);
+    const int is_known = c->least < most || !(slot->of_epochs && mill_seek_doubt(m, slot, i));
     for (int k = 1; k < c->n; k++)
       if (c->f[k] < c->f[least])
         least = k;
-    if (c->f[least] < most && !(is_known && e->least < c->f[least])) {
-      mill_epoch_search(slot, mill_curve_velocity(c, least), e);
-      c->step = step < MILL_SEEK_MOST ? step : MILL_SEEK_MOST;
+    if (c->f[least] < most && !(is_known && c->least < c->f[least])) {
+      mill_seek_begin(slot, mill_curve_velocity(c, least), (double)NAN, c);
+      c->step = step;
     } else if (!is_known) {
       c->found = c->err = (double)NAN;
     }
   }
+}
+
+/** If a velocity of an epoch or arm is in doubt, scan, then search from each scan's least F. */
+MILL_RESUMABLE(mill_scan_run)
+{
+  MILL_BEGIN;
+  if (!mill_seeks_doubt(m, slot))
+    MILL_RETURN;
+  mill_scan_begin(m, slot);
+  MILL_ASK_CURVES(slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+  mill_scan_end(m, slot);
+  MILL_CALL(mill_seek_run);
+  MILL_END;
 }
 
 /** Drop each velocity in doubt whose chi-square is not below that of the continuum alone by GAIN:
@@ -221,7 +252,7 @@ MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_sl
       if (slot->segment[k].epoch == i && v == v)
         gain += answer[MILL_ANSWER_CHISQ_C_DATA] - answer[MILL_ANSWER_CHISQ_DATA];
     }
-    e->no_lines = mill_epoch_doubt(m, slot, e) && !(gain > 0.0);
+    e->no_lines = mill_seek_doubt(m, slot, i) && !(gain > 0.0);
     if (e->no_lines)
       e->curve.found = e->curve.err = (double)NAN;
   }
@@ -234,14 +265,10 @@ MILL_RESUMABLE(mill_epochs_search)
   MILL_BEGIN;
   mill_epochs_begin(m, slot);
   MILL_CALL(mill_seek_run);
-  if (!mill_epochs_doubt(m, slot))
+  if (!mill_seeks_doubt(m, slot))
     MILL_RETURN;
-  if (!slot->epochs_shifted) {
-    mill_epochs_scan(m, slot);
-    MILL_ASK_CURVES(MILL_OF_EPOCHS);
-    mill_epochs_scanned(m, slot);
-    MILL_CALL(mill_seek_run);
-  }
+  if (!slot->epochs_shifted)
+    MILL_CALL(mill_scan_run);
   for (int i = 0; i < slot->n_epoch; i++) { /* ask for models at the searches' ends */
     slot->epoch[i].curve.n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0;
     slot->epoch[i].curve.f_centre = (double)NAN;

@@ -105,6 +105,7 @@ MILL_RESUMABLE(mill_fit_star)
     } while (mill_step_back(m, slot));
     mill_arms_begin(m, slot);
     MILL_CALL(mill_seek_run);
+    MILL_CALL(mill_scan_run);
   } while (!mill_fit_row(m, slot));
   if (slot->result.status != MILL_STATUS_FITTED)
     MILL_RETURN;

@@ -80,7 +80,7 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
     return 0;
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
-  /* VRAD's error at fixed offsets gives the line width, as in mill_epochs_scan */
+  /* VRAD's error at fixed offsets gives the line width, as in mill_scan_begin */
   const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
                                            : slot->result.vrad_err_formal_km_s;
   p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal);
@@ -204,12 +204,11 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 /** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
-  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
   /* p->flux is in the order of the second star's turn, hence the minus sign */
   const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
+  const mill_curve *c;
   double curvature = 0.0;
-  for (int i = 0; i < n; i++) {
-    const mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
     const double part = 0.5 * (c->f[0] + c->f[2] - 2.0 * c->f[1]) / (c->step * c->step);
     curvature += c->n > 0 && isfinite(part) ? part : 0.0;
   }
@@ -223,11 +222,11 @@ MILL_RESUMABLE(mill_pair_measure)
 {
   const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
   MILL_BEGIN;
-  for (int i = 0; i < slot->n_epoch && slot->of_epochs; i++)
-    mill_seek_begin(slot, mill_pair_epoch_vrad(slot, i, 0), (double)NAN, &slot->epoch[i].curve);
-  for (int a = 0; a < m->n_arm && !slot->of_epochs; a++)
-    mill_seek_begin(slot, mill_arm_vrad(m, slot, a, slot->theta[MILL_PAR_VRAD]), (double)NAN,
-                    &slot->arm[a]);
+  for (int i = 0; mill_seek_of(m, slot, i) != NULL; i++) {
+    const double v = slot->of_epochs ? mill_pair_epoch_vrad(slot, i, 0)
+                                     : mill_arm_vrad(m, slot, i, slot->theta[MILL_PAR_VRAD]);
+    mill_seek_begin(slot, v, (double)NAN, mill_seek_of(m, slot, i));
+  }
   if (!mill_seeks_next(m, slot))
     MILL_RETURN;
   mill_ask_curves(m, slot, group);

@@ -157,7 +157,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     e->curve.centre = mill_pair_epoch_vrad(slot, i, 0);
     e->curve.f_centre = (double)NAN;
     if (p->n_scan == 0) {
-      e->least = INFINITY;
+      e->curve.least = INFINITY;
       e->from = e->best[0] = e->shift[0];
       e->best[1] = e->shift[1];
     }
@@ -201,8 +201,8 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
     mill_epoch *e = &slot->epoch[i];
     double v = 0.0;
     const double f = mill_pair_least(&e->curve, &v);
-    if (f < e->least) {
-      e->least = f;
+    if (f < e->curve.least) {
+      e->curve.least = f;
       e->best[0] = e->shift[0];
       e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
     }
@@ -387,14 +387,14 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     if (left > 0) { /* keep the first minimum and exchange its velocities */
-      e->least = e->moment[MILL_MOMENT_F];
+      e->curve.least = e->moment[MILL_MOMENT_F];
       e->best[0] = v0;
       e->best[1] = v1;
       e->shift[0] += v1 - v0;
       e->shift[1] += v0 - v1;
     } else { /* go back to the first minimum if it is lower */
-      e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->least);
-      if (!(e->moment[MILL_MOMENT_F] < e->least)) {
+      e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->curve.least);
+      if (!(e->moment[MILL_MOMENT_F] < e->curve.least)) {
         e->shift[0] += e->best[0] - v0;
         e->shift[1] += e->best[1] - v1;
       }

@@ -35,9 +35,7 @@ MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_s
       h += mill_offset_slope(m, slot, a) *
            slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
   const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
-  slot->profile.width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
-  if (slot->profile.width > widest)
-    slot->profile.width = widest;
+  slot->profile.width = fmin(h > 0.0 ? 1.0 / sqrt(h) : 60.0, widest);
   mill_profile_grid(slot, n);
 }
 
@@ -65,8 +63,7 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
     c->f[i] += mill_offset_penalty(m, slot, v) + mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(c->f[i]))
       c->f[i] = INFINITY;
-    if (c->f[i] < least)
-      least = c->f[i];
+    least = fmin(least, c->f[i]);
   }
   return least;
 }
@@ -131,9 +128,7 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;
   if (!(coarse || cut) || slot->profile.n_round >= MILL_MAX_PROFILE_ROUND)
     return 0;
-  double next = width < 0.25 * step ? 0.25 * step : width;
-  if (next > 0.1 * range)
-    next = 0.1 * range;
+  const double next = fmin(fmax(width, 0.25 * step), 0.1 * range);
   if (next == slot->profile.width)
     return 0;
   slot->profile.width = next;

@@ -14,8 +14,8 @@
  *  the arm's chi-square, and are ERRORS standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
-/** CHISQ_NOISE is the chi-square of the noise alone (mill_block_noise).  Flag ODD_NOISE is set if
- *  it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
+/** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set
+ *  if it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
  *  another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
@@ -226,32 +226,26 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square. */
-MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
+/** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square, and the
+ *  probability of larger differences between these; NaN: fewer than two arms.  There an arm's error
+ *  includes its offset's prior. */
+MILL_HD_CALLED static inline void mill_fit_arms(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  for (int a = 0; a < m->n_arm; a++) {
-    if (r->n_pix[a] == 0)
-      continue;
-    const int scaled = m->set.rescale_errors && r->rchisq[a] > 1.0;
-    r->vrad_arm_km_s[a] = slot->arm[a].found;
-    r->vrad_arm_err_km_s[a] = slot->arm[a].err * (scaled ? sqrt(r->rchisq[a]) : 1.0);
-  }
-}
-
-/** Return the probability of larger velocity differences between the arms of a star; NaN: fewer
- *  than two arms.  An arm's error includes its offset's prior. */
-MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, const mill_slot *slot)
-{
-  const mill_fit_result *r = &slot->result;
   const double offset = m->n_par > m->n_deriv ? m->set.velocity_offset_sigma_km_s : 0.0;
   double weight = 0.0, sum = 0.0, square = 0.0;
   int n = 0;
   for (int a = 0; a < m->n_arm; a++) {
-    const double v = r->vrad_arm_km_s[a] - r->vrad_km_s, err = r->vrad_arm_err_km_s[a];
+    const int scaled = m->set.rescale_errors && r->rchisq[a] > 1.0;
+    const double v = slot->arm[a].found - r->vrad_km_s;
+    const double err = slot->arm[a].err * (scaled ? sqrt(r->rchisq[a]) : 1.0);
     const double floor = m->set.vrad_floor_km_s, own = slot->no_offset[a] ? 0.0 : offset;
     const double w =
         1.0 / (err * err + floor * floor + MILL_ARMS_FLOOR * MILL_ARMS_FLOOR + own * own);
+    if (r->n_pix[a] == 0)
+      continue;
+    r->vrad_arm_km_s[a] = slot->arm[a].found;
+    r->vrad_arm_err_km_s[a] = err;
     if (!isfinite(v * w))
       continue;
     n++;
@@ -260,7 +254,7 @@ MILL_HD_CALLED static inline double mill_fit_arms_pval(const mill_model *m, cons
     square += w * v * v;
   }
   const double chisq = square - sum * sum / weight; /* rounding may make it negative */
-  return n > 1 ? mill_chisq_pval(chisq > 0.0 ? chisq : 0.0, n - 1) : (double)NAN;
+  r->vrad_arms_pval = n > 1 ? mill_chisq_pval(fmax(chisq, 0.0), n - 1) : (double)NAN;
 }
 
 /** Scaled error of a velocity, km/s, with the wavelength calibration's floor in quadrature. */
@@ -281,8 +275,6 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   r->err_scale = m->set.rescale_errors && r->rchisq_tot > 1.0 ? sqrt(r->rchisq_tot) : 1.0;
   if (!m->set.fixed[MILL_PAR_VRAD])
     r->vrad_err_km_s = mill_fit_vrad_err(m, r, r->vrad_err_km_s);
-  if (r->err_scale == 1.0)
-    return;
   r->vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
     r->label_err[l] *= r->err_scale;
@@ -383,7 +375,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
     r->label[l] = theta[MILL_PAR_LABEL0 + l];
   for (int a = 0; a < m->n_arm; a++)
     if (m->n_par > m->n_deriv && r->n_pix[a] > 0) {
-      const int j = slot->no_offset[a] ? -1 : mill_par_offset(m, a);
+      const int j = mill_par_offset(m, a);
       r->vrad_offset_km_s[a] = j < 0 ? 0.0 : theta[j];
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
@@ -416,8 +408,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   const double noise = r->chisq_noise / (double)r->n_pix_tot;
   if (noise > 0.0 && (noise < MILL_NOISE_LEAST || noise > MILL_NOISE_MOST))
     r->info |= MILL_INFO_NOISE;
-  mill_fit_arm_velocities(m, slot);
-  r->vrad_arms_pval = mill_fit_arms_pval(m, slot);
+  mill_fit_arms(m, slot);
   r->warn |= mill_fit_warnings(m, slot, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }

@@ -22,7 +22,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->n_round = c->n = 0;
   c->centre = vel_km_s;
   c->f_centre = f;
-  c->step = fmin(fmax(step, MILL_SEEK_LEAST), MILL_SEEK_MOST); /* a fixed velocity has no error */
+  c->step = fmin(fmax(step, MILL_SEEK_LEAST), MILL_SEEK_MOST); /* a fixed VRAD has no error */
   c->found = c->err = (double)NAN;
 }
 
@@ -66,30 +66,40 @@ MILL_HD static inline double mill_seek_room(const mill_model *m, const mill_curv
   return 0.99 * fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre);
 }
 
-/** Set searches to ask for three values, or end them at a velocity limit; 0: all have ended. */
+/** Set the search to ask for three values, or end it at a velocity limit; returns go. */
+MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
+{
+  c->step = fmin(c->step, mill_seek_room(m, c));
+  c->go = c->go && c->step > 0.0;
+  c->n = c->go ? 3 : 0;
+  return c->go;
+}
+
+/** The curve of search i, an epoch's or an arm's; NULL: there are no more. */
+MILL_HD static inline mill_curve *mill_seek_of(const mill_model *m, mill_slot *slot, int i)
+{
+  if (slot->of_epochs)
+    return i < slot->n_epoch ? &slot->epoch[i].curve : NULL;
+  return i < m->n_arm ? &slot->arm[i] : NULL;
+}
+
+/** Call mill_seek_next for all arms or epochs; 0: all searches have ended. */
 MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
 {
-  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
+  mill_curve *c;
   int go = 0;
-  for (int i = 0; i < n; i++) {
-    mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
-    c->step = fmin(c->step, mill_seek_room(m, c));
-    c->go = c->go && c->step > 0.0;
-    c->n = c->go ? 3 : 0;
-    go |= c->go;
-  }
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++)
+    go |= mill_seek_next(m, c);
   return go;
 }
 
 /** Digest the three values of each running search. */
 MILL_HD_CALLED static inline void mill_seeks_digest(const mill_model *m, mill_slot *slot)
 {
-  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
-  for (int i = 0; i < n; i++) {
-    mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
+  mill_curve *c;
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++)
     if (c->n > 0)
       mill_seek_digest(c->f[0], c->f[1], c->f[2], c);
-  }
 }
 
 /** Run the searches that have begun, with the templates of slot->theta, to their ends. */

@@ -179,6 +179,41 @@ MILL_TEST(velocity_of_an_arm)
   search_max = 1000;
 }
 
+/** An arm 100 km/s off has no minimum near the star's velocity 0, where F is concave: the scan finds
+ *  its lines of width 20 unless noise, a wrong template or a continuum alone explains them. */
+MILL_TEST(arms_are_found_far_away)
+{
+  static const struct {
+    double depth, chisq, lines; /* of the arm: drop of F; per pixel; by the template at the star */
+    int n_pix[2], is_found;
+  } of[] = {{400, 1, -300, {1, 1}, 1}, {400, 1, 5000, {1, 1}, 1}, {40, 1, 0, {1, 1}, 0},
+            {400, 9, 0, {1, 1}, 0},    {400, 1, -380, {1, 1}, 0}, {400, 1, 7000, {1, 1}, 0},
+            {400, 1, 0, {1, 0}, 0}};
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+    paraboloid(60, 8);
+    slot.best.end[MILL_PAR_VRAD] = slot.theta[MILL_PAR_VRAD] = 0.0;
+    slot.result.vrad_err_km_s = 1.0;
+    slot.lead.signal[0] = 800.0;
+    slot.result.n_pix_tot = 0;
+    for (int a = 0; a < 2; a++)
+      slot.result.n_pix_tot += slot.result.n_pix[a] = of[i].n_pix[a];
+    slot.request = MILL_REQ_MODELS;
+    mill_ask_point(&model, &slot);
+    answers[MILL_ANSWER_F] = 0.0;
+    answers[MILL_ANSWER_CHISQ] = of[i].chisq;
+    answers[MILL_ANSWER_CHISQ_C] = of[i].chisq + of[i].lines;
+    mill_arms_begin(&model, &slot);
+    enum mill_resumed (*run[])(const mill_model *, mill_slot *, int *) = {mill_seek_run,
+                                                                          mill_scan_run};
+    for (int r = 0; r < 2; r++)
+      while (run[r](&model, &slot, slot.place) == MILL_IS_ASKING)
+        for (int k = 0; k < slot.n_vel; k++)
+          answers[k] = -of[i].depth * exp(-0.5 * pow((velocities[k] - 100) / 20, 2));
+    /* a parabola through half a step of the scan */
+    assert_true(of[i].is_found ? fabs(slot.arm[0].found - 100) < 0.1 : isnan(slot.arm[0].found));
+  }
+}
+
 /* --- the turns of two stars, on a likelihood that is quadratic in the parameters of both --- */
 
 /** A segment has the parameters of both stars, then ln of their flux ratio.  The fit has the
