@@ -245,8 +245,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one per 16 threads, or per two threads with a GPU; never over 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars that a rank fits at once; 0: the default",
-     .more = ", on the CPU 32 per thread and library (`sample` counts two threads at most); on a GPU "
-             "4,096 or, if fewer, one per 3 MiB of the rank's share of GPU memory"},
+     .more = ", on the CPU 32 per thread and library (`sample` counts two threads at most); on a "
+             "GPU 4,096 or, if fewer, one per 3 MiB of the rank's share of GPU memory"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},
     {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",

@@ -499,65 +499,6 @@ MILL_TEST(a_step_to_a_limit_that_is_taken_back)
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
 }
 
-/** Return the flag NEAR_HULL of a star whose labels 0 and 1 have errors of 0.1 and correlation rho.
- *  The hull has two facets: normal0 * label0 + normal1 * label1 = 1, and one far away. */
-static int near_hull(double label0, double label1, double rho, double normal0, double normal1)
-{
-  double facet[2 * 3] = {normal0, normal1, -1, -normal0, -normal1, -50};
-  make(MILL_OPT_LM);
-  model.n_hull = 1;
-  model.hull[0].n_label = 2;
-  model.hull[0].label[0] = 0;
-  model.hull[0].label[1] = 1;
-  model.hull[0].n_facet = 2;
-  model.hull[0].facet = facet;
-  for (int j = 0; j < NP; j++)
-    slot.best.at.hess[j * NP + j] = 1;
-  /* the inverse of 0.01 (1, rho; rho, 1) */
-  slot.best.at.hess[2 * NP + 2] = slot.best.at.hess[3 * NP + 3] = 100 / (1 - rho * rho);
-  slot.best.at.hess[2 * NP + 3] = slot.best.at.hess[3 * NP + 2] = -100 * rho / (1 - rho * rho);
-  slot.best.end[2] = label0;
-  slot.best.end[3] = label1;
-  assert_true(mill_fit_covariance(&model, &slot));
-  return (slot.result.info & MILL_INFO_NEAR_HULL) != 0;
-}
-
-/* a facet is noticed from outside and from within one error across it, not from farther inside */
-MILL_TEST(near_hull)
-{
-  const double r = sqrt(0.5);
-  const struct {
-    double label0, label1, rho, normal0, normal1;
-    int near;
-  } c[] = {{0.89, 0, 0, 1, 0, 0},
-           {0.91, 0, 0, 1, 0, 1},
-           {1.30, 0, 0, 1, 0, 1},
-           {0.91, 0.95, 0, 0, 1, 1},
-           /* across (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126 and 0.063 for 0.6 */
-           {0.88 * r, 0.88 * r, 0.6, r, r, 1},
-           {0.88 * r, 0.88 * r, 0, r, r, 0},
-           {0.92 * r, -0.92 * r, 0, r, -r, 1},
-           {0.92 * r, -0.92 * r, 0.6, r, -r, 0}};
-  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-    assert_int_equal(near_hull(c[i].label0, c[i].label1, c[i].rho, c[i].normal0, c[i].normal1),
-                     c[i].near);
-}
-
-/** An element is WEAK if the spectrum's error, with the floor 0.27, is above the prior's 0.3. */
-MILL_TEST(a_weak_element_owes_more_to_its_prior)
-{
-  float fraction = 0.01F;
-  make(MILL_OPT_HYBRID);
-  model.arm[0].error.fraction = &fraction;
-  model.set.element_max_err = 1;
-  model.label[1].floor = 0.27;
-  model.set.prior_sigma[MILL_PAR_LABEL0 + 1] = 0.3;
-  for (double own = 0.12; own < 0.145; own += 0.02) { /* about sqrt(0.3^2 - 0.27^2) = 0.131 */
-    slot.result.label_err_formal[1] = sqrt(1 / (1 / (own * own) + 1 / 0.09) + 0.27 * 0.27);
-    assert_int_equal(mill_element_is_weak(&model, &slot, 1), own > 0.131);
-  }
-}
-
 static void arms(void)
 {
   for (int i = 0; i < slot.n_segment; i++)
