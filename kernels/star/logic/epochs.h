@@ -17,10 +17,10 @@
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
-/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (if above 1)
- *  and by PART of the template's gain over a continuum: wrong templates make shallower minima. */
+/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (if above 1),
+ *  and by PART of the misfit at the star's velocity: wrong templates make shallower minima. */
 #define MILL_ARM_GAIN 50.0
-#define MILL_ARM_PART 0.0625
+#define MILL_ARM_PART 0.25
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
 #define MILL_EPOCH_PVAL 1e-4
 
@@ -197,9 +197,9 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
 {
   if (slot->of_epochs)
     return MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
-  const double lines = mill_arm_lines(m, slot, i), n = (double)slot->result.n_pix[i];
-  return MILL_ARM_GAIN * fmax(mill_sum_models(m, slot, i, MILL_ANSWER_CHISQ) / n, 1.0) +
-         (lines > 0.0 ? MILL_ARM_PART * lines : -lines);
+  const double n = (double)slot->result.n_pix[i], lines = mill_arm_lines(m, slot, i);
+  const double chisq = fmax(mill_sum_models(m, slot, i, MILL_ANSWER_CHISQ), n);
+  return MILL_ARM_GAIN * chisq / n + MILL_ARM_PART * (chisq - n) + fmax(-lines, 0.0);
 }
 
 /** Begin a search at the least F of a scan if this F is below the first search's minimum, and below
