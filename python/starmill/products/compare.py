@@ -205,8 +205,8 @@ def main(options):
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)
-        for name in (n for n in parameters(a) if n + "_FLAG" in a):  # elements
-            a[name] = np.where(a[name + "_FLAG"] | b[name + "_FLAG"], np.nan, a[name])
+        for name in (n for n in a if (flag := n.removesuffix("_ERR") + "_FLAG") in a):  # elements
+            a[name] = np.where(a[flag] | b[flag], np.nan, a[name])
     print(f"\ncompared: {keep.sum()} stars"
           f"{'' if options.all else ' without a warning in both (--all: all)'}")
     if keep.any():

@@ -193,7 +193,7 @@ def fill(one):
     """Add the pixels that a Spectrum lacks of an even grid, without flux; return their number."""
     step = np.diff(one.wave) / median_filter(np.diff(one.wave), 51)  # the grid may be logarithmic
     n = np.append(np.rint(step), 1).astype(int)  # pixels up to the next one that is there
-    if not len(n) < n.sum() <= 2 * len(n) or (abs(step - n[:-1]) >= 0.2 * n[:-1]).any():
+    if not len(n) < n.sum() <= min(2 * len(n), MAX_PIX) or (5 * abs(step - n[:-1]) >= n[:-1]).any():
         return 0
     at, place = n.cumsum() - n, np.arange(n.sum())
     one.wave = np.interp(place, at, one.wave)
