@@ -63,42 +63,42 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
 {
   const double *wave_aa = raw->wave_aa;
   const double templ = lib->arm[raw->arm].template_sigma_aa;
-  int n_coarse = 0;
   const int n = raw->n_pix;
-  int half = 0, n_unusable = 0, n_narrow = 0; /* half: pixels on a side of the widest kernel */
-  int first = 0, last = -1;                   /* pixels between the gaps beside pixel i */
+  int half = 0; /* pixels on a side of the widest kernel */
+  int n_unusable = 0, n_narrow = 0, n_coarse = 0;
+  int first = 0, last = -1; /* pixels between the gaps beside pixel i */
   for (int i = 0; i < n; i++) {
     if (i > last)
       for (first = last = i; last < n - 1 && !is_gap(n, wave_aa, last);)
         last++;
+    const int counts = is_fitted(set, raw, i);
     const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
     const double lack2 = sigma * sigma - templ * templ - blur * blur; /* sigma^2 still lacking */
     lsf_aa[i] = NAN;
     if (!(sigma > 0.0) || !isfinite(sigma)) {
-      n_unusable += is_fitted(set, raw, i);
+      n_unusable += counts;
       continue;
     }
     if (!(lack2 > 0.0)) { /* templates are as broad already */
-      n_narrow +=
-          sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur) && is_fitted(set, raw, i);
+      n_narrow += counts && sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
       lsf_aa[i] = 0.0f;
       continue;
     }
     const double lack = sqrt(lack2), edge = MILL_LSF_EDGE * lack;
     const double reach = MILL_LSF_REACH * lack / mill_pixel_width(n, wave_aa, i);
     if (reach > (double)(MILL_MAX_DIAG / 2)) {
-      n_unusable += is_fitted(set, raw, i);
+      n_unusable += counts;
       continue;
     }
     /* too much of the kernel is outside the arm or in a gap: the pixel stays NaN */
     if (i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
         wave_aa[i] + edge > wave_aa[last]) {
-      n_unusable += last - first < n - 1 && is_fitted(set, raw, i);
+      n_unusable += counts && last - first < n - 1;
       continue;
     }
     lsf_aa[i] = (float)lack;
     const double lack_pix = reach / MILL_LSF_REACH, square = lack_pix * lack_pix;
-    n_coarse += is_coarse((sigma * sigma / lack2 - 1.0) * square, square);
+    n_coarse += counts && is_coarse((sigma * sigma / lack2 - 1.0) * square, square);
     const int needed = reach > MILL_LSF_HALF ? (int)ceil(reach) : MILL_LSF_HALF;
     half = needed > half ? needed : half;
   }

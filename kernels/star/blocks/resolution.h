@@ -8,7 +8,7 @@
 #include "kernels/star/slot.h"
 
 /** Flag LSF_NARROW: at least the fraction SIZEABLE of the matrix rows has a sigma below NARROW
- *  times the templates' sigma.  Flag LSF_UNUSABLE: at least SIZEABLE is lost at usable pixels. */
+ *  times the templates' sigma.  Flag LSF_UNUSABLE: so many usable pixels lose their rows. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
@@ -44,7 +44,7 @@ MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t igno
 }
 
 /** Replace the unusable row i of the matrix by the identity's row: the pixel is bad, but its
- *  template must be finite.  Is the pixel usable but for its row? */
+ *  template must be finite.  Returns 1 if the pixel is usable but for its row. */
 MILL_HD static inline int mill_lose_row(mill_segment *s, uint32_t ignore, int i)
 {
   for (int k = 0; k < s->n_diag; k++)

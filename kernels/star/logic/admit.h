@@ -19,12 +19,9 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     /* an arm's S/N is that of its best exposure */
-    if (s->sn > r->sn[s->arm])
-      r->sn[s->arm] = s->sn;
-    if (s->sn > best_sn)
-      best_sn = s->sn;
-    if (!s->used || s->n_good == 0)
-      n_dropped++;
+    r->sn[s->arm] = fmax(s->sn, r->sn[s->arm]);
+    best_sn = fmax(s->sn, best_sn);
+    n_dropped += !s->used || s->n_good == 0;
     if (!s->used)
       continue;
     n_used++;
@@ -35,8 +32,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   }
   r->n_pix_tot = n_good;
   slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;
-  if (n_dropped > 0)
-    r->info |= MILL_INFO_ARM_DROPPED;
+  r->info |= n_dropped > 0 ? MILL_INFO_ARM_DROPPED : 0;
   if (n_good == 0) {
     mill_fit_end(slot, r->info & MILL_INFO_LSF_UNUSABLE ? MILL_STATUS_BAD_LSF : MILL_STATUS_NO_ARM);
     return 0;

@@ -17,8 +17,9 @@
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
-/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (if above 1),
- *  and by PART of the misfit at the star's velocity: wrong templates make shallower minima. */
+/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (at least 1)
+ *  plus PART of the misfit at the star's velocity, as wrong templates make shallow minima.  If a
+ *  continuum fits better there, F must fall by as much below the continuum's. */
 #define MILL_ARM_GAIN 50.0
 #define MILL_ARM_PART 0.25
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
@@ -172,13 +173,21 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Set up scans of all epochs, or of the arms in doubt, in steps of the star's line width w, km/s.
- *  For Gaussian lines of significance G, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2
- *  w^2)).  Hence w is the velocity's error times G / sqrt(2). */
+/** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2.
+ *  For Gaussian lines, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2 w^2)).  Hence w is
+ *  G / sqrt(2) times the error, at fixed offsets: their prior does not broaden lines. */
+MILL_HD static inline double mill_line_width(const mill_model *m, const mill_slot *slot, double err,
+                                             double signal)
+{
+  const double own = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD]) : err;
+  return own * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
+}
+
+/** Set up scans of all epochs, or of the arms in doubt, in steps of the star's line width. */
 MILL_HD_CALLED static inline void mill_scan_begin(const mill_model *m, mill_slot *slot)
 {
   const double signal = mill_lines_signal(m, slot), vrad = slot->theta[MILL_PAR_VRAD];
-  const double width = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
+  const double width = mill_line_width(m, slot, slot->result.vrad_err_km_s, signal);
   mill_curve *c;
   for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
     const int is_asked = slot->of_epochs ? (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0

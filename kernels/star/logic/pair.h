@@ -71,19 +71,16 @@ MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  double signal = mill_lines_signal(m, slot);
-  /* overestimated errors make this signal too low: the template's gain is its lower limit */
+  /* overestimated errors make the lines' signal too low: the template's gain is its lower limit */
   const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
-  signal = gain > signal ? gain : signal;
+  const double signal = fmax(mill_lines_signal(m, slot), gain);
   if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
       m->set.fixed[MILL_PAR_VRAD])
     return 0;
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
-  /* VRAD's error at fixed offsets gives the line width, as in mill_scan_begin */
-  const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
-                                           : slot->result.vrad_err_formal_km_s;
-  p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal);
+  p->least_apart =
+      MILL_PAIR_APART * mill_line_width(m, slot, slot->result.vrad_err_formal_km_s, signal);
   p->is_fitted = 0;
   slot->profile.has_arm = 0; /* the arms' F are of one star */
   return 1;
