@@ -86,14 +86,11 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
     }
     const double lack = sqrt(lack2), edge = MILL_LSF_EDGE * lack;
     const double reach = MILL_LSF_REACH * lack / mill_pixel_width(n, wave_aa, i);
-    if (reach > (double)(MILL_MAX_DIAG / 2)) {
-      n_unusable += counts;
-      continue;
-    }
-    /* too much of the kernel is outside the arm or in a gap: the pixel stays NaN */
-    if (i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
+    const int is_broad = reach > (double)(MILL_MAX_DIAG / 2);
+    /* too much of the kernel is lost, outside the arm or in a gap: the pixel stays NaN */
+    if (is_broad || i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
         wave_aa[i] + edge > wave_aa[last]) {
-      n_unusable += counts && last - first < n - 1;
+      n_unusable += counts && (is_broad || last - first < n - 1);
       continue;
     }
     lsf_aa[i] = (float)lack;

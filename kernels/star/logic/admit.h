@@ -18,8 +18,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    /* an arm's S/N is that of its best exposure */
-    r->sn[s->arm] = fmax(s->sn, r->sn[s->arm]);
+    r->sn[s->arm] = fmax(s->sn, r->sn[s->arm]); /* that of the best exposure */
     best_sn = fmax(s->sn, best_sn);
     n_dropped += !s->used || s->n_good == 0;
     if (!s->used)
