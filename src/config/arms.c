@@ -97,7 +97,8 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
     if (lsf == MILL_LSF_RESOLVING_POWER && !mill_arm_has_width(&choice))
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "lsf: resolving_power needs a width for arm %s; set resolving_power, or the arm's fwhm",
+          "lsf: resolving_power needs the width of arm %s: set resolving_power to a number, or set "
+          "the arm's fwhm",
           name);
   }
   return MILL_OK;
