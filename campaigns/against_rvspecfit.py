@@ -10,15 +10,15 @@ Needs rvspecfit (ours: d4bbf3a), torch and numba.
          desi-stars: real spectra in three arms, rows 16 and 22 are stars; lamost: its files
  DIR     keeps the templates of the cross-correlation
 rvspecfit cross-correlates with a third of the library's guess templates, at v sin i of 0, 10 and
-100 km/s, then runs both of its minimizers.  An extra first fit compiles its code and is not timed.
+100 km/s, then runs both of its minimizers.  An extra first fit compiles rvspecfit and is not timed.
 starmill's time is the time per star when `bench fit` fits --copies copies, in two ways: with
 rvspecfit's model (no model error, one velocity, linear rotation), and as shipped.
 
 A line holds
  - row; core-s of rvspecfit; core-ms of starmill in both ways
- - Jacobians of starmill in both ways
- - rvspecfit's -2 ln L at its own solution, and how much higher it is at starmill's solution
- - the same difference if the line-spread function acts on the templates before pixels sample them
+ - number of starmill's Jacobians a star in both ways
+ - rvspecfit's -2 ln L at rvspecfit's solution; -2 ln L at starmill's solution minus this value
+ - that difference if the line-spread function acts before pixels sample the templates (desi: nan)
 The last lines give rvspecfit's time / starmill's time: median of all stars, and ratio of totals.
 """
 import argparse

@@ -6,8 +6,8 @@
     elements.py pulls LIB.h5 STARMILL DIR GRID.h5   fits spectra simulated from LIB.h5 and GRID.h5
     elements.py miles RESULT.h5 PICTURE.png         RESULT.h5: a fit of MILES with LIB.h5
 
-GRID.h5 is a grid file of `library build`, with models of the plan "elements" that LIB.h5 was made
-without.  For pulls the base library of LIB.h5 must have no correction.  Prints Markdown tables.
+GRID.h5 is a grid file of `library build`: models of plan "elements" not used to make LIB.h5.  For
+pulls, make LIB.h5 from a library without correction by real spectra.  Prints Markdown tables.
 """
 
 import os

@@ -25,8 +25,8 @@ WORK already are not repeated.
 Sets:
   miles    every second row of MILES, from the first on, fitted with HALF.h5, a library of the
            other rows (real-library --rows half).  If no HALF.h5 is given, LIB.h5 fits these rows.
-  gbs      the benchmark stars of real/gbs, which are in MILES, each fitted with the FOLD%d.h5 that
-           was made without it (real-library --rows K/N, K for %d, at most ten)
+  gbs      the benchmark stars of real/gbs, which are in MILES.  The library FOLD%d.h5 that was made
+           without a star fits this star.  %d: the digit K of real-library --rows K/N, N up to 10
   desi     real/desi-blue against labels of the survey's other pipeline.  To find whose labels are
            wrong, it also fits MILES stars at these wavelengths, and desi-blue with MILES templates.
   overlap  compares fits with two libraries, of cool and of hot stars, for MILES stars inside both.

@@ -49,8 +49,8 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, from the first on: for a table with names
- *  the MILL_BY_PLACE columns before positions, for a table with positions alone all, else 0.
+/** Return how many columns of mill_star_column to read, counted from the first.  With any name or
+ *  TARGETID: MILL_BY_PLACE, so no positions.  With positions alone: all columns.  With neither: 0.
  *
  *  has  returns 1 if `table` has the column `name` */
 int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
@@ -85,7 +85,7 @@ typedef struct mill_star_rows {
   char hash[65];                   /**< SHA-256 (64 digits), set by the table's reader */
 } mill_star_rows;
 
-/** Index rows by star, each by the first key of rows->order that it has; leave out other rows.
+/** Index each row by the first key in rows->order that the row has; leave out rows without a key.
  *
  *  v        [MILL_N_STAR_COLUMN]  the wanted columns [n_row]; their texts move to rows
  *  is_last  [n_row]  1: use the row only if its star has no other; NULL: 0 for all

@@ -55,8 +55,8 @@ static int start_rows(raw_table *raw, int64_t n_row)
   return MILL_ALLOC(n_row, &raw->value);
 }
 
-/* Set column i_par of theta to raw->value, or to the parameter's fixed value.  An impossible value
- * becomes NaN: a fit from there finds a wrong minimum.  (Fits extrapolate labels a little.) */
+/* Set column i_par of theta to raw->value, or to the parameter's fixed value.  Values outside the
+ * range become NaN, lest a fit find a wrong minimum; labels may exceed the range by a tenth. */
 static void put_values(raw_table *raw, int i_par)
 {
   double range[2];

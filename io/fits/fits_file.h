@@ -62,19 +62,19 @@ typedef struct mill_fits_column {
   LONGLONG repeat, width; /**< values per row, bytes per value */
 } mill_fits_column;
 
-/** Find a column of table i_hdu, ignoring case, and move CFITSIO to this HDU.  MILL_ERR_INPUT: HDU
- *  i_hdu is no table, or has the column twice or, with found NULL, not at all. */
+/** Find a column of table i_hdu, ignoring case; move CFITSIO to this HDU.  found NULL: the column
+ *  must exist.  MILL_ERR_INPUT: no table, a missing column, or two of this name. */
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out);
 
 /** Read all rows of a scalar column of table i_hdu.
  *
- *  out    [n_row]  in/out  missing values, set by the caller, which stay if there is no column
+ *  out    [n_row]  in/out  before the call: missing values, which stay if there is no column
  *  found           out     0: no such column; NULL: a missing column is an error
  *
  *  - Null integers (TNULL): int64_t rows keep the missing value, double rows become NaN.
  *  - 64-bit integers are exact, but need TSCAL 1 and a whole TZERO.
- *  MILL_ERR_INPUT: also wrong type or shape, or a value beyond int64_t. */
+ *  MILL_ERR_INPUT as mill_fits_column_find, or: wrong type or shape, a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,

@@ -54,8 +54,8 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 /** Open read-only, without a file lock. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
-/** Open image [n_byte], the bytes of a file; NULL: create an empty file in memory.  path: its name
- *  in messages; no file on disk may have the name of a new file. */
+/** Open the HDF5 file whose bytes are image [n_byte]; image NULL: create an empty file in memory.
+ *  path: name for messages; if image is NULL, no file on disk may have this name. */
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file);
 

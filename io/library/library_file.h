@@ -21,8 +21,8 @@ int mill_library_check_file(const char *path, const void *image, size_t n_byte, 
  *  MILL_ERR_CONFIG: bad file, or a file with none of the arms. */
 int mill_library_add_sky(const char *path, mill_library *lib, char hash[65]);
 
-/** Fail unless a library can be written at output: the folder is writable, and the file is missing
- *  or, with overwrite, a library.  MILL_ERR_OUTPUT; MILL_ERR_USAGE: another kind of file. */
+/** Check that a library can be written at output.  MILL_ERR_OUTPUT: the folder is not writable, or
+ *  an existing file may not be replaced.  MILL_ERR_USAGE: overwrite of another kind of file. */
 int mill_library_writable(const char *output, int overwrite);
 
 /** SHA-256 of the contents on which a fit depends (docs/use/formats.md).  The file's layout and the

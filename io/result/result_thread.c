@@ -83,7 +83,7 @@ static void write_many_models(mill_result_file *file)
 }
 
 /* Write the models of a queue, and pack its rows into messages to the ranks that own the rows.
- * n_message [2][owners.n] out: number of messages to each owner, for /fits, then for /epochs. */
+ * n_message [2][owners.n] out: this rank's messages to each owner, for /fits, then for /epochs. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -148,7 +148,7 @@ static int mark_unmodelled(mill_result_file *file)
 }
 
 /* Send each row of /fits (k = 0) and /epochs (k = 1) to the rank that owns and writes it.
- * n_message [2][owners.n]: messages of all ranks to each rank.  Collective over the I/O threads. */
+ * n_message [2][owners.n]: all ranks' messages to each owner.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);

@@ -140,9 +140,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Read again the result of the inputs listed in done [n]: another run may have replaced it.  Set
- * is_done of an input to 1 if all its rows are done.  is_output: the result is this run's output;
- * if no row of it is fitted, it will be overwritten, so no input is done. */
+/* Read the result that holds the inputs done [n]: another run may have replaced the result.  Set
+ * is_done of an input to 1 if all rows of the input are done.  is_output 1: the result is this
+ * run's output.  An output without a fitted row will be overwritten, so no input is done. */
 static int look_for(const done_input *done, size_t n, const mill_input_names *names, int is_output,
                     char *is_done)
 {

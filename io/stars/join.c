@@ -411,8 +411,8 @@ static void combine(entry *first, const entry *other)
   first->night = first->night == other->night ? first->night : -1;
 }
 
-/* Fill `part` with the parts of this rank's joined rows, sorted by entry.owner, and `start` with
- * the start of each joined row.  Count joined rows and their exposures by file of the first part.
+/* List the parts of this rank's joined rows in `part`, sorted by entry.owner, and where each joined
+ * row begins in `start`.  A row and its exposures count for the file of the row's first part.
  * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
 static void list_parts(survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)

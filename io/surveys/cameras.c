@@ -271,8 +271,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Between the good pixels left and right, interpolate wavelengths that do not ascend.  A pixel with
- * an interpolated wavelength gets the line width of the pixel before it. */
+/* Interpolate wavelengths that do not ascend between two good pixels, numbered `left` and `right`.
+ * A pixel with an interpolated wavelength gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS I to V: spec files, coadds or single exposures.  Astra's mwmStar and mwmVisit: BOSS spectra
- * shifted to the star's rest frame.  docs/use/input.md has the rules. */
+/* Reads coadds or single exposures from spec files of SDSS I to V, and BOSS spectra in the star's
+ * rest frame from Astra's files mwmStar and mwmVisit.  docs/use/input.md has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

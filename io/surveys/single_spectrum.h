@@ -38,15 +38,15 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Read frame and medium of SDSS and LAMOST.  The frame is heliocentric if HELIO is T or, if HELIO
- *  is missing, HELIO_RV has a value.  Wavelengths are in air if VACUUM is F, else vacuum. */
+/** Read frame and medium of SDSS and LAMOST.  HELIO T: heliocentric; F: topocentric; no HELIO: the
+ *  frame is heliocentric if HELIO_RV has a value, else unknown.  VACUUM F: air; else vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Read the frame from SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
-/** Combine the frame `own` of an HDU with *frame, that of the spectra before it.  *frame becomes
- *  unknown if either is.  MILL_ERR_INPUT: they differ (barycentric and heliocentric do not). */
+/** Combine an HDU's frame `own` with *frame, the frame of earlier spectra.  If either is unknown,
+ *  *frame becomes unknown.  MILL_ERR_INPUT: both are known, and only one is topocentric. */
 int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame);
 
 /** Set *to_aa to the Angstroms in a unit.  Returns 0 unless Angstrom, AA, nm, um, micron or m. */

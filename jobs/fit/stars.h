@@ -22,8 +22,8 @@ typedef struct mill_stars {
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
-/** Set *star to the next star that can be fitted, and write the rows of stars before it.  *star
- *  NULL: no more stars, or a reason to stop.  The caller calls mill_reader_release_star. */
+/** Set *star to the next star that can be fitted; write the rows of the skipped stars.  *star NULL:
+ *  no more stars, or a reason to stop.  The caller calls mill_reader_release_star. */
 int mill_stars_next(mill_stars *stars, mill_star **star);
 
 /** Report the memory of pipeline and reader to the status board. */

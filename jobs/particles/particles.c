@@ -322,9 +322,9 @@ static int keep(particle_job *job, int64_t first)
   return mill_particle_file_flush(job->file);
 }
 
-/* In rounds, each rank evolves job->n_round problems, and rank 0 gathers and writes all results.
- * A round has as many problems as take ROUND_S by the time of the round before, but no fewer than
- * keep all threads busy. */
+/* Work in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes all
+ * results.  n_round is chosen so that a round takes ROUND_S, judged by the round before.
+ * n_round also keeps all threads busy, if enough problems are left. */
 static int rounds(particle_job *job)
 {
   const int rank = job->mpi.rank, n_thread = job->is_gpu ? GPU_THREADS : job->config.setup.n_thread;
