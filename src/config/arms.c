@@ -225,7 +225,7 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
  * of the line-spread function, and rest = sigma^2 - templ^2.  The conditions are:
  *  - amplitudes of aliases, exp(-2 pi^2 templ^2 rest / (sigma step)^2), are at most exp(-HIDDEN);
  *  - after a blur, the variance templ^2 + MILL_LARGEST_BLUR * rest >= (MILL_GRID_SIGMA * step)^2;
- *  - in steps, a bin of the guess spans BIN_POINTS or more, the arm above MILL_THINNED_POINTS. */
+ *  - a bin of the guess spans at least BIN_POINTS steps, and the arm over MILL_THINNED_POINTS. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {

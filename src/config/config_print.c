@@ -43,8 +43,8 @@ static int is_usual(const char *item, const mill_field *f)
   return f->kind == MILL_FIELD_TEXT ? !item[f->offset] : number_of(item, f) == f->usual;
 }
 
-/* Print a list of items, one per line; all on one line, as [a, {name: b, min: 3}], if bare names
- * are allowed.  Braces enclose an item that is no bare name. */
+/* Print a list of items in braces, one per line.  If the list allows bare names, print all items on
+ * one line, as [a, {name: b, min: 3}]: an item with nothing but a name has no braces. */
 static void print_items(const mill_config *config, const mill_items *k, FILE *out)
 {
   const char *item = (const char *)config + k->offset;

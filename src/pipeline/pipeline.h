@@ -37,8 +37,8 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
  *  want_models    enum mill_want_models
  *
  *  With several libraries (src/pipeline/several.h) settings and rows have the first library's
- *  labels, and mill_pipeline_hold must not be called.  MILL_ERR_CONFIG (or as mill_several_match),
- *  MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
+ *  labels, and mill_pipeline_hold must not be called.  MILL_ERR_CONFIG (also from
+ *  mill_several_match), MILL_ERR_LIBRARY, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
 int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);

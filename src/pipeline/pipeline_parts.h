@@ -40,7 +40,7 @@ typedef struct mill_seat {
 } mill_seat;
 
 /** A crew: neighbouring slots (all, or one thread's share) and the devices that fit their stars.
- *  Only its crew uses a slot; data shared by crews need the mutex. */
+ *  No other crew uses these slots; data shared by crews need the mutex. */
 typedef struct mill_crew {
   mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
   int first, n_slot;

@@ -4,8 +4,8 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
-/** A row with HULL gives way to one whose misfit is larger by less than the part EDGE.  If their
- *  labels are far apart, the rows must also tie (MILL_TWO_MINIMA_GAP). */
+/** A row with HULL gives way to a row without HULL whose excess is larger by less than the fraction
+ *  EDGE.  If the two rows' labels are far apart, the rows must also tie (MILL_TWO_MINIMA_GAP). */
 static const double EDGE = 0.25;
 /** A second choice lowers chi-square by at least this part of what the best guess does. */
 static const double NEARLY = 0.9;
@@ -162,8 +162,7 @@ static int second_choice(mill_contest *c, int n_lib)
 }
 
 /* Keep a library's row if it is the best so far, and choose the next library.  If step 2 has ended
- * and the best row has HULL, begin step 3 (several.h).  A library that has only guessed (is_guess)
- * gives no row.  *limit: the next library also fits if its guess's chi-square is below. */
+ * and the best row has HULL, begin step 3 (several.h).  A mere guess (is_guess) gives no row. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

@@ -26,7 +26,7 @@ typedef struct mill_parcel {
  *
  *  at [n]              key of each record, and its index in row
  *  row [][size]        the records
- *  n_message [owners]  in/out: adds 1 for each other rank that gets records
+ *  n_message [owners]  in/out: grows by 1 for each owner, except this rank, that gets records
  *
  *  Free the parcel also after a failure.  MILL_ERR_MEMORY. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,

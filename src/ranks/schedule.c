@@ -7,8 +7,8 @@
  * than the others still ends with them. */
 static const double SHARES = 4.0;
 
-/* Lower limit of a chunk's work: what a rank does in LEAST_S seconds; in a short run LEAST_SHARE of
- * a rank's whole work; but at least LEAST_ROWS rows. */
+/* Lower limit of a chunk's work: the smaller of what a rank does in LEAST_S seconds and LEAST_SHARE
+ * of a rank's whole work, but not less than LEAST_ROWS rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
 /* Upper limit of a chunk's work: what a rank does in MOST_S seconds.  MOST_S is the default

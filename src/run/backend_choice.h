@@ -32,8 +32,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** Find the stored crossover for this process's first GPU and n_thread threads.
  *
- *  found  out  0: not found; why [size] gets the reason, and line->gpu the GPU's name, empty
- *              without a GPU or a file
+ *  found  out  0: not found; why [size] gets the reason.  line->gpu gets the GPU's name; it is
+ *              empty if there is no GPU or no file of crossovers
  *
  *  Creates no CUDA context.  MILL_ERR_CONFIG if the file cannot be read. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,

@@ -22,8 +22,8 @@ static const double ODD_SIGMA = 0.9;
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
-/** Are pixels too coarse for a kernel of sigma^2 lack2 (pixels^2)?  They show a wave of 0.7 cycles
- *  a pixel as 0.3 cycles, for which the kernel is too weak.  have2: sigma^2 of the templates. */
+/** Are pixels too coarse for a kernel of sigma^2 lack2 (pixels^2)?  Sampled, a wave of 0.7 cycles a
+ *  pixel looks like 0.3 cycles, which the kernel damps too little.  have2: templates' sigma^2. */
 static int is_coarse(double have2, double lack2)
 {
   const double fine = 9.67, coarse = 1.78; /* 2 (pi 0.7)^2, 2 (pi 0.3)^2 */
@@ -146,7 +146,7 @@ double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
 
 /** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
  *  the templates' sigma, A.  Pixels that are not fitted or have a small sigma do not set
- *  range->least.  Of rows the second smallest value does, so that no single row sets it. */
+ *  range->least.  With a matrix the second smallest value counts, as one row may be wrong. */
 static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, int by_matrix,
                     double templ, blur_range *range)
 {

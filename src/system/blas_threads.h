@@ -6,7 +6,7 @@
  *
  *  - Limit OpenBLAS to one thread per call, as its sums depend on the number of threads;
  *    mill_blas_end restores the previous number, *n_before.
- *  - Make OpenBLAS allocate 128 MiB for each calling thread: later, it would hang without memory.
+ *  - Make OpenBLAS allocate its 128 MiB per thread now: without memory a later call would hang.
  *
  *  Does nothing with another BLAS.  MILL_ERR_MEMORY; mill_blas_end may still be called. */
 int mill_blas_begin(int n_thread, int *n_before);

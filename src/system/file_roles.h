@@ -37,7 +37,7 @@ typedef struct mill_file_roles {
 } mill_file_roles;
 
 /** Name a file to write; path NULL: not given.  option: for messages, "--status" or "the status
- *  file".  MILL_ERR_USAGE for an empty or too long path, or if the file is written already. */
+ *  file".  MILL_ERR_USAGE for an empty or too long path, or if an earlier call named the file. */
 int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
 
 /** Check a file that will be read; path NULL or empty: none.  what: for messages, "the input".
@@ -48,8 +48,8 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 
-/** Refuse the output name OLD.new if OLD exists: --overwrite uses it as temporary file for OLD.
- *  option: "output", without its dashes.  MILL_ERR_USAGE. */
+/** Refuse the output name OLD.new if OLD exists: --overwrite of OLD uses OLD.new as temporary
+ *  file.  option: "output", without its dashes.  MILL_ERR_USAGE. */
 int mill_refuse_new(const char *path, const char *option);
 
 /** Follow the links of a path to the file that would be written, which need not exist, so that

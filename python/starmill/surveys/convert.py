@@ -176,7 +176,7 @@ def noise(path, flux):
 
 def inverse_variance(path, one, name):
     """Return a Spectrum's inverse variances in its flux's unit, 0 where not positive and finite.
-    The name of its error column says if this holds inverse variances or variances."""
+    The error column's name tells its values' kind: inverse variances, variances or errors."""
     name, error = split_unit(name)[0], one.extra[0]
     power = -2 if IVAR.search(name) else 2 if VARIANCE.search(name) else 1
     flux_unit, own = (unit.strip() for unit in one.origin.units[1:3])

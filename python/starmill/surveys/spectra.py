@@ -86,8 +86,8 @@ class Inputs:
         return channels
 
     def star(self, row, models):
-        """Return a row's Arms, sorted by wavelength, and a note on the exposures used.  Each arm
-        is from the exposure of highest S/N with this arm, or this part of it.
+        """Return a row's Arms, sorted by wavelength, and a note on the exposures used.  Exposures
+        of lower S/N add only arms, or parts of an arm, that exposures of higher S/N lack.
         models: [{arm: (wavelengths, fluxes)}] by exposure; None: each channel counts as an arm."""
         exposures = self.result.exposures(row)
         need(exposures, INPUT, f"row {row} of {self.result.path} has no exposure")
@@ -139,8 +139,8 @@ def weighted(arm, floor, vrad, errors):
 
 
 def model_errors(result, library):
-    """Return {value in column LIBRARY: arms_with_error of its library}; {} for a fit without model
-    error.  library: file to read in place of a result's only library; None: the result's path."""
+    """Return {value in column LIBRARY: arms_with_error of this library}; {} for a fit without model
+    error.  library: path of the result's only library; None: the paths in the result."""
     if result.setting("model_error") not in (True, "true"):
         return {}
     hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \

@@ -272,7 +272,7 @@ def choose(calibrators, use, degrees=DEGREES):
 def scale_of(stars, use, label):
     """Return a function, and lines of text about it.  The function gives, for mapped labels, the
     offset of published labels from the scale of the benchmark stars.  The offset is linear in the
-    labels, constant beyond the stars.  Each slope has the prior 0 +- one error of the label."""
+    labels, constant beyond the stars.  A slope's prior has mean 0 and sigma one label error."""
     mapped = stars.mapped[:, use]
     coef, lines = np.zeros((len(use) + 1, len(label))), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))

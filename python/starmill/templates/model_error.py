@@ -35,9 +35,9 @@ def smoother(arm, kernel_aa):
 
 
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
-    """Return residuals r / (mean of r in the spectrum) - 1 [n, n_pix] with r = spectrum / template,
-    NaN: unknown; and the mean template [n_pix] over its mean flux.  spectra: LabelledSpectra.
-    kernel_aa: sigma (A) of a Gaussian that convolves the templates first."""
+    """Return residuals r / (mean of r in the spectrum) - 1 [n, n_pix] with r = spectrum / template;
+    NaN: unknown.  Also return the mean [n_pix] of the templates, each divided by its mean |flux|.
+    spectra: LabelledSpectra.  kernel_aa: sigma (A) of a Gaussian that convolves templates in r."""
     arm = library.arm[i_arm]
     cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)

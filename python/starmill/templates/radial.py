@@ -69,7 +69,7 @@ class RadialFit:
 
         _basis [n, n - m], _eigen  eigenvectors and eigenvalues of the kernel K, projected to be
                                    orthogonal to the polynomials
-        _pole, _pole_k [n, m]      the polynomials' coefficients (value, c: see RadialFit) are
+        _pole, _pole_k [n, m]      for value and c of RadialFit the polynomials' coefficients are
                                    _pole.T @ (root * value) - _pole_k.T @ (c / root)
         """
         qr, tau = self._factor(u, root, degree)

@@ -128,9 +128,9 @@ class ArmCut:
 
 
 def level_of(flux, how):
-    """Return the level by which an arm's flux is divided.  how: "none" (1), "median", or
-    "smooth-median".  This is exp(m), where z = (ln flux - m) / MEDIAN_WIDTH has a zero sum of
-    z / sqrt(1 + z^2).  A median has kinks along the labels, which no emulator could follow."""
+    """Return the level by which an arm's flux is divided.  how: "none" (level 1), "median", or
+    "smooth-median": exp(m), where z = (ln flux - m) / MEDIAN_WIDTH and sum z / sqrt(1 + z^2) = 0.
+    A plain median has kinks along the labels, which no emulator could follow."""
     if how != "smooth-median":
         return np.median(flux) if how == "median" else 1.0
     y = np.log(flux)

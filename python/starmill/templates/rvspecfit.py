@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reads networks of rvspecfit as emulator files in memory (docs/use/formats.md, "Emulator file").
-A network is interp_SETUP.h5 with NNstate_SETUP.sav, which torch reads without running its code."""
+A network is interp_SETUP.h5 with NNstate_SETUP.sav; torch runs no code stored in the .sav file."""
 
 import io
 import os

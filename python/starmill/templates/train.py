@@ -288,7 +288,7 @@ class Maker:
 
     def choose_left_out(self, grid, models, n_wanted, seed):
         """Return the mask [n] of up to n_wanted random models to leave out.  A model stays in if it
-        has the lowest or highest of a label's values, where these are three or more.  On a grid
+        has the lowest or highest value of a label that has three or more values.  On a grid
         the neighbours of a model left out stay in, too."""
         values, out = grid.values[models], np.zeros(len(models), bool)
         order = np.random.default_rng(seed).permutation(len(models))
