@@ -2,7 +2,8 @@
 /* Print how starmill reads spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
  * Each line of the input gives the kind of a file, its path and how to read it.  The answer is a
- * line of JSON, with offsets into the arrays.  An arm without a range is a whole channel. */
+ * line of JSON, then the bytes of all arrays; the JSON says where each array begins among them.
+ * An arm without a range is a whole channel. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>

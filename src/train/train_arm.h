@@ -56,8 +56,8 @@ typedef struct mill_train_arm_report {
   double gflop; /**< 1e9 operations of this call's matrix products */
 } mill_train_arm_report;
 
-/** Convert a loss to a pixel's error: rms for l2 and huber, mean absolute for l1.  SPREAD: in units
- *  of the pixel's spread.  NOISE: an error of ln flux, or of flux / mean flux if log_flux is 0. */
+/** Convert a loss to a pixel's error: rms for l2 and huber, mean absolute for l1.  Units: the
+ *  pixel's spread with MILL_TRAIN_SPREAD, else ln flux, or flux / mean flux if log_flux is 0. */
 double mill_train_arm_error(const mill_train_arm_settings *settings, double loss);
 
 /** Train an arm.

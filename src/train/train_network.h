@@ -56,7 +56,7 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
                       const int *model, float *h);
 
 /** Solve the last layer of state->best by linear least squares over the training models; L2 only.
- *  Of several ridges, the solution of least validation loss is kept if it lowers the loss.
+ *  Several ridges are tried; the best solution is kept if it lowers the validation loss.
  *  *before, *after: validation losses.  Collective. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,

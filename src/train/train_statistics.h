@@ -45,7 +45,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
 /** Find the leading components, after mill_train_statistics_pixels.
  *
  *  scale [n_pix]  above 0: find the components of scale_p (y_p - mean_p)
- *  n_component    most components; fewer if the further ones are rounding errors
+ *  n_component    largest number of components; fewer if the others are rounding errors
  *  rest           if > 0, keep the fewest components that leave at most rest * out->total
  *
  *  MILL_ERR_INPUT for fewer spectra than components, or if the spectra do not differ; the codes of

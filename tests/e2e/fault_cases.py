@@ -315,8 +315,8 @@ def retry(site, outcome, ranks, inputs):
 
 
 def case_input_vanishes(site, ranks):
-    # The file vanishes after it was indexed, so reading fails.  The last rank indexes it, so its
-    # opens of the file fail from the second on; for the other ranks the first fails too.
+    # The file vanishes after the last rank has indexed it, so reading fails.  The last rank can
+    # open the file once, the other ranks never.
     inputs = site.copy("vanish")
     last = max(ranks, 1) - 1
     faults = ["ENOENT:open:vanish-2.fits:%d:0:%d" % (1 + (rank == last), rank)

@@ -30,8 +30,8 @@ def vacuum(wave):
 
 
 class Column:
-    """A column of a FITS table.  values: a flat array of numbers [row][repeat], or a list of a text
-    or a vector of any length per row.  shared: all rows have the first row's vector."""
+    """A column of a FITS table.  values: numbers [row][repeat] in a flat array, or a list with one
+    text or vector (of any length) for each row.  shared: all rows have the first row's vector."""
 
     def __init__(self, name, form, values, unit="", shared=False):
         self.name, self.unit, self.shared = name, unit, shared

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Counts and times of a fit by starmill bench add up; no test depends on the machine's speed.
-starmill doctor says of this machine what Python finds."""
+"""`starmill bench`: counts and times of a fit add up; no test depends on the machine's speed.
+`starmill doctor` says the same about this machine as Python."""
 
 import socket
 

@@ -205,8 +205,8 @@ class Models(EndToEnd):
             self.assertOneLine(done, self.path, says, status=0)
 
     def test_stars_without_a_stored_model_are_fitted_again(self):
-        """Plot and report need such models.  A star is fitted from its own input, although another
-        input has a star of its name.  The models have the same bits."""
+        """Plots and reports fit a star again if its model is missing, from the star's own input.
+        Another input has a star of the same name.  The models have the same bits."""
         def brighter(hdus):
             for arm in ARMS:
                 hdus[arm + "_FLUX"].data *= 3

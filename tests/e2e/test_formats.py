@@ -103,8 +103,8 @@ class Alike(Formats):
             s = Sample(kind)
             data, starts = packed(s.hdus)
             for i in range(1, len(starts)):
-                # Accepted are DESI files cut before hdus[5], [6] or [7], where arm b has its flux
-                # and arm r nothing.  So are SDSS files from which only unwanted exposures are lost.
+                # DESI files cut before hdus[5], [6] or [7] are read: arm b has its flux, arm r
+                # nothing.  SDSS files are read if they have lost only unwanted exposures.
                 whole = 5 <= i <= 7 if kind == "desi" else kind == "sdss" and i >= 3
                 answer = Reader.read(put("cut.fits", data[:starts[i][0]]), f"format: {s.format}\n",
                                      lsf=s.lsf and not whole)

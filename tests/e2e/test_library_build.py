@@ -493,8 +493,8 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
 
     def test_bad_models_are_read_again(self):
-        """--retry-bad reads models again whose cards or spectrum could not be read, and a model
-        that was mended.  Of two models with the same labels only one is good."""
+        """--retry-bad reads again the models whose cards or spectrum could not be read, and a model
+        whose file was mended.  Of two models with the same labels one is bad."""
         labels = labels_of(6)
         write_phoenix("retry", labels[[0, 1, 2, 3, 4, 5, 3, 4]])
         nan = tmp("retry/m005.fits")

@@ -33,7 +33,7 @@ def small(kind, n_pix=64):
 
 
 def rich(kind):
-    """A library of four labels in two hulls.  Arm b has the emulator of the kind, whose last layer
+    """A library of four labels in two hulls.  Arm b has an emulator of `kind`, whose last layer
     has nine inputs; arm r has a network.  Model errors have three components."""
     rng = np.random.default_rng(5)
     ends = {"grid": 3, "linear": 1}.get(kind, 0)

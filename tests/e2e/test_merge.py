@@ -365,8 +365,9 @@ class Calibration(ProgramTest):
         self.assertFalse(os.path.exists(tmp("no.fits")))
 
     def test_priors_and_flags_do_not_shrink_errors(self):
-        """Stars have Teff as the prior says; their spectra's errors are stated too large by 1 / 0.6.
-        Posteriors are those of Gaussians.  Where the prior decides, a star's rows agree."""
+        """True Teff is drawn from the prior.  Spectra scatter by 0.6 of their stated errors.  Two
+        kinds of rows agree too well and must not count: Teff that the prior decides, and flagged
+        [alpha/Fe]."""
         path, made, rng, true = tmp("prior.h5"), tmp("of-prior.h5"), np.random.default_rng(8), 0.6
         self.fit("priors.h5", "--config", put("prior.yaml", "priors: [{param: teff, mean: 5500, sigma: 30}]"),
                  FILES[0], lib=LIBRARY)

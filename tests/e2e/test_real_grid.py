@@ -2,8 +2,8 @@
 """Tests of the tool that computes grids: its plan, its bookkeeping and one run.  Also tests of the
 shipped library's recipe and validation, with made-up models for the grid and made-up MILES stars.
 
-Packages that the tool fetches are not needed: their files are made here in small, and a script
-stands in for Turbospectrum, with known spectra."""
+Packages that the tool fetches are not needed: small made-up files replace their files, and a
+script with known spectra replaces Turbospectrum."""
 
 import copy
 import gzip

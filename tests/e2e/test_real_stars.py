@@ -68,7 +68,7 @@ class RealStars(EndToEnd):
         cls.cameras = read(tmp("cameras.h5"))
 
     def test_lamost_against_lasp(self):
-        """|Median| and robust scatter of ours - LASP, against limits set before any fit.
+        """|Median| and robust scatter of starmill minus LASP are within limits set before any fit.
 
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
         and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.

@@ -46,8 +46,8 @@ class TrainOnGpus(ProgramTest):
         self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
 
     def test_auto(self):
-        """auto takes the GPU for trainings from the crossover on, the size at which the GPU becomes
-        faster.  Before it is measured auto takes the CPU.  A checkpoint keeps its device."""
+        """auto takes the GPU for trainings at least as large as the stored crossover, else the CPU.
+        If no crossover is stored, auto takes the CPU.  A training begun on a GPU needs a GPU."""
         kept = tmp("crossover")
         known = {"STARMILL_CROSSOVER": kept, "MILL_EMULATED_GPUS": "1"}
         line = ["library", "train", self.grid, *FEW, "--overwrite", "--output"]

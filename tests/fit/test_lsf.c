@@ -344,8 +344,8 @@ static void half_sharp(made_segment *s)
     s->sigma_aa[p] = p < s->n_pix / 2 ? 0.55f : 1.0f;
 }
 
-/* Sharp pixels keep the blur small.  In the others, of 1.2 A, templates of 0.55 A are sampled too
- * coarsely to be broadened to 1 A; where all pixels are as broad, the blur makes them broad. */
+/* Pixels with sigma 0.55 A limit the blur of the arm's templates.  Pixels of 1.2 A sample these
+ * sharp templates too coarsely to broaden them to 1 A.  If all sigmas are large, so is the blur. */
 MILL_TEST(pixels_too_coarse_for_half_of_the_functions_are_told)
 {
   uint64_t random = SEED;

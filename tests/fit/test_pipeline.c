@@ -233,7 +233,7 @@ MILL_TEST(velocity_offsets_are_found)
 }
 
 /** The last arm is so far off that its F has no minimum near the star's velocity.  The common fit
- *  has wrong labels: 15 km/s, a tenth of the shift, are a few of its errors. */
+ *  has wrong labels, which move the arm's velocity: the tolerance is a tenth of the shift. */
 MILL_TEST(velocity_of_an_arm_far_off_is_found)
 {
   enum { N = 8 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random damage of the kinds that matter in a FITS file.  No byte is put in or taken out: readers
- * notice at once if all later blocks are shifted. */
+/* Random damage of the kinds that matter in a FITS file.  Blocks shift by whole blocks only:
+ * readers would notice any other shift at once. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What is fuzzed: one function per reader of files that others wrote.
  *
- *  Each takes the bytes of a file, reads it as a run would and says whether it was accepted.
- *  It aborts where the reader broke its promise: crashed, kept memory, or failed with a code
- *  that would end a run in which this file is one of many.
- */
+ *  Each function has a reader read the bytes of a file, and says whether the reader accepts them.
+ *  The function aborts if the reader crashes, keeps memory, or fails with a code that would end a
+ *  run in which this file is one of many. */
 #pragma once
 
 #include <stddef.h>
@@ -48,6 +47,6 @@ const char *fuzz_file(const uint8_t *bytes, size_t n);
 /** Abort unless code is among the allowed ones, which end with -1. */
 void fuzz_check_code(const char *what, int code, const int *allowed);
 
-/** Change a FITS file in place where its readers look, keeping its blocks; returns its new
- *  size, at most max.  The same seed makes the same change. */
+/** Change a FITS file in place where readers look; return the new size, at most max.  A block may
+ *  be repeated, the file's end may be cut off.  The same seed makes the same change. */
 size_t fuzz_mutate_fits(uint8_t *bytes, size_t n, size_t max, uint64_t seed);

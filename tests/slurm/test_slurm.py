@@ -12,7 +12,7 @@ from base import *
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 # Slurm looks at time limits every 30 s.  A job of 1 min that asks for a warning 25 s before its
-# end gets it 5 to 35 s after its start, later on a busy machine.  This much work outlasts that.
+# end gets this warning 5 to 35 s after its start, later on a busy machine.  The work takes longer.
 LONG_WORK_S = 56.0
 WARN_S = 25
 

@@ -425,9 +425,9 @@ MILL_TEST(epochs_keep_vrad_as_their_mean)
   assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);
 }
 
-/* With v sin i at a limit, F rises by 1 at VSINI_ERR from it if other parameters are at their best.
- * This also holds with a prior, whose penalty is quadratic in v sin i, not in u, and with floors of
- * the labels' errors, which F does not have. */
+/* A fit ends with v sin i at a limit.  If v sin i moves inwards by VSINI_ERR and the other
+ * parameters adapt, F rises by 1.  F includes a prior's penalty, which is quadratic in v sin i, not
+ * in u.  Floors of the labels' errors are no part of F. */
 MILL_TEST(limit_of_vsini)
 {
   static float fraction;

@@ -179,9 +179,9 @@ MILL_TEST(velocity_of_an_arm)
   search_max = 1000;
 }
 
-/** An arm 100 km/s off has no minimum near the star's velocity 0, where F is concave: the scan finds
- *  its lines of width 20 unless noise, a wrong template or a continuum alone explains them.  An
- *  error of VRAD that a prior of offsets makes large does not hide narrow lines. */
+/** The F of an arm 100 km/s off has no minimum near the star's velocity 0.  The scan finds the
+ *  arm's lines, 20 km/s wide, unless noise, a wrong template or a continuum alone explains them.
+ *  Narrow lines are found even if a prior of offsets makes the error of VRAD large. */
 MILL_TEST(arms_are_found_far_away)
 {
   static const struct {
@@ -392,8 +392,8 @@ static double joint_minimum(const double *stiff, const double *mean, double *x, 
   return f;
 }
 
-/** Fit two stars: priors of label 0 of both and of label 1 of the first star, or a facet that keeps
- *  label 0 of the second star five errors away from its centre, or neither. */
+/** Fit two stars.  has_priors: priors of label 0 of both stars and of label 1 of the first star.
+ *  has_hull: a facet keeps label 0 of the second star five errors away from its centre. */
 static void expect_joint_minimum(int has_priors, int has_hull)
 {
   double inverse[N_ALL * N_ALL], off[N_ALL], stiff[RATIO] = {0}, mean[RATIO] = {0};
