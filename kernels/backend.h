@@ -80,8 +80,8 @@ typedef struct mill_backend {
  *  best of this machine.  Returns NULL if isa is unknown or this machine lacks it. */
 const mill_backend *mill_backend_cpu(const char *isa);
 
-/** Find the backend that a configuration names.  auto and cpu mean the CPU's (after auto a run may
- *  still choose the GPU), cuda and cuda+cpu the GPU's.  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+/** Find the backend that `choice` names: the CPU's for auto and cpu, the GPU's for cuda and
+ *  cuda+cpu.  After auto a run may still choose the GPU.  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
 /** Return the preferred number of stars at once of a backend with n_thread threads. */

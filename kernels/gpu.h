@@ -52,7 +52,7 @@ const mill_backend *mill_backend_cuda(int *err);
  *  particle engine.  NULL on failure, with *err MILL_ERR_CONFIG (no GPU) or MILL_ERR_BACKEND.
  *
  *  A call of evolve computes as many problems together as fit the GPU's memory, then the others.
- *  MILL_ERR_MEMORY if a single problem does not fit.  Results depend on the kind of GPU alone. */
+ *  MILL_ERR_MEMORY if a single problem does not fit.  GPUs of one kind give equal results. */
 const mill_particle_ops *mill_particle_ops_cuda(int *err);
 
 /** Open this rank's GPU (that of mill_gpu_assign, else the first usable one), load cuBLAS and

@@ -18,8 +18,8 @@ MILL_EXTERN_C_BEGIN
  *  round       one round; with a CUDA graph, one launch of many rounds
  *  emulate     templates of one arm, within a round
  *  likelihood  likelihood of one arm, within a round
- *  polish      steps of the optimizer, simplex or polish, within a round
- *  errors      velocity profile, last evaluation and errors, within a round
+ *  polish      choice of each star's next question, within a round
+ *  errors      on a CPU: velocity profile and last evaluation, within a round
  *  download    host: finished rows and models
  *  write       I/O thread: a collective write */
 #define MILL_RANGE_LIST(X)                                                                         \

@@ -53,7 +53,7 @@ static size_t real_bytes(const mill_model *m)
 enum { MILL_PART_EDGE = MILL_COLUMN_PAD };
 
 /** Cut arm i_arm of `part`, a copy of the model, to the grid points that the pixels of n slots need
- *  at any velocity.  The cut does not change a bit of the templates at the pixels. */
+ *  at any velocity.  The templates at the pixels stay the same, bit for bit. */
 static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slot, mill_model *part)
 {
   const mill_model_arm *whole = &m->arm[i_arm];
@@ -222,7 +222,7 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
 
 /** Emulate one arm for a batch of slots with MILL_BATCH_ROWS rows at most.  lane->work[i].grid gets
  *  the template of slot i and, for a Jacobian, its derivatives in the labels.  Rows are max_pix_pad
- *  elements apart; the index in a row is that of the whole arm's grid point.
+ *  elements apart.  Element i of a row is grid point i of the arm, even if the arm is cut.
  *
  *  Templates are float64 up to the last layer: rounding there would act like a change of labels.
  *  The last layer, the expensive one, and all layers of derivatives have the run's precision. */
@@ -297,7 +297,7 @@ static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill
 }
 
 /** Claim the slot's guess template, which stored_end will store.  If another slot has claimed this
- *  template, make slot->stored negative: the slot computes the same part of the arm for itself. */
+ *  template, make slot->stored negative: this slot then stores nothing. */
 static void stored_begin(const mill_model *m, int i_arm, mill_slot *slot)
 {
   mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];

@@ -14,8 +14,8 @@ enum { MILL_GRAM_TILE = 4 }; /* of 32 registers 16 hold sums, 4 + 1 factors */
 enum { MILL_GRAM_TILE = 3 }; /* of 16 registers 9 hold sums, 3 + 1 factors */
 #endif
 
-/** Add the product of row r of x [nr] and row c of z [nc] to sum[r][at[c]]; unless `whole` is set,
- *  only for c <= r.  A variable for each sum keeps the sums in registers. */
+/** Add row r of x [nr] times row c of z [nc] to sum[r][at[c]], for all r and c if `whole` is 1,
+ *  else for c <= r.  A variable for each sum keeps the sums in registers. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
                                 const double *x, const double *z, const int *at,
                                 mill_vec_f64 *const *sum)

@@ -62,7 +62,7 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 
 /** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins, two steps of
  *  the transform per pass.  The last pass computes only the first nv <= n / 4 bins.  chisq
- *  [n_lane][nv] gets their real parts, in reverse order. */
+ *  [n_lane][nv] gets the real parts of these nv bins, in reverse order. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

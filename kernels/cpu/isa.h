@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** CMake compiles kernels/cpu/cpu_*.c once per instruction set.  MILL_ISA (x86_64_v2, x86_64_v3,
- *  x86_64_v4 or generic) ends the functions' names; MILL_ISA_NAME is its name as a string.
+/** CMake compiles kernels/cpu/cpu_*.c once per instruction set.  Function names end in MILL_ISA,
+ *  such as x86_64_v3.  MILL_ISA_NAME is the name of the instruction set, such as "x86-64-v3".
  *
  *  Below: the logic of a fit (kernels/star/logic) as the CPU backend calls it. */
 #pragma once

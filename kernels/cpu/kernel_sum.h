@@ -48,7 +48,7 @@ typedef struct mill_kernel_lines {
 } mill_kernel_lines;
 
 /** Set *l.  Its cells cover the last axis and beyond, as far as the shear (density.h) moves
- *  particles. n_cell > MILL_KERNEL_MAX_CELL: there are too many cells. */
+ *  particles.  If there are too many cells, n_cell is MILL_KERNEL_MAX_CELL + 1. */
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {

@@ -2,8 +2,8 @@
 /** The emulator's matrix products on a CPU (declared in cpu_real.h).  The including file defines
  *  the function's name, MILL_LAYER_PRODUCT.
  *
- *  - An output is one sum in a fixed order, whatever the number of rows.  So a star's template does
- *    not depend on the other stars of a batch.
+ *  - An output's sum has an order that does not depend on the number of rows.  So a star's template
+ *    does not depend on the other stars of a batch.
  *  - A tile is some rows by MILL_TILE_VECS vectors of columns.  Its sums are in registers.
  *  - A strip is a tile's columns for all rows.  Its weights stay in the first-level cache.
  *  - Each tile prefetches a share of the next strip's weights, and the next strip's outputs of

@@ -224,9 +224,9 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int le
   }
 }
 
-/** Set of[i] to the segment's number of row i of a chunk of pixels.  A segment has n_error rows of
- *  model error, then n_cont continuum functions, then n_last other rows.  A chunk has these
- *  rows too, but of the continuum functions only the n listed in `which`. */
+/** A segment has n_error rows of model error, then n_cont continuum functions, then n_last other
+ *  rows.  A chunk of pixels has the same rows, but only the n continuum functions in `which`.
+ *  For each row i of the chunk, set of[i] to the row's number in the segment. */
 MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
                                  int *of)
 {

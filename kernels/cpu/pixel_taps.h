@@ -33,8 +33,8 @@ typedef struct mill_taps {
 } mill_taps;
 
 /** Compute bend [2 * most + 1], the kernel B, from kernel [2 * most + 3], the rotation's kernel K.
- *  B is a sum over K's second differences.  A second difference of 1 at tap j adds centre to B at
- *  tap j, centre * left^k at tap j + k and centre * right^k at tap j - k. */
+ *  Each second difference of K, at a tap j, adds to B at all taps: in proportion to `centre` at tap
+ *  j, centre * left^k at tap j + k, and centre * right^k at tap j - k. */
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
@@ -94,8 +94,8 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
 }
 
 /** Compute the weights of all taps at MILL_VEC_N_F32 pixels: weight [MILL_VEC_N_F32][n_vec].
- *  n_vec vectors hold the weights of one pixel.  slope: NULL, or of the same shape for derivatives
- *  in frac [MILL_VEC_N_F32], each pixel's place in its grid interval. */
+ *  n_vec vectors hold the weights of one pixel.  frac: each pixel's place in its grid interval.
+ *  slope, if not NULL, gets the derivatives of the weights in frac, in the same order. */
 MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
                                  mill_vec_f32 *weight, mill_vec_f32 *slope)
 {

@@ -216,8 +216,8 @@ int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* CUDA refuses a copy across two allocations.  `follows` joins copies to arrays less than
-   * MILL_ARRAY_BYTES apart, so the padding keeps arrays of two allocations farther apart. */
+  /* CUDA refuses a copy across two allocations.  `follows` joins two copies if their destinations
+   * are less than MILL_ARRAY_BYTES apart.  This padding keeps allocations farther apart. */
   bytes += MILL_ARRAY_BYTES;
   TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
   TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));

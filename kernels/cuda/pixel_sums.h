@@ -293,10 +293,10 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
 
 /** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows.
  *
- *  r, x [n_own]  in      this lane's row in each own group, and eight pixels from mill_load_row
- *  q, other      in      this lane's row in another group, and eight pixels from mill_load_row
- *  own           in/out  products of all pairs of rows in the own groups
- *  across        in/out  if n_own is 1: products of the own group's rows with the other group's
+ *  r, x [n_own]  in      this lane's row in each of n_own groups; the row's eight pixels
+ *  q, other      in      this lane's row in another group; the row's eight pixels (mill_load_row)
+ *  own           in/out  products of all pairs of rows in the n_own groups
+ *  across        in/out  if n_own is 1: products of that group's rows with the other group's rows
  *  gradient      in/out  for a Jacobian: sum over the lane's pixels of row r[0] times half of
  *                        dF / d template (the multiplier MILL_BY_SLOPE) */
 template <int is_jacobian, int n_own>
@@ -333,8 +333,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
 }
 
 /** Row 1 of `by` [2][pitch] holds half of dF / d template at each pixel.  Add what the model error
- *  contributes, (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma.  weight: mill_det_weight; U [e][k]:
- *  sum over pixels of E_e P_k t.  kernels/cpu/pixel_sums.h explains the other symbols. */
+ *  contributes: (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma.  weight: mill_det_weight.
+ *  U [e][k]: sum over pixels of E_e P_k t.  kernels/cpu/pixel_sums.h explains the other symbols. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -406,7 +406,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
 }
 
 /** Add up the lanes' and warps' shares of half the gradient of F, for the parameters of row group
- *  g0.  Store it behind the sums of products. */
+ *  g0.  Store the total behind the sums of products. */
 static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
                                                             int first, int n_row, double gradient,
                                                             double *sums)

@@ -26,7 +26,7 @@ static_assert(K_BLOCK % STAGE == 0, "K_BLOCK must be a multiple of STAGE");
  *
  *  ROWS            rows
  *  ROW_SIDE, SIDE  threads along rows and columns; fewer threads do more arithmetic per load
- *  APART           distance of two pieces (16 bytes) of a row that one thread loads, in pieces
+ *  APART           a thread takes every APART-th piece (16 bytes) of columns
  *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {

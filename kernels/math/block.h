@@ -37,7 +37,7 @@
  *   - Every thread reaches every barrier.
  *   - A loop body writes only its own elements.
  *   - A MILL_BARRIER separates a loop that writes data from a loop that reads the data.
- *   - MILL_SERIAL holds scalar work; a barrier follows before other threads read the results. */
+ *   - MILL_SERIAL holds scalar work; a barrier must come before other threads read the results. */
 #pragma once
 
 #include "kernels/base/common.h"

@@ -207,8 +207,7 @@ MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
 }
 
 /** Take the value f at the point of mill_nm_ask and choose the next point.
- *
- *  Returns MILL_NM_GO, or how the minimisation ended (enum mill_nm_status) and stays so. */
+ *  Returns MILL_NM_GO until the minimisation ends, then how it ended (enum mill_nm_status). */
 MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 {
   const int n = nm->n;

@@ -8,7 +8,7 @@
  *
  *  MILL_ROT_LINEAR, rvspecfit's convention, is exact for a spectrum linear between grid points:
  *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
- *  For R < 1 the variance that it adds grows as R; that of slow rotation grows as R^2.
+ *  For R < 1 the variance of these weights grows as R; the true variance of rotation grows as R^2.
  *
  *  MILL_ROT_SPLINE is for a smooth spectrum:
  *   - R >= 2.5: the same integral, where L interpolates by a quintic spline of reach 3.  The
@@ -112,9 +112,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  No closed form is
- *  used: for small R it divides rounding errors by R^5.  A Gauss-Legendre quadrature between grid
- *  points, in t = tan(asin(x) / 2), has errors below rounding: the integrand is analytic in t. */
+/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  A closed form
+ *  would divide rounding errors by R^5.  Here a Gauss-Legendre quadrature between grid points, in
+ *  t = tan(asin(x) / 2), has errors below rounding: the integrand is analytic in t. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */

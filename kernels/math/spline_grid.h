@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The inputs of the last layer of a grid emulator: cubic or linear B-splines over the labels.
- *  Each is a sum over the 4^n_axis (linear: 2^n_axis) grid points around the labels. */
+ *  Each input is a sum over the 4^n_axis (linear: 2^n_axis) grid points around the labels. */
 #pragma once
 
 #include "kernels/math/block.h"

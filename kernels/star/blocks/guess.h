@@ -25,8 +25,8 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Return the least distance, in mapped labels, of later starts from start i (the first is 1).  It
- *  is small at first, to search near the best template, then larger, to reach the whole library. */
+/** Return the least distance, in mapped labels, between start i = 1, 2, ... and later starts.  The
+ *  first distances are small, to search near the best template; later ones reach the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;

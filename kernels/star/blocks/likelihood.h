@@ -390,8 +390,8 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Return the mean number of the star's segments that show a wavelength of segment s, rounded: they
- *  share the templates' error.  Pieces of an arm that do not overlap share nothing. */
+/** Return how many of the star's segments, s included, share the templates' error with segment s:
+ *  the mean number of used segments of the arm at a wavelength of s, rounded. */
 MILL_BLOCK_FN int mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
 {
   const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];

@@ -97,7 +97,8 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
 }
 
 /** Compute the density of parameter j, in 1/unit, at MILL_N_DENSITY points from low to high.
- *  count [n]  in   times that each sample, of s->column, counts; the density is for n_all in all
+ *  count [n]  in   how many times each sample of s->column counts
+ *  n_all      in   the integral of the density is sum of count / n_all
  *  ess, var   in   effective sample size, and variance, of the counted samples
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN void mill_block_marginal_density(mill_block *b, const mill_model *m,

@@ -242,9 +242,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Write to row j of s->error column j of C, for each component j: resolution matrix times
- *  (component * template), times continuum (s->scratch) / sigma.  The template before the matrix is
- *  row 0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
+/** For each component j write column j of C to row j of s->error.  The column is resolution matrix
+ *  times (component * template), times continuum (s->scratch) / sigma.  The template before the
+ *  matrix is row 0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
@@ -282,8 +282,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
   return width2 < n2 ? width2 : 0.0;
 }
 
-/** Return sigma^2, in pixels^2, of the Gaussian that has the sum and sum of squares of row i of the
- *  resolution matrix; if row i is cut off, of the nearest whole row.  0: none, or too large. */
+/** Return sigma^2, in pixels^2, of the Gaussian with the same sum and sum of squares as row i of
+ *  the resolution matrix; near an end, as the nearest whole row.  0: no whole row, or too large. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -355,7 +355,7 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
 }
 
 /** Fix the model error of a segment after mill_block_release_error.  n_share segments share
- *  one template error.  To count it once in all, each multiplies its variance by n_share.
+ *  one template error.  To count this error once, each segment multiplies the variance by n_share.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix

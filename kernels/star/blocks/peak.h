@@ -9,9 +9,9 @@
  *  velocities.  Template errors raise the correlation at all velocities alike. */
 #define MILL_PEAK_STANDS 1.2
 
-/** Is the peak in bin i above MILL_PEAK_STANDS times the rms over the searched bins [v0, v1)?  If i
- *  is the first or last of these, the next bin outside must not be a higher peak.  chisq [nv]: -2
- *  sum w n m (guess.h); the lower chisq, the higher the peak. */
+/** Does the peak in bin i stand out (MILL_PEAK_STANDS) among the searched bins [v0, v1)?  If i is
+ *  the first or last searched bin, the next bin outside must not be higher.
+ *  chisq [nv]: -2 sum w n m (guess.h); the lower chisq, the higher the peak. */
 MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
                                                   int i)
 {
@@ -38,8 +38,8 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
 
 /** Find the velocity at which the used segments' residuals correlate best with a template m of one
  *  group: the group that has the star's best guess template.  Velocities that differ from the
- *  star's by least_apart to MILL_PAIR_MOST_APART are searched.  A template of free strength lowers
- *  chi^2 by (sum w n m)^2 / sum w m^2 (letters: guess.h), the squared significance of the peak. */
+ *  star's by pair.least_apart to MILL_PAIR_MOST_APART are searched.  A template of free strength
+ *  lowers chi^2 by (sum w n m)^2 / sum w m^2 (see guess.h), the peak's squared significance. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

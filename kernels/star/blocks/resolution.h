@@ -7,13 +7,13 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** Flag LSF_NARROW: at least the fraction SIZEABLE of the matrix rows has a sigma below NARROW
- *  times the templates' sigma.  Flag LSF_UNUSABLE: so many usable pixels lose their rows. */
+/** A flag is set if at least the fraction SIZEABLE of the matrix rows fails.  LSF_NARROW: sigma is
+ *  below NARROW times the templates' sigma.  LSF_UNUSABLE: a usable pixel loses the row. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
 /** Rows of a matrix are scaled to the median of their sums if the largest sum exceeds the least by
- *  the fraction SPREAD.  A row whose sum is off by more than a factor LOST is dropped. */
+ *  the fraction SPREAD.  A row is dropped if its factor is above LOST or below 1 / LOST. */
 #define MILL_ROW_SPREAD 0.01
 #define MILL_ROW_LOST   2.0
 
