@@ -77,7 +77,7 @@ STARMILL_API const char *starmill_revision(void);
  *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL: the
  *          defaults.  The row selection acts in starmill_file_open.  `threads: 0`, the default,
  *          means one thread here, and `backend: auto` the CPU; cuda needs a build with CUDA.
- *          format takes a survey's cameras as arms, as a fit does; desi also masks the dichroic.
+ *          `format` cuts the library into a survey's cameras; desi also masks the dichroic.
  *
  *  Errors: STARMILL_LIBRARY, STARMILL_CONFIG, STARMILL_BACKEND, STARMILL_MEMORY. */
 STARMILL_API int starmill_library_open(const char *path, const char *config,
@@ -173,7 +173,7 @@ STARMILL_API void starmill_star_set_target_id(starmill_star *star, int64_t targe
 STARMILL_API int starmill_star_n_piece(const starmill_star *star);
 
 /** Open a spectra file in any format of `starmill fit`, with the configuration's row selection.
- *  STARMILL_CONFIG: this format gives fits arms or a mask, so set the configuration's `format`. */
+ *  STARMILL_CONFIG: in a fit this format sets arms or a mask; set the configuration's `format`. */
 STARMILL_API int starmill_file_open(starmill_library *library, const char *path,
                                     starmill_file **file, starmill_error *error);
 STARMILL_API void starmill_file_close(starmill_file *file);
