@@ -40,8 +40,8 @@ typedef struct mill_segment {
   float *templ_flux; /**< [n_pix] template of the best fit, without continuum; NULL: not wanted */
   double *cont_coef; /**< [MILL_MAX_CONT] continuum coefficients; NULL: not wanted */
   float *scratch; /**< [n_pix] work space; after MILL_REQ_MODELS: model / sigma, 0 for bad pixels */
-  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of the sums of w
-   *  and -2 w n in the guess's bins (guess.h).  The last index is a block of bins in its group. */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] Fourier transforms of w and -2 w n
+   *  summed in bins (guess.h defines w, n).  First index: group of blocks; last: block in group. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2; with model error D^T (1 - E^T E) D */
@@ -199,9 +199,9 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
   return slot->segment[i_segment].used && (slot->request == MILL_REQ_VALUES || v == v);
 }
 
-/** Return the weight of the continuum's ln det in F: 0 for the profile likelihood, which auto takes
- *  in arms with a model error (docs/science/numerics.md, "Likelihood").  Each of n exposures that
- *  share a model error has the weight 1/n: together they act like one exposure. */
+/** Return the weight of the continuum's ln det in F (docs/science/numerics.md, "Likelihood"): 0 for
+ *  the profile likelihood, also used by `likelihood: auto` in arms with a model error.  Each of n
+ *  exposures that share a model error has the weight 1/n: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   const int kind = m->set.likelihood;
@@ -210,9 +210,9 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
   return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }
 
-/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma, less
- *  mean(2 ln sigma) for each continuum function (from F's term ln det).  F less this part is a
- *  chi-square, except for a term of the order of ln(pixels) for each continuum function. */
+/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma and, from
+ *  the ln det of n_cont continuum functions, -n_cont mean(2 ln sigma) (times mill_det_weight).  The
+ *  rest of F is a chi-square, except for a term of the order of n_cont ln(pixels). */
 MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
 {
   return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_good);

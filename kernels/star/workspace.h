@@ -16,8 +16,8 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes at the end of the arrays `pixel` and `smooth`, whose rows begin up to 15 bytes after
- *  the start (mill_sharp_rows).  On a GPU the warps' parts of `pixel` share them equally. */
+/** Spare bytes at the end of the arrays `pixel` and `smooth`.  The rows of `pixel` begin up to 3
+ *  numbers late (mill_sharp_rows).  On a GPU the warps share the spare bytes of `pixel` equally. */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.  Rows are float or double, by the run's precision.  Rows on the grid:

@@ -44,7 +44,7 @@ MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t igno
 }
 
 /** Replace the unusable row i of the matrix by the identity's row: the pixel is bad, but its
- *  template must be finite.  Returns 1 if the pixel is usable but for its row. */
+ *  template must be finite.  Returns 1 if the pixel is otherwise usable. */
 MILL_HD static inline int mill_lose_row(mill_segment *s, uint32_t ignore, int i)
 {
   for (int k = 0; k < s->n_diag; k++)

@@ -19,7 +19,7 @@ enum {
 };
 
 /** Set s->ess [n_free] to each parameter's variance / (variance of its mean), for points from
- *  `first` on.  Return the effective sample size: the least of s->ess and the weights' own size. */
+ *  `first` on.  Return the least of s->ess and mill_block_weights_size: effective sample size. */
 MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int first)
 {
   mill_sample *s = &slot->sample;
@@ -202,8 +202,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the density of free parameter k, the sum of the modes' densities, from low to high and
- *  some kernel widths beyond.  Returns MILL_POST_SHAPE if it is not Gaussian, else 0. */
+/** Store the density of free parameter k, summed over modes, from some kernel widths below low to
+ *  as many above high.  Returns MILL_POST_SHAPE if the density is not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)

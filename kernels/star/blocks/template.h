@@ -43,8 +43,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert row from the emulator's derivative in a label to the template's.  At first row holds y',
- *  the derivative less its mean.  Plain flux: y' + mean.  Log flux: (1 + t) (y' + mean). */
+/** Convert row from y' (derivative of the emulator's output in a label, less its `mean`) to the
+ *  template's derivative: y' + mean; for log flux (1 + t) (y' + mean), t from mill_block_flux. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {

@@ -86,8 +86,8 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
 enum { MILL_GUESS_TIE = 2 };
 
 /** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which
- *  another library ties (guess_tie).  Both include the least penalty that priors of labels
- *  have within the library's ranges, except elements' (mill_guess_penalty). */
+ *  another library ties (guess_tie).  Both include the least penalty that priors of labels have
+ *  within the library's ranges.  Priors of elements do not count (mill_guess_penalty). */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;

@@ -138,8 +138,8 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
   }
 }
 
-/** Count an answered question.  Record the parameters of a template that was kept (slot->kept).  If
- *  a Jacobian fixed the model error at its point, record this and the current start. */
+/** Count an answered question.  Record the parameters of a template that was kept (slot->kept).
+ *  Record whether a Jacobian fixed the model error at slot->theta, and in which start. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;

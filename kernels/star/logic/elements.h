@@ -9,8 +9,8 @@
 #define MILL_LINES_MISFIT 1.5
 #define MILL_LINES_ERRORS 5.0
 
-/** Is element l's error missing, above element_max_err, or by the spectrum alone above the prior's
- *  sigma?  The spectrum's own variance is 1 / (1 / var - 1 / prior) + floor. */
+/** Is element l's error missing or above element_max_err, or would the error without the prior
+ *  exceed the prior's sigma?  Variance without the prior: 1 / (1 / var - 1 / prior) + floor. */
 MILL_HD static inline int mill_element_is_weak(const mill_model *m, const mill_slot *slot, int l)
 {
   const mill_fit_result *r = &slot->result;

@@ -17,9 +17,9 @@
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
-/** A far velocity of an arm must lower F by GAIN times the arm's chi-square per pixel (at least 1)
- *  plus PART of the misfit at the star's velocity, as wrong templates make shallow minima.  If a
- *  continuum fits better there, F must fall by as much below the continuum's. */
+/** To count, a far velocity of an arm must lower F by GAIN times chi-square per pixel (at least 1)
+ *  plus PART of the misfit (chi-square - pixels), plus the template's chi-square less that of the
+ *  continuum alone, if positive.  All chi-squares are the arm's at the star's velocity. */
 #define MILL_ARM_GAIN 50.0
 #define MILL_ARM_PART 0.25
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
@@ -140,8 +140,8 @@ MILL_HD static inline double mill_arm_lines(const mill_model *m, const mill_slot
          mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
 }
 
-/** May the velocity of search i be wrong: is it missing, is an epoch's far from the star's, had the
- *  epoch no lines, or does a continuum alone fit an arm better than the template? */
+/** May the velocity of search i be wrong?  An epoch's: if it is missing or far from the star's, or
+ *  if the epoch has no lines.  An arm's: if it is missing, or a continuum alone fits better. */
 MILL_HD_CALLED static inline int mill_seek_doubt(const mill_model *m, mill_slot *slot, int i)
 {
   const mill_fit_result *r = &slot->result;
@@ -174,8 +174,8 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
 }
 
 /** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2.
- *  For Gaussian lines, F rises with velocity offset v by G^2 (1 - exp(-v^2 / 2 w^2)).  Hence w is
- *  G / sqrt(2) times the error, at fixed offsets: their prior does not broaden lines. */
+ *  At v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
+ *  Velocity offsets enlarge err: VRAD's error with all else fixed then replaces err. */
 MILL_HD static inline double mill_line_width(const mill_model *m, const mill_slot *slot, double err,
                                              double signal)
 {
@@ -211,9 +211,9 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
   return MILL_ARM_GAIN * chisq / n + MILL_ARM_PART * (chisq - n) + fmax(-lines, 0.0);
 }
 
-/** Begin a search at the least F of a scan if this F is below the first search's minimum, and below
- *  F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's velocity, but
- *  drop an epoch's far velocity whose F is not that low. */
+/** Begin a search at a scan's least F if this F is low and below the first search's minimum.  Low
+ *  means: below F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's
+ *  velocity, but drop an epoch's velocity that is in doubt and whose F is not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -249,8 +249,8 @@ MILL_RESUMABLE(mill_scan_run)
   MILL_END;
 }
 
-/** Drop each velocity in doubt whose chi-square is not below that of the continuum alone by GAIN:
- *  without lines any velocity fits that moves the template's lines out of the way. */
+/** Drop each velocity in doubt unless the template lowers the continuum's chi-square by more than
+ *  MILL_EPOCH_GAIN.  A spectrum without lines fits best where the template's lines are hidden. */
 MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {

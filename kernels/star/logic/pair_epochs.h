@@ -18,9 +18,9 @@
 /** If the stars move, turns number 0 and SCANNED each begin with a scan.  It tries, at each epoch,
  *  velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** Before turn number LATE, SETTLE Jacobians fit the epochs' velocities alone.  SETTLE further
- *  Jacobians start from each epoch's two velocities exchanged.  If the stars move, all these come
- *  before turns number 0, SCANNED, LATE + SCANNED and LATE + MOVING, and not before LATE. */
+/** The epochs' velocities alone are fitted before turn number LATE; for moving stars, before turns
+ *  number 0, SCANNED, LATE + SCANNED and LATE + MOVING.  SETTLE Jacobians start from the present
+ *  velocities, SETTLE more from each epoch's two velocities exchanged. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars move */
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
@@ -424,8 +424,8 @@ MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot 
     p->ln_ratio[a] = -p->ln_ratio[a];
 }
 
-/** Return the stars' velocity difference, km/s: for stars at rest that of VRAD, as noise makes some
- *  epoch's large; for moving stars the largest of VRAD and all epochs. */
+/** Return the stars' velocity difference, km/s.  Stars at rest: the difference in VRAD, as noise
+ *  makes that of some epoch large.  Moving stars: the largest difference, in VRAD or an epoch. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

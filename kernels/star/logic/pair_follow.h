@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Eliminate the companion's parameters from a star's fit by a Schur complement: at each step of
- *  the star, the companion's take their best values (docs/science/numerics.md, "Two stars"). */
+ *  the star, the companion takes its best parameters (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
 #include "kernels/star/logic/step.h"
@@ -20,9 +20,9 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 /** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
-/** Find the companion's best step t->delta within its hulls while the first star stays, and, in
- *  slot->space.matrix[1] [n][n], the covariance of its free parameters t->idx [n].  Returns 0 if the
- *  companion's damped curvature is not positive definite. */
+/** Find the companion's best step t->delta within its hulls while the first star stays.  Write the
+ *  covariance of the companion's free parameters t->idx [n] to slot->space.matrix[1] [n][n].
+ *  Returns 0 if the companion's damped curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot *slot,
                                                  mill_polish_try *t)
 {

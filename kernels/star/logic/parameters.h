@@ -124,8 +124,8 @@ MILL_HD static inline double mill_prior_gradient(const mill_model *m, const mill
   return s > 0.0 ? 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s) : 0.0;
 }
 
-/** Return what mill_prior_gradient's curvature lacks where v sin i is below its prior's mean: the
- *  part by d2v/du2.  Steps do without this part, which is huge at small v. */
+/** Return the term with d2v/du2 (v: v sin i, u: inner value) of the prior's curvature; 0 where v is
+ *  above the prior's mean.  mill_prior_gradient omits this term, which is huge at small v. */
 MILL_HD static inline double mill_prior_bend(const mill_model *m, const mill_slot *slot, int j,
                                              double x)
 {

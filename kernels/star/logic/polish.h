@@ -82,8 +82,8 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
   }
 }
 
-/** Compute step [n_par], from polish->at to slot->theta, and rise [n_par]: half of the gradient's
- *  change along the step, minus the mean of the curvatures at the step's two ends times the step. */
+/** Compute step [n_par], from polish->at to slot->theta, and rise [n_par] = (the gradient's change
+ *  along the step) / 2 - (mean of the curvatures at the step's two ends) * step. */
 MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
                                                      double *step, double *rise)
 {

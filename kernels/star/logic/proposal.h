@@ -175,8 +175,8 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the fit's curvature compute part->bend, d(best value) / du of each other parameter, and
- *  part->axes, the covariance at fixed u.  u: the parameter for v sin i (mill_vsini_inner).
+/** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, how the
+ *  best value of every other parameter changes with u (derivative).  u: mill_vsini_inner.
  *  Returns F's curvature in u (a Schur complement); <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)

@@ -226,9 +226,9 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
-/** Fill in each arm's velocity and its error, scaled by the arm's own reduced chi-square, and the
- *  probability of larger differences between these; NaN: fewer than two arms.  There an arm's error
- *  includes its offset's prior. */
+/** Fill in each arm's velocity, its error scaled by the arm's own reduced chi-square, and the
+ *  probability of larger differences between the velocities (NaN: fewer than two arms).  For this
+ *  probability an arm's error also includes two floors and the prior of the arm's offset. */
 MILL_HD_CALLED static inline void mill_fit_arms(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -291,8 +291,8 @@ MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_
          r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
 }
 
-/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  The chi-squares are
- *  without model error, with which anything would fit.  The noise is that of the residuals. */
+/** Is the spectrum unlike all stars of the library (MILL_STAR_GAIN)?  The chi-squares are without
+ *  model error: with model error any template would fit. */
 MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
 {
   const double n = (double)r->n_pix_tot, noise = r->chisq_noise;

@@ -155,8 +155,8 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 }
 
 /** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
- *  from the solution, in errors, the next start and return 1.  Where sigma follows the flux, the
- *  guess prefers cool templates for a hot star, and their starts agree on a wrong minimum. */
+ *  from the solution, in errors, the next start and return 1.  If a hot star's pixel errors follow
+ *  its flux, the guess prefers cool templates, whose starts agree on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;

@@ -77,7 +77,7 @@ STARMILL_API const char *starmill_revision(void);
  *  config  keys of docs/use/configuration.md as YAML text ("npoly: 15\nmax_vel: 500\n"); NULL: the
  *          defaults.  The row selection acts in starmill_file_open.  `threads: 0`, the default,
  *          means one thread here, and `backend: auto` the CPU; cuda needs a build with CUDA.
- *          `format` makes a survey's cameras arms; `format: desi` also masks the dichroic.
+ *          `format` cuts the library into a survey's cameras; desi also masks the dichroic.
  *
  *  Errors: STARMILL_LIBRARY, STARMILL_CONFIG, STARMILL_BACKEND, STARMILL_MEMORY. */
 STARMILL_API int starmill_library_open(const char *path, const char *config,

@@ -17,8 +17,8 @@ TAIL = 4.0  # degrees of freedom of Student's distribution: outliers have little
 WORTH = 4.0  # a floor is kept if it lowers -2 ln L by more
 
 # n: number of pairs.  A calibrated error is hypot(factor * error, floor); factor [n_knot] at knots
-# in S/N.  before: robust width of difference / error with stated errors; after: with calibrated
-# errors, each half of the pairs calibrated by the other.  thirds: `after` of each third in S/N.
+# in S/N.  before: robust width of difference / stated error.  after: the same, with each half of
+# the pairs calibrated by the other half.  thirds: `after` of each third of the pairs, by S/N.
 Calibration = collections.namedtuple("Calibration", "name n factor floor before after thirds")
 # delta [n]: difference of a pair's two rows.  error, ln_sn [2][n]: of these rows
 Pairs = collections.namedtuple("Pairs", "delta error ln_sn")

@@ -105,7 +105,7 @@ class Refitted:
 
     def _pair(self, again, rows):
         """Match rows of both fits by input and place of the first exposure, since a name may be in
-        several inputs; warn of rows with another velocity."""
+        several inputs; warn of rows whose velocity differs between the fits."""
         def key(result, row):
             i, number = result.exposures(row)[0]
             return os.path.realpath(result.input_path(i)), number

@@ -322,8 +322,8 @@ class Result:
         return left and f"{says}, which stay as the fit stated them"
 
     def weight(self, p, of):
-        """Return the spectrum's share of the weight in parameter p of rows: 1 without a prior in
-        `priors`.  NaN: this prior weighs more, the row has its own priors, an element is flagged,
+        """Return for each row the spectrum's weight in parameter p; the rest is that of the prior
+        in `priors`.  NaN: the prior weighs more, the row has its own priors, an element is flagged,
         or the error is an upper limit.  of(name): values of a column in these rows."""
         weight = 1 - (of(p + "_ERR_FORMAL") / self.priors.get(p, (0, np.inf))[1]) ** 2
         bits = of("FIT_INFO") & (PRIOR | VSINI_UNRESOLVED * (p == "VSINI"))

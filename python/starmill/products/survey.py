@@ -55,7 +55,7 @@ def joined(key, has_id, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows that are not compared.  A star's
     rows share a key and lie within FAR_AS of the first row with this key.  by_place: a row whose
     key is unique also joins stars within NEAR_AS, unless over CROWD rows have this position.
-    has_id: a row's key is its TARGETID.  If rows near each other have several, none joins."""
+    has_id: a row's key is its TARGETID.  Position joins no rows if they have several TARGETIDs."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -204,8 +204,8 @@ class Survey:
         self._keys.append((key[use], target[use] >= 0, block.rows[use], place[:, use]))
 
     def _find_repeats(self):
-        """Return the Repeats: a star's first two rows are a pair, the next two another.  delta is
-        the difference of a pair's parameters, by the spectra alone; errors and sn: of both rows."""
+        """Return the Repeats: a star's first two rows are a pair, the next two another.  delta: the
+        difference of a pair's parameters, without their priors; errors and sn: of both rows."""
         key, has_id, row, place = (np.concatenate(part, axis=-1) for part in zip(*self._keys))
         key, unjoined = joined(key, has_id, *place, by_place=self.key_every == 1)
         self._keys = None
