@@ -236,7 +236,7 @@ static int wish_of_result(const char *output, const char *device)
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* Rank 0 decides.  If no GPU can be used, a new run takes the CPU, but a run begun on a GPU fails. */
+/* Rank 0 decides.  Without a usable GPU, a new run takes the CPU, but a run begun on a GPU fails. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)

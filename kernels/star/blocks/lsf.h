@@ -23,7 +23,7 @@
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
-/** A step between pixels above GAP times the smaller step beside it is a gap: pixels are missing. */
+/** A step between pixels above GAP times the smaller step beside it is a gap: pixels are lost. */
 #define MILL_LSF_GAP 1.5
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel; the least half width */ };
