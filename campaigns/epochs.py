@@ -6,7 +6,7 @@
 
 Stars are drawn from MADE.h5 at a median S/N from 3 to 60, and fitted with FITTED.h5; a FITTED.h5
 other than MADE.h5 shows the effect of wrong templates.  A star has EPOCHS exposures at random
-phases of a circular orbit; a quarter of the stars has each semi-amplitude of AMPLITUDES.
+phases of a circular orbit.  AMPLITUDES are four semi-amplitudes, each of a quarter of the stars.
 Velocities are relative to the star's weighted mean, as wrong templates shift all its velocities.
 Prints tables (Markdown).
 """

@@ -54,8 +54,8 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
  *  g0, h   groups; for each g0 the caller calls with h = 0, 1, ...
  *  own     products of all pairs of rows in groups g0 to g0 + n_own - 1; added at h = 0
  *  across  products of rows in group g0 with rows in group h; added if n_own is 1 and h < g0
- *  sums    the product of rows r (first to n_row - 1) and c is at
- *          mill_gram_at(r, c) - mill_gram_at(first, 0)
+ *  sums    [mill_gram_at(r, c) - mill_gram_at(first, 0)] is the product of rows r and c; r is first
+ *          to n_row - 1
  *
  *  On return all n_thread threads see the sums. */
 template <int n_own>

@@ -22,8 +22,9 @@ typedef struct mill_pipeline mill_pipeline;
  *  unless star->stays, the pixels; the source may change these in its next call. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** Wait until all pixels given before the previous call of this function are copied.  A source may
- *  then overwrite these pixels even if star->stays, but not later ones.  MILL_ERR_BACKEND. */
+/** Wait for the copies of all pixels that the source gave before the previous call of this
+ *  function.  The source may then overwrite these pixels, even if star->stays, but not pixels that
+ *  it gave later.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */

@@ -242,9 +242,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** For each component j write column j of C to row j of s->error.  The column is resolution matrix
- *  times (component * template), times continuum (s->scratch) / sigma.  The template before the
- *  matrix is row 0 of mill_sharp_rows; rows 1 to 3 are overwritten. */
+/** Write the columns of C, one for each component, to the rows of s->error.  A column is resolution
+ *  matrix times (component * template), times continuum (s->scratch) / sigma.  Row 0 of
+ *  mill_sharp_rows is the template before the matrix; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {

@@ -333,7 +333,7 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_END;
 }
 
-/** Return the shift, km/s, that makes VRAD the mean of the epochs' velocities; 0 without model
+/** Return the shift of the epochs' velocities, km/s, that makes VRAD their mean; 0 without model
  *  error.  With model error the joint fit weighs lines otherwise than fits of single epochs do. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)

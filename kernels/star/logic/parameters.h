@@ -222,8 +222,8 @@ MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_
 /** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
-/** Return a segment's velocity, km/s, if the velocity of its star, arm or epoch (group) is
- *  vel_km_s.  All other parameters are those of slot->theta. */
+/** Return the velocity, km/s, that a segment has when its star, arm or epoch (group) has the
+ *  velocity vel_km_s.  All other parameters are those of slot->theta. */
 MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const mill_slot *slot,
                                                      const mill_segment *s, enum mill_group group,
                                                      double vel_km_s)
@@ -234,8 +234,8 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Return how many parameters a fit of two stars adds to the n_par of one star: the companion's,
- *  ln(flux ratio) of each arm, and the velocity offsets, which both stars share. */
+/** Return the number of parameters that a fit of two stars has for the companion: n_par, with the
+ *  velocity offsets that both stars share, and ln(flux ratio) of each arm. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
