@@ -4,7 +4,7 @@
 
     taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 STARS DIR ROW...
 
-Needs rvspecfit (ours: d4bbf3a), torch and numba.
+Needs rvspecfit (ours: d4bbf3a), torch, numba.
  LIB.h5  a library of networks: one arm (opt) from which arms are cut, or DESI's arms b, r and z
  STARS   desi: rows of the simulated coadd-dev; desi-blue: real spectra of 4000 to 5000 A;
          desi-stars: real spectra in three arms, rows 16 and 22 are stars; lamost: its files
@@ -18,7 +18,8 @@ A line holds
  - row; core-s of rvspecfit; core-ms of starmill in both ways
  - number of starmill's Jacobians a star in both ways
  - rvspecfit's -2 ln L at rvspecfit's solution; -2 ln L at starmill's solution minus this value
- - that difference if the line-spread function acts before pixels sample the templates (desi: nan)
+ - the same difference if rvspecfit's -2 ln L is changed: the line-spread function acts before the
+   pixels sample the templates (desi: nan)
 The last lines give rvspecfit's time / starmill's time: median of all stars, and ratio of totals.
 """
 import argparse

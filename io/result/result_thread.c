@@ -286,8 +286,8 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until wants_write() is true.  Wake up at the latest write_interval seconds
- * after the first queued row or after the last call of meet(), whichever was earlier. */
+/* With one rank: wait until wants_write() is true, or write_interval seconds have passed since the
+ * earlier of two times: that of the first queued row, that of the last call of meet(). */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);

@@ -24,7 +24,7 @@
   X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
   X(MILL_POST_SHAPE, 256, "NOT_GAUSSIAN",                                                          \
     "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \
-    "integral of the absolute difference is above 0.15")                                           \
+    "integral of |density - Gaussian| is above 0.15")                                              \
   X(MILL_POST_ONE_STAR, 512, "ONE_STAR",                                                           \
     "the posterior assumes one star of one velocity; the fit has two stars or several velocities")
 

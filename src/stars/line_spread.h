@@ -49,7 +49,8 @@ int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *w
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
 /** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
- *  resolution: inverses of the Gaussian of the templates (templ_aa, A) and a blur (blur_ln).
+ *  resolution.  A solver is the inverse of one Gaussian, of the templates (sigma templ_aa, A) after
+ *  their blur (sigma blur_ln, in ln wavelength).
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers; its pointers are not set

@@ -303,8 +303,8 @@ class Reference(EndToEnd):
                 self.assertEqual(hdus[0].header[key], inputs[0].header[key])
 
     def test_files_end_where_fits_says(self):
-        """No export has bytes after its last HDU, even if a header fills its blocks, as FIBERMAP's
-        does in a file of DESI's newer format.  All models of this file share their wavelengths."""
+        """No export has bytes after its last HDU, even if a header ends exactly with a block, as the
+        FIBERMAP's does in a file of DESI's newer format."""
         self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
         export("new.h5", "new-models.h5", "new")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):

@@ -171,7 +171,7 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   set.precision = MILL_FLOAT64;
   template_sigma(0.5);
   /* Limits are on chi-square per pixel.  float32 weights are off by 6e-8, at a flux of 100 sigma.
-   * Narrow kernels have only nine weights at pixels of 1.2 A, which leaves more (1.5e-6). */
+   * At pixels of 1.2 A narrow kernels have only nine weights: the chi-square reaches 1.5e-6. */
   check_noise_free(0.45, about_one, 0, 1e-8);
   check_noise_free(0.45, through_the_change, 0, 1e-8);
   check_noise_free(0.8, about_one, 0, 1e-8);

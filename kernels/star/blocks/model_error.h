@@ -62,8 +62,8 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
 }
 
 /** Write to row j of s->error: component j at the pixels (by the cubic through four points), times
- *  the component's sigma, times the template before the resolution matrix.  Without a matrix, also
- *  multiply by continuum / (pixel's sigma): the row is then column j of C. */
+ *  the component's sigma, times the template before the resolution matrix.  Without a matrix also
+ *  multiply by continuum / (pixel's sigma), which gives the component in units of the noise. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, int n_share,
                                            const mill_workspace *work)

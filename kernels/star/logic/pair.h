@@ -134,8 +134,8 @@ MILL_HD static inline double mill_pair_least_apart(const mill_model *m, const mi
   return p->least_apart * (mill_has_error(m) ? MILL_PAIR_WRONG : 1.0);
 }
 
-/** Do template errors explain the residuals' peak?  Not if the stars move.  Else yes if the peak
- *  hardly stands out, is low (MILL_PAIR_PEAK_WRONG), or is near a slow rotator's velocity. */
+/** May errors of the templates make the residuals' peak?  No if epochs show moving stars.  Else yes
+ *  if other peaks are about as high, the peak is low (MILL_PAIR_PEAK_WRONG), or near VRAD. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

@@ -82,7 +82,8 @@ def read_text(path):
                 names = next((hint for hint in reversed(hints) if len(hint) == len(row)
                               and find_known(hint)), [])
             n = len(rows[0]) if rows else len(names) or len(row or ())
-            need(len(rows) < MAX_PIX, INPUT, f"{path}: has over {MAX_PIX} lines of numbers")
+            need(len(rows) < MAX_PIX, INPUT, f"{path}: has over {MAX_PIX} lines of numbers, the "
+                 "most that can be read: split the file")
             need(row is not None and len(row) == n, INPUT, f"{path}, line {k}: expected {n} "
                  f"numbers, got '{text.strip()[:40]}' (# begins a comment)")
             rows.append(row)
