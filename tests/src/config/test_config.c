@@ -177,7 +177,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
       {"arms: [{name: r, min: 600, max: 700}]", "arms: min 600", "exclude all of arm r"},
       {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
       {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
-      {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "for arm b"},
+      {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "the width of arm b"},
       {"fix_param: [{param: teff, value: 7001}]", "fix_param: teff", "from 4000 to 7000"},
       {"fix_param: [{param: vrad, value: -1001}]", "fix_param: vrad", "from -1000 to 1000"},
       {"fix_param: [{param: vsini, value: 501}]", "fix_param: vsini", "from 0 to 500"},
