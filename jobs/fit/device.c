@@ -93,11 +93,9 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 /* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-#define ANY(gpu)                                                                                   \
-  {                                                                                                \
-    .name = gpu, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS                         \
-  }
-  static const mill_backend any[] = {ANY("cuda"), ANY(MILL_BACKEND_MIXED)};
+  static const mill_backend any[] = {
+      {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
+      {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
   else if (call->options->plan && strncmp(choice, "cuda", 4) == 0) /* a plan needs no GPU */

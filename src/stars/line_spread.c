@@ -113,8 +113,8 @@ typedef struct blur_range {
   double last_aa; /**< last usable wavelength, A */
 } blur_range;
 
-/** Return the line-spread function's sigma (A) at pixel i: for a row of the matrix, that of the
- *  Gaussian with the same sum and sum of squares, as mill_find_narrow does. */
+/** Return the line-spread function's sigma, A, at pixel i.  by_matrix: sigma of the Gaussian with
+ *  the sum and the sum of squares of row i of the matrix, as in mill_find_narrow. */
 static double sigma_at(const mill_raw_segment *s, int by_matrix, int i)
 {
   double sum, square;
@@ -158,7 +158,7 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
   for (int k = 0; k < (by_matrix ? N_LOOK : n_whole) && n_whole > 2 && h > 0; k++) {
     const int i = h + (by_matrix ? (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1)) : k);
     const double sigma = sigma_at(raw, by_matrix, i);
-    const double width = sharpest * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double width = sharpest * mill_pixel_width(n, wave, i);
     const double wanted = (width * width - templ * templ) / (wave[i] * wave[i]);
     const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
     if (!(sigma > 0.0) || !isfinite(sigma) || is_gap(n, wave, i - 1) || is_gap(n, wave, i))

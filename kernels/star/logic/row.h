@@ -154,10 +154,11 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
   }
   for (int i = 0; i < n; i++) {
     const int j = idx[i], l = j - MILL_PAR_LABEL0;
-    double shift = slot->best.end[j] - slot->best.at.theta[j]; /* from the minimum without hulls */
-    for (int k = 0; k < n; k++)
-      shift += 0.5 * inv[i * n + k] * slot->best.at.grad[idx[k]];
-    if (l >= 0 && l < m->n_label) { /* add the templates' error that pixels share */
+    if (l >= 0 && l < m->n_label) {
+      double shift = slot->best.end[j] - slot->best.at.theta[j]; /* by the hulls */
+      for (int k = 0; k < n; k++)
+        shift += 0.5 * inv[i * n + k] * slot->best.at.grad[idx[k]];
+      /* add the templates' error that pixels share */
       inv[i * n + i] += mill_label_floor(m, l) * mill_label_floor(m, l);
       is_moved |= !m->label[l].is_element && shift * shift > inv[i * n + i];
     }

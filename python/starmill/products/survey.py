@@ -217,14 +217,18 @@ class Survey:
         within = np.arange(len(key)) - np.repeat(first, n)  # index of the row within its star
         left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))[:MAX_REPEATS // 2]
         pairs = row[np.stack([left, left + 1])]
-        wanted, pairs = np.unique(pairs), np.searchsorted(np.unique(pairs), pairs)
-        sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
-                             for arm in self.result.arms})[pairs]
+        wanted = np.unique(pairs)
+        pairs = np.searchsorted(wanted, pairs)
+        info = self._read("FIT_INFO", wanted)  # once: the weight of each parameter needs it
+
+        def read(name):
+            return info if name == "FIT_INFO" else self._read(name, wanted)
+
+        sn = self.result.sn({f"SN_{arm}": read(f"SN_{arm}") for arm in self.result.arms})[pairs]
         values, names = [], self.result.parameters  # values [parameter][value, error][2][n]
         for p in names:
             # take out the prior, which both rows share
-            weight = self.result.weight(p, lambda name: self._read(name, wanted))
-            value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
+            value, err, weight = read(p), read(p + "_ERR"), self.result.weight(p, read)
             mean, err = self.result.priors.get(p, (0,))[0], np.where(err > 0, err, np.nan)
             values.append([mean + (value - mean) / weight, err / np.sqrt(weight)])
         values = np.array(values)[..., pairs]

@@ -272,8 +272,8 @@ def choose(calibrators, use, degrees=DEGREES):
 def scale_of(stars, use, label):
     """Return a function, and lines of text about it.  The function gives, for mapped labels, the
     offset of published labels from the scale of the benchmark stars.  The offset is linear in the
-    labels, constant beyond the stars.  Each slope has a prior of
-    mean 0, whose sigma is the error of the published label."""
+    labels, constant beyond the stars.  Each slope has a prior of mean 0; the prior's sigma is the
+    error of the published label."""
     mapped = stars.mapped[:, use]
     coef, lines = np.zeros((len(use) + 1, len(label))), []  # 0 for labels without benchmark stars
     slopes, zeros = np.eye(len(use) + 1)[1:], np.zeros(len(use))
