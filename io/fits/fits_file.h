@@ -74,7 +74,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
  *
  *  - Null integers (TNULL): int64_t rows keep the missing value, double rows become NaN.
  *  - 64-bit integers are exact, but need TSCAL 1 and a whole TZERO.
- *  MILL_ERR_INPUT as mill_fits_column_find, or: wrong type or shape, a value beyond int64_t. */
+ *  MILL_ERR_INPUT: as from mill_fits_column_find; the column has another type or shape; a value is
+ *  beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,

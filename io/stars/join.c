@@ -411,8 +411,9 @@ static void combine(entry *first, const entry *other)
   first->night = first->night == other->night ? first->night : -1;
 }
 
-/* List the parts of this rank's joined rows in `part`, sorted by entry.owner, and where each joined
- * row begins in `start`.  A row and its exposures count for the file of the row's first part.
+/* Write the parts of this rank's joined rows to `part`, sorted by entry.owner, and the places where
+ * joined rows begin to `start`.  n_row and n_exposure, by file: the file of a joined row's first
+ * part gets the row and all its exposures.
  * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
 static void list_parts(survey *owned, mill_keyed *order, mill_join_part *part,
                        mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)

@@ -210,9 +210,10 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
   return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }
 
-/** Return the part of a segment's F that depends on the unit of the flux: 2 sum ln sigma and, from
- *  the ln det of n_cont continuum functions, -n_cont mean(2 ln sigma) (times mill_det_weight).  The
- *  rest of F is a chi-square, except for a term of the order of n_cont ln(pixels). */
+/** Return the part of a segment's F that depends on the unit of the flux.  It is the sum of
+ *  2 ln sigma over pixels, less mill_det_weight * n_cont times the mean of 2 ln sigma: the second
+ *  term is from the ln det of n_cont continuum functions.  The rest of F is a chi-square plus some
+ *  n_cont ln(pixels). */
 MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
 {
   return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_good);
