@@ -2,7 +2,7 @@
 """A simulator of GPUs (CMake's MILL_PTXSIM) executes what nvcc has made of the CUDA code.  Results
 agree with the CPU's, and the simulator reports no error that would stop a GPU.
 
-By default it executes a part, in three core-minutes.  MILL_GPU_CODE=all (./run tests --gpu-code)
+`./run tests --long` executes a part, in a core-minute.  `./run tests --gpu-code` (MILL_GPU_CODE=all)
 runs all tests of tests/cuda, fits of other surveys and a posterior.  The simulator then executes
 PTX and machine code, looks for races, and varies the order of blocks, warps and branches.
 """
@@ -18,7 +18,7 @@ import pair_survey  # noqa: E402
 
 BUILD = os.path.dirname(SIMULATED)
 ALL = os.environ.get("MILL_GPU_CODE") == "all"
-# program, its tests of every day, and all tests that suit the simulator
+# program, its tests by default, and all tests that suit the simulator
 PROGRAMS = (
     ("cuda_backend", "answers_equal_the_cpu,wide_layers_equal_the_cpu,every_branch_equals_the_cpu", None),
     ("particles_cuda", "bits_do_not_depend_on_other_problems,gridded_potentials_and_samples_are_the_cpu_s,"
