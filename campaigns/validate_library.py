@@ -26,7 +26,8 @@ Sets:
   miles    every second row of MILES, from the first on, fitted with HALF.h5, a library of the
            other rows (real-library --rows half).  If no HALF.h5 is given, LIB.h5 fits these rows.
   gbs      the benchmark stars of real/gbs, which are in MILES.  The library FOLD%d.h5 that was made
-           without a star fits this star.  %d: the digit K of real-library --rows K/N, N up to 10
+           without a star fits this star.  %d: the digit K of real-library --rows K/N, N up to 10.
+           Differences of three sets of labels (fitted, MILES's, fundamental) give the error of each
   desi     real/desi-blue against labels of the survey's other pipeline.  To find whose labels are
            wrong, it also fits MILES stars at these wavelengths, and desi-blue with MILES templates.
   overlap  compares fits with two libraries, of cool and of hot stars, for MILES stars inside both.
@@ -189,6 +190,21 @@ class Campaign:
         published = {k: np.array(table[k]) for k in table.colnames if k[:3] in ("TEF", "LOG", "FEH")}
         return rows, {"TARGETID": table["MILES_ID"], "FEH_ERR": BENCHMARK_FEH_ERR, **published}
 
+    def three_errors(self, rows, table):
+        """Print the errors of fitted, MILES's and fundamental Teff.  If the three errors are
+        independent, the covariance of x - y and x - z is the variance of x."""
+        with fits.open(self.miles_path()) as h:
+            miles = Table(h["LABELS"].data)
+        ours, theirs = compare(rows, table)
+        index = match(ours, {"TARGETID": np.arange(1, len(miles) + 1)})
+        for kind, of_type in BENCHMARKS:
+            use = of_type(theirs) & (ours["SUCCESS"] == 1)
+            f, b, m = ours["TEFF"][use], theirs["TEFF"][use], miles["TEFF"][index[use]]
+            v = [np.cov(x - y, x - z)[0, 1] for x, y, z in ((f, b, m), (m, b, f), (b, f, m))]
+            print("%s, %d stars: errors of Teff %s" % (kind, use.sum(), ", ".join(
+                "%s %.0f K" % (name, np.sqrt(max(x, 0)))
+                for name, x in zip(("fitted", "MILES's", "fundamental"), v))))
+
     # ---- DESI's blue stars ----
 
     def desi(self, label, library):
@@ -250,7 +266,9 @@ class Campaign:
             yield ("MILES with noise to S/N 30", *self.fit_miles("miles30a", half, 30, 30),
                    TYPES[:1])
         if "gbs" in wanted:
-            yield ("benchmark stars", *self.benchmarks(folds), BENCHMARKS)
+            rows, table = self.benchmarks(folds)
+            self.three_errors(rows, table)
+            yield "benchmark stars", rows, table, BENCHMARKS
         if "lamost" in wanted:
             stars = sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz")))
             rows = self.fit("lamost-" + label, library, config["lamost"], stars)

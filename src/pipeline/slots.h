@@ -106,7 +106,8 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
 void mill_slots_clear(mill_slots *slots);
 
 /** Copy a borrowed star into the free slot i_slot.  The slot's address, slots->bound [i_slot], may
- *  change.  The last library begins; if there are several libraries, it only guesses.
+ *  change.  The star's first turn is with the last library.  With several libraries this turn ends
+ *  after the guess.
  *
  *  MILL_ERR_MEMORY if the backend has no memory for the star: the slot stays free.
  *  MILL_ERR_RANGE (mill_waveset_cache_get, mill_waveset_cache_deconv), MILL_ERR_BACKEND. */

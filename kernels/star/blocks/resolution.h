@@ -8,7 +8,7 @@
 #include "kernels/star/slot.h"
 
 /** A flag is set if at least the fraction SIZEABLE of the matrix rows fails.  LSF_NARROW: sigma is
- *  below NARROW times the templates' sigma.  LSF_UNUSABLE: a usable pixel loses the row. */
+ *  below NARROW times the templates' sigma.  LSF_UNUSABLE: a usable pixel has an invalid row. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
@@ -210,8 +210,8 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   return n_narrow;
 }
 
-/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to s->res; set s->base, s->good,
- *  and s->info by rows that are narrow or lost.  Treatment of rows:
+/** Convert the stored diagonals (offsets +h..-h, scipy dia layout) to s->res; set s->base, s->good
+ *  and the flags in s->info.  Treatment of rows:
  *   - all: deconvolved by the templates' own resolution
  *   - cut at an end of the arm: scaled to the median sum
  *   - narrower than the templates: three pixels, with the row's sum and first moment
@@ -221,7 +221,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, uint32_t ignore,
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   const double most = 1e300;             /* above any finite sum of floats */
-  double part[2] = {0.0, 0.0}, total[2]; /* rows that are narrow; lost, of usable pixels */
+  double part[2] = {0.0, 0.0}, total[2]; /* narrow rows; invalid rows of usable pixels */
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK;
