@@ -195,8 +195,8 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* On rank 0: set file->path, the file to write, and inspect it.  This file is `path`, or PATH.new if
- * --overwrite replaces an existing result; then file->target is the result to replace. */
+/* On rank 0: set file->path, the file to write, and inspect it.  It is `path`, or PATH.new if
+ * --overwrite replaces an existing result.  Then file->target is the result to replace. */
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
