@@ -336,24 +336,94 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
   return MILL_OK;
 }
 
+/* ---- pixels that are missing -------------------------------------------- */
+
+/* Most pixels of a hole that are added.  At wider holes line-spread functions end. */
+enum { MAX_HOLE = 16 };
+
+/* Step from pixel i - 1 to pixel i of a linear grid (A), or of a logarithmic one (relative). */
+static double step_to(const double *wave, int i, int is_log)
+{
+  const double step = wave[i] - wave[i - 1];
+  return is_log ? 2.0 * step / (wave[i] + wave[i - 1]) : step;
+}
+
+/* Count the pixels that an even grid lacks, 0 if no grid is found; *least: its step. */
+static int count_missing(const double *wave, int n, int is_log, double *least)
+{
+  double most = 0.0;
+  int n_missing = 0;
+  *least = INFINITY;
+  for (int i = 1; i < n; i++) {
+    const double step = step_to(wave, i, is_log);
+    *least = step < *least ? step : *least;
+    most = step > most ? step : most;
+  }
+  for (int i = 1; i < n && most > 1.5 * *least; i++) {
+    const double steps = step_to(wave, i, is_log) / *least;
+    if (steps > MAX_HOLE + 1.5)
+      continue;
+    if (fabs(steps - rint(steps)) > 0.2)
+      return 0;
+    n_missing += (int)rint(steps) - 1;
+  }
+  return n_missing <= n / 2 ? n_missing : 0;
+}
+
+/* Set s->wave_aa and s->source [n + n_missing]: the wavelengths of a grid that has no holes, and the
+ * pixel of wave [n] from which each comes.  A pixel that is added comes from its left neighbour. */
+static void fill_waves(const double *wave, int n, int is_log, double least, mill_single_spectrum *s)
+{
+  for (int i = 0, to = 0; i < n; i++) {
+    const double steps = i + 1 < n ? step_to(wave, i + 1, is_log) / least : 1.0;
+    const int n_step = steps > MAX_HOLE + 1.5 ? 1 : (int)rint(steps);
+    for (int k = 0; k < n_step; k++, to++) {
+      s->source[to] = i;
+      s->wave_aa[to] = wave[i] + (k > 0 ? (wave[i + 1] - wave[i]) * k / n_step : 0.0);
+    }
+  }
+}
+
+/* Move the pixels to the places of s->source [n]; those that are added are bad. */
+static void fill_pixels(mill_single_spectrum *s, int n)
+{
+  for (int to = n - 1; to > 0; to--) {
+    const int from = s->source[to];
+    s->flux[to] = s->flux[from];
+    s->ivar[to] = from == s->source[to - 1] ? 0.0f : s->ivar[from];
+    s->sigma_aa[to] = s->sigma_aa[from];
+    s->mask[to] = s->mask[from];
+  }
+}
+
 /* Read a camera's spectrum, and add it to the exposure as a channel. */
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
   int wants = MILL_WANTS_PIXELS; /* needed to repair wavelengths that do not ascend */
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
+  int n_missing = 0, is_log = 0;
+  double step = 0.0;
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));
+  const int ascends = mill_single_disorder(camera->n_pix, camera->wave_aa) == camera->n_pix;
+  for (int k = 0; k < 2 && ascends && n_missing == 0; k++)
+    n_missing = count_missing(camera->wave_aa, camera->n_pix, is_log = k, &step);
+  channel.n_pix += n_missing;
+  MILL_CHECK(mill_single_resize(s, channel.n_pix));
   memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);
+  if (n_missing > 0)
+    fill_waves(camera->wave_aa, camera->n_pix, is_log, step, s);
   memcpy(channel.name, camera->name, sizeof channel.name);
   channel.wave_aa = s->wave_aa;
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
   channel.sigma_is_whole = camera->sigma_is_whole;
-  const int ascends = mill_single_disorder(camera->n_pix, s->wave_aa) == camera->n_pix;
   if (ascends)
     MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
   if (wants & MILL_WANTS_PIXELS)
     MILL_CHECK(read_pixels(c, camera, &channel));
+  if (n_missing > 0 && wants & MILL_WANTS_PIXELS)
+    fill_pixels(s, channel.n_pix);
   if (!ascends)
     MILL_CHECK(repair_wave(c, camera, s, &channel));
   return channel.n_pix > 0 ? mill_spectra_add(spectra, i_exposure, &channel) : MILL_OK;

@@ -13,7 +13,7 @@
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
   MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->noise, spectrum->factor, spectrum->flux,
-            spectrum->ivar, spectrum->sigma_aa, spectrum->mask);
+            spectrum->ivar, spectrum->sigma_aa, spectrum->mask, spectrum->source);
   memset(spectrum, 0, sizeof *spectrum);
 }
 
@@ -29,6 +29,7 @@ int mill_single_resize(mill_single_spectrum *spectrum, int n_pix)
     MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->ivar));
     MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->sigma_aa));
     MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->mask));
+    MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->source));
     spectrum->capacity = n_pix;
   }
   spectrum->n_pix = n_pix;

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 from astropy import units
-from scipy.ndimage import median_filter
 
 from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
                                  write_whole)
@@ -190,23 +189,9 @@ def inverse_variance(path, one, name):
     return np.where((error > 0) & np.isfinite(ivar), ivar, 0)
 
 
-def fill(one):
-    """Add the pixels that a Spectrum lacks of an even grid, without flux; return their number."""
-    step = np.diff(one.wave) / median_filter(np.diff(one.wave), 51)  # the grid may be logarithmic
-    n = np.append(np.rint(step), 1).astype(int)  # pixels up to the next one that is there
-    if not len(n) < n.sum() <= min(2 * len(n), MAX_PIX) or (5 * abs(step - n[:-1]) >= n[:-1]).any():
-        return 0
-    at, place = n.cumsum() - n, np.arange(n.sum())
-    one.wave = np.interp(place, at, one.wave)
-    one.flux, *one.extra = (np.repeat(values, n) for values in (one.flux, *one.extra))
-    one.flux[~np.isin(place, at)] = np.nan
-    return len(place) - len(n)
-
-
 def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
-    n_missing = fill(one)
     need(one.origin.unit or request.wave or request.wave_file or one.wave[-1] >= SHORT_AA, INPUT,
          f"{path}: its wavelengths, to {one.wave[-1]:g}, have no unit; give --unit nm or Angstrom")
     name = stem(path, FILES)[-31:].strip()  # the most characters that a name may have
@@ -223,7 +208,7 @@ def row_of(path, request, power):
         ivar[good] = noise(path, one.flux[good]) ** -2.0  # good: the gap between two detectors is 0
     row = {"NAME": name, "WAVELENGTH": one.wave, "FLUX": np.where(finite, one.flux / scale, 0),
            "IVAR": np.where(finite, ivar * scale**2, 0), "FLUX_SCALE": scale,
-           "ERROR_ESTIMATED": estimated, "N_MISSING": n_missing}
+           "ERROR_ESTIMATED": estimated}
     if power:
         row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
     elif len(one.extra) > 1:
@@ -277,7 +262,5 @@ def main(options):
     image = io.BytesIO()
     generic.write(image, rows, "vacuum", options.frame)
     write_whole(options.output, [image.getbuffer()], options.overwrite)
-    missing = sum(row["N_MISSING"] for row in rows)
-    print(f"{options.output}: {len(rows)} spectra of {len(paths)} files" +
-          f"; added {missing} bad pixels where even grids lack some" * (missing > 0))
+    print(f"{options.output}: {len(rows)} spectra of {len(paths)} files")
     return INPUT if failures else 0
