@@ -16,7 +16,7 @@
 /** Ample memory for one star of a DESI-like survey with its work space. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
-enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
+enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS };
 
 /** Return the error code of a CUDA failure; *advice: what the user can do.  MILL_ERR_CONFIG: the
  *  hardware, driver or code is missing. */
@@ -100,7 +100,7 @@ static int choose_graph(int *has_graph)
   if (text && *text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
     return MILL_ERROR(MILL_ERR_CONFIG, "MILL_CUDA_GRAPH: expected 0 or 1, got '%s'", text);
   CHECK_CUDA(cudaDriverGetVersion(&driver));
-  *has_graph = !(text && text[0] == '0') && !mill_nvtx_listens && driver >= GRAPH_DRIVER;
+  *has_graph = !(text && text[0] == '0') && !mill_nvtx_listens && driver >= MILL_GPU_GRAPH_DRIVER;
   return MILL_OK;
 }
 

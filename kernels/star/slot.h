@@ -216,7 +216,7 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
  *  n_cont ln(pixels). */
 MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
 {
-  return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_good);
+  return s->sum_ln_var * (1.0 - mill_det_weight(m, s) * (double)s->ws->n_cont / (double)s->n_pix);
 }
 
 /** Should the template of the slot's request be kept? */

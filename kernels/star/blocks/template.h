@@ -76,8 +76,8 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
 MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
                                          mill_workspace *work)
 {
-  enum { GAUSS = MILL_MAX_ROTATION + 1 };
-  const int reach = (int)ceil(MILL_BLUR_REACH * sigma);
+  enum { GAUSS = MILL_MAX_ROTATION + 1, MOST = MILL_BLOCK_MAX_SUM - GAUSS - 1 };
+  const int reach = (int)fmin(ceil(MILL_BLUR_REACH * sigma), MOST);
   const int n = half + reach < MILL_MAX_ROTATION ? half + reach : MILL_MAX_ROTATION;
   double *from = work->sums, *gauss = work->sums + GAUSS;
   MILL_BARRIER(b);

@@ -17,7 +17,7 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->starts.n_minimum = slot->starts.n_trail = 0;
   slot->starts.n_jac = slot->result.n_jac;
   slot->lead.n_jac = slot->polish.n_learned = 0;
-  slot->profile.n_round = slot->profile.has_arm = 0;
+  slot->profile.has_arm = 0;
   slot->fix_error = 1;
 }
 

@@ -54,7 +54,7 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   int n_exposure[MILL_MAX_ARM] = {0}, most = 1;
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    n_exposure[s->arm] += s->used && (epoch < 0 || s->epoch == epoch);
+    n_exposure[s->arm] += s->used && s->n_good > 0 && (epoch < 0 || s->epoch == epoch);
     most = n_exposure[s->arm] > most ? n_exposure[s->arm] : most;
   }
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);

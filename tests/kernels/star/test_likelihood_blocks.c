@@ -107,6 +107,7 @@ MILL_TEST(unit_of_flux_cancels)
   double templ[BENCH_PIX], rest[2][2];
   rng = SEED;
   make(n, 10, templ);
+  b.s.n_good = 0; /* also without a good pixel */
   for (int unit = 0; unit < 2; unit++) {
     for (int kind = 0; kind < 2; kind++) {
       b.model.set.likelihood = kind;
