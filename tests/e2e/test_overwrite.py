@@ -179,6 +179,22 @@ class Overwrite(ProgramTest):
         self.assertIn("was not overwritten", errors)
         self.assertTrue(content(self.out) == before)
 
+    def test_stopped_before_a_row(self):
+        """Nothing is there to continue; without --overwrite the command keeps the old result."""
+        with h5py.File(self.out, "r+") as f:
+            f["provenance/FINISHED"][...] = f["fits/STATUS"][7] = 0
+        self.before = content(self.out), self.before[1]
+        process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
+                        "--overwrite", SURVEY, env=faults("stop:open:models.h5.new$:1:1"))
+        wait_until(lambda: is_suspended(process.pid), process)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 75, out + errors)
+        self.assertIn("left         40; give the same command again to continue", out)
+        self.assertKept()
+        self.assertNotIn("without --overwrite", self.ends(75, "status", self.out).stdout)
+
     def test_a_result_that_is_called_new(self):
         super().fit("mine.h5.new", "--quiet", SURVEY, lib=LIBRARY)
         self.assertNotIn("overwritten", starmill("status", self.path).stdout)
