@@ -83,8 +83,6 @@ void mill_h5_opened(hid_t id)
 void mill_h5_forget(hid_t id)
 {
   for (int i = n_file - 1; i >= 0; i--)
-    if (file[i].id == id) {
+    if (file[i].id == id)
       memmove(file + i, file + i + 1, (size_t)(--n_file - i) * sizeof *file);
-      return;
-    }
 }

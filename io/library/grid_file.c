@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/memory.h"
@@ -22,8 +23,6 @@ enum { GRID_VERSION = 1, GRID_AT = 48, MAX_SETTINGS = 65536 };
 
 void mill_grid_info_clear(mill_grid_info *info)
 {
-  if (!info)
-    return;
   MILL_FREE(info->value, info->name, info->status);
   memset(info, 0, sizeof *info);
 }
@@ -246,7 +245,11 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
   grid_at(at, arm, "flux");
-  return read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);
+  mill_h5_opening(file->h5.path, file->h5.code);
+  mill_h5_opened(file->h5.id);
+  const int err = read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);
+  mill_h5_forget(file->h5.id); /* open until the training ends, so not to blame for its crashes */
+  return err;
 }
 
 int mill_grid_read_settings(const mill_grid_file *file, char **settings)

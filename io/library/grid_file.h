@@ -30,7 +30,7 @@ typedef struct mill_grid_info {
   unsigned char *status;        /**< [n_model] enum mill_grid_status, owned */
 } mill_grid_info;
 
-void mill_grid_info_clear(mill_grid_info *info); /* NULL is allowed */
+void mill_grid_info_clear(mill_grid_info *info);
 
 typedef struct mill_grid_file mill_grid_file;
 

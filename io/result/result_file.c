@@ -170,14 +170,20 @@ static void destroy(mill_result_file *file)
   MILL_FREE(file->wanted, file->owners.rank, file->count, file->sum, file);
 }
 
-/* Make this rank's state of a result: locks, communicators and columns; opens no file. */
-static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
+/* Make this rank's state of a result: locks, communicators and columns; opens no file.
+ * Collective. */
+static int prepare(const char *path, const mill_run_info *info, const mill_mpi *outer,
                    mill_result_file **out)
 {
   int level = MPI_THREAD_SINGLE;
-  mill_result_file *file = NULL;
-  *out = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &file));
+  MILL_OWNED mill_result_file *made = NULL;
+  int code = MILL_ALLOC(1, &made);
+  if (code == MILL_OK && (pthread_mutex_init(&made->mutex, NULL) != 0 ||
+                          mill_cond_init(&made->room) != 0 || mill_cond_init(&made->work) != 0))
+    code = MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the I/O thread");
+  MILL_CHECK(mill_mpi_agree(outer, code));
+  mill_result_file *file = *out = made;
+  made = NULL;
   file->mpi.comm = file->io.comm = MPI_COMM_NULL;
   file->file = H5I_INVALID_HID;
   file->fd = -1;
@@ -188,15 +194,8 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   file->watch = -1;
   file->n_row = info->n_row;
   file->lib = info->lib;
-  if (pthread_mutex_init(&file->mutex, NULL) != 0 || mill_cond_init(&file->room) != 0 ||
-      mill_cond_init(&file->work) != 0) {
-    mill_free(file);
-    file = NULL;
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the I/O thread");
-  }
-  *out = file;
-  MILL_CHECK(mill_mpi_dup(comm, &file->mpi));
-  MILL_CHECK(mill_mpi_dup(comm, &file->io));
+  MILL_CHECK(mill_mpi_dup(outer->comm, &file->mpi));
+  MILL_CHECK(mill_mpi_dup(outer->comm, &file->io));
   if (strlen(path) + 128 > sizeof file->path)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(file->path, path, strlen(path) + 1);
@@ -315,7 +314,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_MPI(MPI_Comm_rank(comm, &outer.rank));
   MILL_MPI(MPI_Comm_size(comm, &outer.size));
   MILL_TRY(mill_resolve_links_for_all(&outer, path, end, sizeof end));
-  err = prepare(end, info, comm, &file);
+  err = prepare(end, info, &outer, &file);
   MILL_STEP(MILL_ALLOC(info->n_file, &first_exposure));
   MILL_TRY(mill_mpi_agree(&outer, err));
   MILL_TRY(mill_owners_find(&file->mpi, MILL_OWN_ROWS, &file->owners));
@@ -388,6 +387,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   /* despite --overwrite, keep the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
+  if (err != MILL_OK)
+    file->target[0] = '\0'; /* replace and remove nothing: MODELS.h5.new may be another run's */
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* a new result needs its models */
     unlink(file->path);
     close_descriptor(file);

@@ -54,20 +54,20 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Slot i_slot lacks memory for a star: try the crew's free slot with most memory.  If this fails
- *  and no slot has a star, free the memory of all slots and try again. */
-static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill_star *star)
+/** Slot *i_slot lacks memory for a star: try the crew's free slot with most memory, which *i_slot
+ *  then is.  If this fails and no slot has a star, free the memory of all slots and try again. */
+static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int *i_slot, mill_star *star)
 {
   int err = MILL_ERR_MEMORY;
+  const int first = *i_slot;
   const mill_slot_entry *e = p->slots.entry;
-  int best = i_slot;
   for (int i = c->first; i < c->first + c->n_slot; i++)
-    if (!e[i].active && e[i].memory.cap > e[best].memory.cap)
-      best = i;
-  if (best != i_slot)
-    err = mill_slots_load(&p->slots, best, star);
+    if (!e[i].active && e[i].memory.cap > e[*i_slot].memory.cap)
+      *i_slot = i;
+  if (*i_slot != first)
+    err = mill_slots_load(&p->slots, *i_slot, star);
   if (err == MILL_ERR_MEMORY && count_busy(p, &p->all) == 0 && mill_slots_drop(&p->slots))
-    err = mill_slots_load(&p->slots, i_slot, star);
+    err = mill_slots_load(&p->slots, *i_slot, star);
   return err;
 }
 
@@ -116,7 +116,7 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   mill_range_begin(MILL_RANGE_UPLOAD);
   int err = mill_slots_load(&p->slots, i, star);
   if (err == MILL_ERR_MEMORY)
-    err = load_elsewhere(p, c, i, star);
+    err = load_elsewhere(p, c, &i, star);
   mill_range_end();
   p->load_s += mill_thread_cpu_s() - before_s;
   if (err == MILL_ERR_MEMORY) {

@@ -377,7 +377,7 @@ int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
     CPU_SET(0, &mine);
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
-  MILL_CHECK(MILL_ALLOC(node.size, &all));
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(node.size, &all)));
   MILL_CHECK_MPI(
       MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node.comm));
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {

@@ -107,10 +107,10 @@ class Train(ProgramTest):
     def setUpClass(cls):
         cls.whole, cls.said = cls().train("whole.h5")
 
-    def train(self, out, *args, status=0, grid=None, ranks=0):
+    def train(self, out, *args, status=0, grid=None, **how):
         path = tmp(out)
         done = self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output", path,
-                         grid or GRID, ranks=ranks)
+                         grid or GRID, **how)
         return path, done
 
     def start(self, path, *args):
@@ -144,13 +144,15 @@ class Train(ProgramTest):
         self.assertFalse(os.path.exists(self.whole + ".training"))
 
     def test_killed_and_stopped(self):
-        """After a kill, a signal or the stop file the continued run makes the same library."""
+        """After a crash, kill, signal or the stop file the continued run makes the same library."""
         whole = digest(self.whole)
         path, checkpoint = tmp("killed.h5"), tmp("killed.h5.training")
         process = self.start(path)
         wait_until(lambda: os.path.exists(checkpoint), process)
-        process.kill()
-        process.communicate()
+        process.send_signal(signal.SIGBUS)
+        said = process.communicate()[1]
+        self.assertIn("the process died of signal 7; please report", said)
+        self.assertNotIn(GRID, said)
         self.assertFalse(os.path.exists(path))
         done = self.train("killed.h5")[1]
         self.assertIn("continuing from this checkpoint", done.stdout)
@@ -181,6 +183,11 @@ class Train(ProgramTest):
         self.assertEqual(digest(path), whole)
         self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
         self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
+
+    def test_a_crash_blames_the_grid_while_it_is_read(self):
+        """Of some 150 reads those from the 60th on are of spectra."""
+        done = self.train("crash.h5", status=3, env=faults("abort:read:grid.h5$:100:1"))[1]
+        self.assertIn(GRID + ": the process died of signal 6", done.stderr)
 
     def test_ended_before_the_library_is_made(self):
         """The trained state is kept, and the same command makes the same library of it."""

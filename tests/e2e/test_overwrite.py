@@ -139,6 +139,30 @@ class Overwrite(ProgramTest):
                 with h5py.File(self.out) as f, h5py.File(self.models) as m:
                     self.assertEqual(f["provenance"].attrs["RUN_ID"], m.attrs["RUN_ID"])
 
+    def test_models_that_another_run_writes_stay(self):
+        """A run that may not write MODELS.h5.new neither removes it nor moves it anywhere."""
+        new = self.models + ".new"
+        for args in ([SURVEY], ["--npoly", 9, SURVEY]):
+            self.setUp()
+            if len(args) > 1:  # a whole OUT.h5.new waits for its models
+                self.fit(*args, status=-9, env=faults("kill:rename:/models.h5$:1:1"))
+            put(new, "hello\n")
+            for ranks in (0, 2):
+                done = self.fit(*args, status=2, ranks=ranks)
+                self.assertIn(new + " exists and is not a starmill models file", done.stderr)
+                self.assertEqual(content(new), b"hello\n")
+                self.assertKept("models.h5.new", *["old.h5.new"] * (len(args) > 1))
+        self.setUp()
+        other = start("fit", "--library", LIBRARY, "--output", tmp("beside.h5"), "--models",
+                      self.models, "--overwrite", *SLOW, SURVEY,
+                      env=faults(f"stop:open:{os.path.basename(new)}$:2:1"))
+        self.addCleanup(other.communicate)
+        self.addCleanup(other.kill)
+        wait_until(lambda: is_suspended(other.pid), other)
+        begun = content(new)
+        self.assertOneLine(self.fit(SURVEY, status=4), self.models, "is being written", status=4)
+        self.assertTrue(content(new) == begun)
+
     def test_two_starts_at_once(self):
         """A run looks again under the lock: another one may have made the file meanwhile."""
         for name in families(self.out, self.models):
@@ -154,6 +178,22 @@ class Overwrite(ProgramTest):
         self.assertEqual(late.returncode, 3, out + errors)
         self.assertIn("was not overwritten", errors)
         self.assertTrue(content(self.out) == before)
+
+    def test_stopped_before_a_row(self):
+        """Nothing is there to continue; without --overwrite the command keeps the old result."""
+        with h5py.File(self.out, "r+") as f:
+            f["provenance/FINISHED"][...] = f["fits/STATUS"][7] = 0
+        self.before = content(self.out), self.before[1]
+        process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
+                        "--overwrite", SURVEY, env=faults("stop:open:models.h5.new$:1:1"))
+        wait_until(lambda: is_suspended(process.pid), process)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 75, out + errors)
+        self.assertIn("left         40; give the same command again to continue", out)
+        self.assertKept()
+        self.assertNotIn("without --overwrite", self.ends(75, "status", self.out).stdout)
 
     def test_a_result_that_is_called_new(self):
         super().fit("mine.h5.new", "--quiet", SURVEY, lib=LIBRARY)

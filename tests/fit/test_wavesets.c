@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any number of wavelength sets: stars with grids of their own have the same bits whatever is in
- * the batch and however small the cache is, and memory stays bounded. */
+ * the batch and however small the cache is, and memory stays bounded.  If it is full, rows stay. */
 #include "tests/mill_test.h"
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
@@ -144,6 +144,45 @@ MILL_TEST(shared_wavelengths_are_made_once)
   const mill_waveset_stats end =
       run_stars(2, 1, MILL_WAVESET_CACHE_BYTES, N_SHARED, shared, result[1], &run);
   assert_int_equal(end.n_made, lib.n_arm);
+}
+
+static int is_full;
+
+static int alloc_unless_full(mill_device *device, size_t bytes, void **out)
+{
+  return is_full ? MILL_ERROR(MILL_ERR_MEMORY, "full")
+                 : mill_backend_cpu(NULL)->alloc(device, bytes, out);
+}
+
+/** Memory is full before the third star. */
+static int filling_source(void *context, mill_star **out)
+{
+  is_full = ((made_run *)context)->next == 2;
+  return made_source(context, out);
+}
+
+/** Slot 0 is free first, but has room only for the small star that it had.  So the third star, the
+ *  second again, waits for slot 1, where the two libraries must begin anew. */
+MILL_TEST(a_star_in_another_slot_has_the_same_row)
+{
+  static made_star dark;
+  mill_backend backend = *mill_backend_cpu(NULL);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
+  const mill_library two[2] = {lib, lib};
+  mill_star raw[3];
+  made_run run = {.star = raw, .n = 3, .result = result[0]};
+  dark = star[0];
+  for (int i = 0; i < dark.n_segment; i++)
+    memset(dark.segment[i].ivar, 0, sizeof dark.segment[i].ivar);
+  for (int i = 0; i < 3; i++)
+    made_star_raw(i, i == 0 ? &dark : &star[1], &raw[i]);
+  backend.alloc = alloc_unless_full;
+  made_check(mill_pipeline_create(two, 2, &set, &backend, 2, 1, 0, &pipeline));
+  made_check(mill_pipeline_run(pipeline, filling_source, &run, made_sink, &run));
+  assert_int_equal(pipeline->all.n_usable, 1); /* of two: memory was full */
+  assert_int_equal(result[0][1].status, MILL_STATUS_FITTED);
+  result[0][2].row = 1;
+  assert_memory_equal(&result[0][1], &result[0][2], sizeof result[0][1]);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, make_stars, tear_down)
