@@ -517,7 +517,9 @@ class Others(Formats):
         (row,) = self.read(Sample("4most"), by)["rows"]
         self.assertEqual(row["fits_row"], 1)
         self.refused(Sample("4most", edits="FIBMETATAB-SNR"), "no column SNR", config=by)
-        self.assertEqual(self.read(Sample("4most single"), by)["rows"], [])  # it has none
+        self.refused(Sample("4most single"), "no keyword SNR", config=by)
+        for sn, n_row in ((9, 0), (11, 1)):
+            self.assertEqual(len(self.read(Sample("4most single", edits=f"+SNR     = {sn}"), by)["rows"]), n_row)
 
     def test_4most_cameras_by_wavelength(self):
         """Whatever the file is called."""
