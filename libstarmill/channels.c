@@ -32,7 +32,7 @@ MILL_CLOSER(starmill_channels, starmill_channels_close)
 /* Index the file: the generic format then knows which rows belong together. */
 static int index_once(mill_spectra *spectra)
 {
-  mill_selection all = {0};
+  const mill_selection all = {.fiberstatus_allowed = UINT64_MAX}; /* as a fit may have read it */
   mill_file_index index;
   MILL_CHECK(mill_spectra_index(spectra, &all, &index));
   mill_file_index_clear(&index);

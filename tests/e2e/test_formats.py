@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Readers of spectra read bit for bit what was written, and refuse wrong files with a reason."""
 
+import itertools
+
 from base import *  # noqa: F403
 from survey_faults import WRONG
 from survey_files import *  # noqa: F403
@@ -328,6 +330,13 @@ class Desi(Formats):
         self.refused(s, name="other.fitsx", config=f"redrock_file: {tmp('other.fitsx')}\n")
         os.remove(tmp("redrock-x.fits"))
 
+    def test_plots_need_no_fiber_status(self):
+        """A fit may have read such a file, if all bits are allowed."""
+        s = Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS")
+        answer = self.read(s)
+        drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
+        for got, c in itertools.zip_longest(answer["segments"][:2], drawn):
+            self.assertSame(c.flux.astype("f4"), got["flux"])
 
     def test_redrock_file_beside_the_input(self):
         folder, data = tmp("beside"), packed(Sample("desi").hdus)[0]
