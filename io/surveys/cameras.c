@@ -146,10 +146,13 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
   return MILL_OK;
 }
 
-/* Read the camera's wavelengths (A), ascending, unless they are known. */
+/* Read the camera's wavelengths (A) unless they are known, and turn them round if most descend.
+ * Not only the ends are compared, since these may be padding. */
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
   MILL_OWNED double *wave_aa = NULL;
+  double last = NAN;
+  int n_down = 0; /* steps down, less steps up */
   if (camera->wave_aa)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(camera->n_pix, &wave_aa));
@@ -158,12 +161,14 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     wave_aa[i] = pow(10.0, wave_aa[i]);
   for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
     wave_aa[i] *= camera->to_aa;
-  if (wave_aa[camera->n_pix - 1] < wave_aa[0]) {
+  for (int i = 0; i < camera->n_pix; i++)
+    if (is_positive(wave_aa[i])) {
+      n_down += (wave_aa[i] < last) - (wave_aa[i] > last);
+      last = wave_aa[i];
+    }
+  camera->descends = n_down > 0;
+  if (camera->descends)
     turn_round(wave_aa, camera->n_pix);
-    camera->descends = mill_single_disorder(camera->n_pix, wave_aa) == camera->n_pix;
-    if (!camera->descends) /* repair_wave needs the stored order */
-      turn_round(wave_aa, camera->n_pix);
-  }
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
@@ -316,7 +321,8 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
           c->file, camera->i_hdu,
           ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
           "padding pixels, or give columns of variable length",
-          plane_text(c, &camera->plane[MILL_WAVE], text), i, wave[i]);
+          plane_text(c, &camera->plane[MILL_WAVE], text),
+          camera->descends ? camera->n_pix - 1 - i : i, wave[i]);
     if (left < 0)
       left = i;
     else
