@@ -344,8 +344,9 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 
 /* ---- pixels that are missing -------------------------------------------- */
 
-/* Most pixels of a hole that are added.  At wider holes line-spread functions end. */
-enum { MAX_HOLE = 16 };
+/* Most pixels of a hole that are added: at wider holes line-spread functions end.  Fewest pixels of
+ * a grid: the steps of fewer may be multiples by chance. */
+enum { MAX_HOLE = 16, MIN_GRID = 32 };
 
 /* Step from pixel i - 1 to pixel i of a linear grid (A), or of a logarithmic one (relative). */
 static double step_to(const double *wave, int i, int is_log)
@@ -373,7 +374,7 @@ static int count_missing(const double *wave, int n, int is_log, double *least)
       return 0;
     n_missing += (int)rint(steps) - 1;
   }
-  return n_missing <= n / 2 ? n_missing : 0;
+  return n >= MIN_GRID && n_missing <= n / 2 ? n_missing : 0;
 }
 
 /* Set s->wave_aa and s->source [n + n_missing]: the wavelengths of a grid that has no holes, and the
