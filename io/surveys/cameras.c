@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/surveys/selection.h"
+
 /* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
@@ -54,9 +56,15 @@ int mill_cameras_number(mill_cameras *c)
   return MILL_OK;
 }
 
-int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int is_joint,
+int mill_cameras_index(const mill_cameras *c, const mill_selection *select,
+                       const mill_catalog_row *row, const char *objtype, int is_joint,
                        mill_file_index *index)
 {
+  const int has_kind = row->kind.spectype[0] || isfinite(row->kind.z);
+  index->n_fits_row = 1;
+  MILL_CHECK(mill_selection_check(select, c->file->guard->path, has_kind));
+  if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN}))
+    return MILL_OK;
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
     if (camera > c->camera && camera[-1].exposure == camera->exposure)
@@ -157,15 +165,11 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(camera->n_pix, &wave_aa));
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
-  for (int i = 0; i < camera->n_pix && camera->is_log; i++)
-    wave_aa[i] = pow(10.0, wave_aa[i]);
-  for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
-    wave_aa[i] *= camera->to_aa;
-  for (int i = 0; i < camera->n_pix; i++)
-    if (is_positive(wave_aa[i])) {
-      n_down += (wave_aa[i] < last) - (wave_aa[i] > last);
-      last = wave_aa[i];
-    }
+  for (double *x = wave_aa; x < wave_aa + camera->n_pix; x++) {
+    *x = (camera->is_log ? pow(10.0, *x) : *x) * (camera->to_aa > 0.0 ? camera->to_aa : 1.0);
+    n_down += is_positive(*x) ? (*x < last) - (*x > last) : 0;
+    last = is_positive(*x) ? *x : last;
+  }
   camera->descends = n_down > 0;
   if (camera->descends)
     turn_round(wave_aa, camera->n_pix);
@@ -214,32 +218,25 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   return MILL_OK;
 }
 
-/* Convert numbers to masks; some surveys store masks as floats. */
-static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                       int n_pix, int32_t *out)
-{
-  for (int i = 0; i < n_pix; i++) {
-    /* allow signed and unsigned 32 bits; NaN fails this test */
-    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
-        value[i] != floor(value[i]))
-      return MILL_ERROR_HDU(file, i_hdu,
-                            ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
-                            "fetch the file again",
-                            what, i, value[i]);
-    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
-  }
-  return MILL_OK;
-}
-
+/* Read a mask; some surveys store masks as floats. */
 static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   char text[96];
-  mill_single_spectrum *s = &c->spectrum;
+  double *value = c->spectrum.number;
   if (mask->mask_type)
     return read_stored_mask(c, camera, mask);
-  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
-  return narrow_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
-                     s->mask);
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, value));
+  for (int i = 0; i < camera->n_pix; i++) {
+    /* allow signed and unsigned 32 bits; NaN fails this test */
+    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
+        value[i] != floor(value[i]))
+      return MILL_ERROR_HDU(c->file, mask->i_hdu,
+                            ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
+                            "fetch the file again",
+                            plane_text(c, mask, text), i, value[i]);
+    c->spectrum.mask[i] = (int32_t)(uint32_t)(int64_t)value[i];
+  }
+  return MILL_OK;
 }
 
 /* Read and calibrate a camera's pixels for the channel, and let the format finish them. */

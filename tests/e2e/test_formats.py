@@ -171,6 +171,22 @@ class Alike(Formats):
             answer = self.read(Sample(kind, edits=edits), config + targets * "objects: [20, 30]\n")
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
+    def test_keys_by_which_a_file_has_nothing_to_select(self):
+        """They are refused: such a file would lose all its rows, or none, without a word."""
+        no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
+        for kind in KINDS:
+            edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
+            s = Sample(kind, edits=edits)
+            self.refused(s, "no class or redshift", "redrock", config="redrock: true\n")
+            if "lamost" in kind and kind != "lamost-mrs" or kind in no_class:  # a star, by class or redshift
+                for half in edits.split(";"):
+                    self.assertEqual(len(self.read(Sample(kind, edits=half), "redrock: true\n")["rows"]), 1)
+        s = Sample("weave")
+        s.hdus[-1].columns.append(Column("TARGCAT", "5A", ["GA_LR", "", "GA_HR", "GA_LR", ""]))
+        config = "redrock: true\ntarget_classes: [GA_LR]\n"
+        self.assertEqual([r["fits_row"] for r in self.read(s, config)["rows"]], [0])
+        self.refused(s, "no class or redshift", config=config + "select_by: all\n")
+
 
 class Desi(Formats):
     def assertFirst(self, edits, name, values):
