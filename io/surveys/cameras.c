@@ -61,8 +61,9 @@ int mill_cameras_index(const mill_cameras *c, const mill_selection *select,
                        mill_file_index *index)
 {
   const int has_kind = row->kind.spectype[0] || isfinite(row->kind.z);
+  const int has_objtype = objtype && objtype[0];
   index->n_fits_row = 1;
-  MILL_CHECK(mill_selection_check(select, c->file->guard->path, has_kind));
+  MILL_CHECK(mill_selection_check(select, c->file->guard->path, has_kind, has_objtype));
   if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN}))
     return MILL_OK;
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));

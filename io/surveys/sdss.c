@@ -399,7 +399,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_catalog_row_init(&row);
   MILL_CHECK((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
   const char *objtype =
-      s->is_mwm ? "" : mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
+      s->is_mwm ? NULL : mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
   return mill_cameras_index(&s->cameras, select, &row, objtype, s->joint, index);
 }
 

@@ -23,8 +23,11 @@ typedef struct mill_candidate {
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
 
 /** Refuse a file that lacks what a key in use selects by: it would lose all its rows, or none.
- *  has_kind: it states classes or redshifts, for the key redrock.  MILL_ERR_INPUT. */
-int mill_selection_check(const mill_selection *select, const char *path, int has_kind);
+ *  has_kind     its rows have classes or redshifts, for the key redrock
+ *  has_objtype  they have target types, for the key objtypes
+ *  MILL_ERR_INPUT. */
+int mill_selection_check(const mill_selection *select, const char *path, int has_kind,
+                         int has_objtype);
 
 /** Does the selection use the S/N stated in files? */
 int mill_selection_has_scores(const mill_selection *select);

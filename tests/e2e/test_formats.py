@@ -178,10 +178,15 @@ class Alike(Formats):
             edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
             s = Sample(kind, edits=edits)
             self.refused(s, "no class or redshift", "redrock", config="redrock: true\n")
+            if kind == "desi" or "mwm" in kind or "generic" in kind:
+                self.refused(s, "no target type", "objtypes", config="objtypes: [TGT]\n")
+                self.assertEqual(len(self.read(s)["rows"]), len(s.rows))
             if "lamost" in kind and kind != "lamost-mrs" or kind in no_class:  # a star, by class or redshift
                 for half in edits.split(";"):
                     self.assertEqual(len(self.read(Sample(kind, edits=half), "redrock: true\n")["rows"]), 1)
-        s = Sample("weave")
+        for kind, edits in ("sdss", "SPECOBJ-OBJTYPE"), ("lamost", "!FIB_TYPE"):
+            self.refused(Sample(kind, edits=edits), "no target type", config="objtypes: [TGT]\n")
+        s = Sample("weave")  # classes of targets suffice, unless both must select
         s.hdus[-1].columns.append(Column("TARGCAT", "5A", ["GA_LR", "", "GA_HR", "GA_LR", ""]))
         config = "redrock: true\ntarget_classes: [GA_LR]\n"
         self.assertEqual([r["fits_row"] for r in self.read(s, config)["rows"]], [0])
