@@ -29,19 +29,11 @@ void starmill_channels_close(starmill_channels *channels)
 
 MILL_CLOSER(starmill_channels, starmill_channels_close)
 
-/* Index the file: the generic format then knows which rows belong together. */
-static int index_once(mill_spectra *spectra)
-{
-  mill_selection all = {0};
-  mill_file_index index;
-  MILL_CHECK(mill_spectra_index(spectra, &all, &index));
-  mill_file_index_clear(&index);
-  return MILL_OK;
-}
-
 /* Open the file with c->all as library: its arm covers all wavelengths, so no channel is cut. */
 static int set_up(const char *path, const char *config, starmill_channels *c)
 {
+  const mill_selection all = {.fiberstatus_allowed = UINT64_MAX}; /* as a fit may have read it */
+  mill_file_index index;
   mill_config_default(&c->config);
   if (config)
     MILL_CHECK(mill_config_read_text(&c->config, "the configuration", (const unsigned char *)config,
@@ -59,7 +51,10 @@ static int set_up(const char *path, const char *config, starmill_channels *c)
   };
   MILL_FILES_LOCKED;
   MILL_CHECK(mill_spectra_open(path, &c->settings, &c->spectra));
-  return index_once(c->spectra);
+  /* the generic format then knows which rows belong together */
+  MILL_CHECK(mill_spectra_index(c->spectra, &all, &index));
+  mill_file_index_clear(&index);
+  return MILL_OK;
 }
 
 static int open_channels(const char *path, const char *config, starmill_channels **channels)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/surveys/selection.h"
+
 /* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
@@ -54,9 +56,16 @@ int mill_cameras_number(mill_cameras *c)
   return MILL_OK;
 }
 
-int mill_cameras_index(const mill_cameras *c, const mill_catalog_row *row, int is_joint,
+int mill_cameras_index(const mill_cameras *c, const mill_selection *select,
+                       const mill_catalog_row *row, const char *objtype, int is_joint,
                        mill_file_index *index)
 {
+  const int has_kind = row->kind.spectype[0] || isfinite(row->kind.z);
+  const int has_objtype = objtype && objtype[0];
+  index->n_fits_row = 1;
+  MILL_CHECK(mill_selection_check(select, c->file->guard->path, has_kind, has_objtype));
+  if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN}))
+    return MILL_OK;
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
     if (camera > c->camera && camera[-1].exposure == camera->exposure)
@@ -146,24 +155,25 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
   return MILL_OK;
 }
 
-/* Read the camera's wavelengths (A), ascending, unless they are known. */
+/* Read the camera's wavelengths (A) unless they are known, and turn them round if most descend.
+ * Not only the ends are compared, since these may be padding. */
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
   MILL_OWNED double *wave_aa = NULL;
+  double last = NAN;
+  int n_down = 0; /* steps down, less steps up */
   if (camera->wave_aa)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(camera->n_pix, &wave_aa));
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
-  for (int i = 0; i < camera->n_pix && camera->is_log; i++)
-    wave_aa[i] = pow(10.0, wave_aa[i]);
-  for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
-    wave_aa[i] *= camera->to_aa;
-  if (wave_aa[camera->n_pix - 1] < wave_aa[0]) {
-    turn_round(wave_aa, camera->n_pix);
-    camera->descends = mill_single_disorder(camera->n_pix, wave_aa) == camera->n_pix;
-    if (!camera->descends) /* repair_wave needs the stored order */
-      turn_round(wave_aa, camera->n_pix);
+  for (double *x = wave_aa; x < wave_aa + camera->n_pix; x++) {
+    *x = (camera->is_log ? pow(10.0, *x) : *x) * (camera->to_aa > 0.0 ? camera->to_aa : 1.0);
+    n_down += is_positive(*x) ? (*x < last) - (*x > last) : 0;
+    last = is_positive(*x) ? *x : last;
   }
+  camera->descends = n_down > 0;
+  if (camera->descends)
+    turn_round(wave_aa, camera->n_pix);
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
@@ -209,32 +219,25 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   return MILL_OK;
 }
 
-/* Convert numbers to masks; some surveys store masks as floats. */
-static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                       int n_pix, int32_t *out)
-{
-  for (int i = 0; i < n_pix; i++) {
-    /* allow signed and unsigned 32 bits; NaN fails this test */
-    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
-        value[i] != floor(value[i]))
-      return MILL_ERROR_HDU(file, i_hdu,
-                            ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
-                            "fetch the file again",
-                            what, i, value[i]);
-    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
-  }
-  return MILL_OK;
-}
-
+/* Read a mask; some surveys store masks as floats. */
 static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   char text[96];
-  mill_single_spectrum *s = &c->spectrum;
+  double *value = c->spectrum.number;
   if (mask->mask_type)
     return read_stored_mask(c, camera, mask);
-  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
-  return narrow_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
-                     s->mask);
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, value));
+  for (int i = 0; i < camera->n_pix; i++) {
+    /* allow signed and unsigned 32 bits; NaN fails this test */
+    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
+        value[i] != floor(value[i]))
+      return MILL_ERROR_HDU(c->file, mask->i_hdu,
+                            ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
+                            "fetch the file again",
+                            plane_text(c, mask, text), i, value[i]);
+    c->spectrum.mask[i] = (int32_t)(uint32_t)(int64_t)value[i];
+  }
+  return MILL_OK;
 }
 
 /* Read and calibrate a camera's pixels for the channel, and let the format finish them. */
@@ -316,7 +319,8 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
           c->file, camera->i_hdu,
           ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
           "padding pixels, or give columns of variable length",
-          plane_text(c, &camera->plane[MILL_WAVE], text), i, wave[i]);
+          plane_text(c, &camera->plane[MILL_WAVE], text),
+          camera->descends ? camera->n_pix - 1 - i : i, wave[i]);
     if (left < 0)
       left = i;
     else
@@ -338,8 +342,9 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 
 /* ---- pixels that are missing -------------------------------------------- */
 
-/* Most pixels of a hole that are added.  At wider holes line-spread functions end. */
-enum { MAX_HOLE = 16 };
+/* Most pixels of a hole that are added: at wider holes line-spread functions end.  Fewest pixels of
+ * a grid: the steps of fewer may be multiples by chance. */
+enum { MAX_HOLE = 16, MIN_GRID = 32 };
 
 /* Step from pixel i - 1 to pixel i of a linear grid (A), or of a logarithmic one (relative). */
 static double step_to(const double *wave, int i, int is_log)
@@ -367,7 +372,7 @@ static int count_missing(const double *wave, int n, int is_log, double *least)
       return 0;
     n_missing += (int)rint(steps) - 1;
   }
-  return n_missing <= n / 2 ? n_missing : 0;
+  return n >= MIN_GRID && n_missing <= n / 2 ? n_missing : 0;
 }
 
 /* Set s->wave_aa and s->source [n + n_missing]: the wavelengths of a grid that has no holes, and the

@@ -203,9 +203,9 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   const int i_hdu = is_single ? f->i_spectra : f->i_target;
   MILL_CHECK(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
                        : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
-  if (!is_single && !values[SN].there && mill_selection_has_scores(select))
-    return MILL_ERROR_HDU(file, i_hdu,
-                          " has no column SNR, which minsn_from reads; leave minsn_from out");
+  if (!values[SN].there && mill_selection_has_scores(select))
+    return MILL_ERROR_HDU(file, i_hdu, " has no %s SNR, which minsn_from reads; leave this key out",
+                          is_single ? "keyword" : "column");
   return mill_fibres_index(&fibres, file, values, f->cameras.n_row, select, index);
 }
 

@@ -359,6 +359,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 {
   generic *g = state;
   MILL_FITS_VALUES(v, N_WISH);
+  MILL_CHECK(mill_selection_check(select, g->table.file->guard->path, 0, 0));
   MILL_CHECK(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
   MILL_CHECK(group_rows(g, v, &index->warning));
   MILL_CHECK(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));

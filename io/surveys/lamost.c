@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "io/surveys/cameras.h"
-#include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
@@ -258,7 +257,6 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   char objtype[FLEN_VALUE];
   MILL_FITS_VALUES(v, N);
   mill_catalog_row row;
-  index->n_fits_row = 1;
   mill_catalog_row_init(&row);
   /* LAMOST writes -9999 for unknown values */
   MILL_CHECK(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
@@ -269,9 +267,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   for (int i = 0; i < c->n_camera; i++)
     if (c->camera[i].exposure_id < 0) /* a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
-  if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
-    MILL_CHECK(mill_cameras_index(c, &row, l->joint, index));
-  return MILL_OK;
+  return mill_cameras_index(c, select, &row, objtype, l->joint, index);
 }
 
 /* Below 4000 A throughput is low.  The measured line width is constant in Angstrom in camera b and

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "io/surveys/cameras.h"
-#include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
 /* Wavelengths (A) where arms meet, and FWHM (A) in the arms; MEDIUM: medium-resolution red arm. */
@@ -208,7 +207,6 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_catalog_row row;
   char of_visit[16] = "";
   MILL_FITS_VALUES(v, N_WISH);
-  index->n_fits_row = 1;
   mill_catalog_row_init(&row);
   MILL_CHECK(mill_single_keys(file, &p->i_target, 1, NAN, wish, N_WISH, v));
   mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, &row);
@@ -222,10 +220,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                v[CATALOG].i32[0], v[TRACT].i32[0], mill_fits_text_at(&v[PATCH], 0), id,
                of_visit) >= (int)sizeof row.identifier)
     row.identifier[0] = '\0'; /* too long: identify by file and row */
-  if (mill_selection_keeps(
-          select, &(mill_candidate){&row, type >= 1 && type <= 3 ? objtype[type] : "BAD", 0, NAN}))
-    MILL_CHECK(mill_cameras_index(&p->cameras, &row, 1, index));
-  return MILL_OK;
+  return mill_cameras_index(&p->cameras, select, &row,
+                            type >= 1 && type <= 3 ? objtype[type] : "BAD", 1, index);
 }
 
 static const mill_arm_choice cameras[] = {{.arm = "b", .max_aa = 6400},

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "io/surveys/cameras.h"
-#include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
 /* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is not needed: it has ivar 0. */
@@ -397,15 +396,11 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   sdss *s = state;
   mill_catalog_row row;
   MILL_FITS_VALUES(v, N_WISH);
-  const char *objtype = "";
-  index->n_fits_row = 1;
   mill_catalog_row_init(&row);
   MILL_CHECK((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
-  if (!s->is_mwm)
-    objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
-  if (mill_selection_keeps(select, &(mill_candidate){&row, objtype, 0, NAN}))
-    MILL_CHECK(mill_cameras_index(&s->cameras, &row, s->joint, index));
-  return MILL_OK;
+  const char *objtype =
+      s->is_mwm ? NULL : mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
+  return mill_cameras_index(&s->cameras, select, &row, objtype, s->joint, index);
 }
 
 /* the cameras meet at 6000 A */

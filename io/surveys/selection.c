@@ -48,6 +48,19 @@ int mill_selection_keeps(const mill_selection *select, const mill_candidate *c)
          keeps_star(select, c->in_class, c->row->kind.z, c->row->kind.spectype);
 }
 
+int mill_selection_check(const mill_selection *select, const char *path, int has_kind,
+                         int has_objtype)
+{
+  const int by_class = select->n_target_class > 0 && select->select_by == MILL_SELECT_BY_ANY;
+  const int lacks_kind = select->redrock && !by_class && !has_kind;
+  if (lacks_kind || (select->n_objtype > 0 && !has_objtype))
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: its rows have no %s; leave this key out for such files",
+                      path,
+                      lacks_kind ? "class or redshift, by which redrock selects"
+                                 : "target type, by which objtypes selects");
+  return MILL_OK;
+}
+
 int mill_selection_has_exp_id(const mill_selection *select)
 {
   return select->min_exp_id > 0 || select->max_exp_id > 0;

@@ -383,6 +383,7 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mil
 {
   double mjd = NAN;
   MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
+  MILL_CHECK(mill_selection_check(select, file->guard->path, 0, 1));
   MILL_CHECK(mill_class_patterns_make(select, &patterns));
   MILL_CHECK(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
   MILL_CHECK(mill_file_index_alloc(index, n_row, n_row));

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Readers of spectra read bit for bit what was written, and refuse wrong files with a reason."""
 
+import itertools
+
 from base import *  # noqa: F403
 from survey_faults import WRONG
 from survey_files import *  # noqa: F403
@@ -169,6 +171,27 @@ class Alike(Formats):
             answer = self.read(Sample(kind, edits=edits), config + targets * "objects: [20, 30]\n")
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
+    def test_keys_by_which_a_file_has_nothing_to_select(self):
+        """They are refused: such a file would lose all its rows, or none, without a word."""
+        no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
+        for kind in KINDS:
+            edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
+            s = Sample(kind, edits=edits)
+            self.refused(s, "no class or redshift", "redrock", config="redrock: true\n")
+            if kind == "desi" or "mwm" in kind or "generic" in kind:
+                self.refused(s, "no target type", "objtypes", config="objtypes: [TGT]\n")
+                self.assertEqual(len(self.read(s)["rows"]), len(s.rows))
+            if "lamost" in kind and kind != "lamost-mrs" or kind in no_class:  # a star, by class or redshift
+                for half in edits.split(";"):
+                    self.assertEqual(len(self.read(Sample(kind, edits=half), "redrock: true\n")["rows"]), 1)
+        for kind, edits in ("sdss", "SPECOBJ-OBJTYPE"), ("lamost", "!FIB_TYPE"):
+            self.refused(Sample(kind, edits=edits), "no target type", config="objtypes: [TGT]\n")
+        s = Sample("weave")  # classes of targets suffice, unless both must select
+        s.hdus[-1].columns.append(Column("TARGCAT", "5A", ["GA_LR", "", "GA_HR", "GA_LR", ""]))
+        config = "redrock: true\ntarget_classes: [GA_LR]\n"
+        self.assertEqual([r["fits_row"] for r in self.read(s, config)["rows"]], [0])
+        self.refused(s, "no class or redshift", config=config + "select_by: all\n")
+
 
 class Desi(Formats):
     def assertFirst(self, edits, name, values):
@@ -328,6 +351,13 @@ class Desi(Formats):
         self.refused(s, name="other.fitsx", config=f"redrock_file: {tmp('other.fitsx')}\n")
         os.remove(tmp("redrock-x.fits"))
 
+    def test_plots_need_no_fiber_status(self):
+        """A fit may have read such a file, if all bits are allowed."""
+        s = Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS")
+        answer = self.read(s)
+        drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
+        for got, c in itertools.zip_longest(answer["segments"][:2], drawn):
+            self.assertSame(c.flux.astype("f4"), got["flux"])
 
     def test_redrock_file_beside_the_input(self):
         folder, data = tmp("beside"), packed(Sample("desi").hdus)[0]
@@ -490,24 +520,27 @@ class Others(Formats):
             self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
 
     def test_bad_pixels_need_no_wavelength(self):
-        """At the ends they are left out, and interpolated between good ones."""
-        nan, ones = np.nan, np.ones(12)
-        for wave, mask, left in (
+        """At the ends they are left out, and interpolated between good ones; also from red to blue."""
+        nan = np.nan
+        for turn, (wave, mask, left) in itertools.product((1, -1), (
                 ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
                 ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
-                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (0, 9e4)),
-                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None)):
-            of = {"WAVELENGTH": wave + list(range(4000, 4008)), "MASK": mask + [0] * 8, "FLUX": ones, "IVAR": ones}
+                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (nan, 0, 9e4)),
+                *(([pad, pad, 4000, 4001], [1, 1, 0, 0], [4000, 4001]) for pad in (nan, 0, 1)),
+                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None))):
             s = Sample("generic")
-            for name, values in of.items():
-                s.hdus[1].column(name).set(s.hdus[1].column(name).form, values)
+            sigma = s.spectra[0]["sigma"][:4]
+            for name, of_first, rest in (
+                    ("WAVELENGTH", wave, range(4000, 4008)), ("MASK", mask, [0] * 8), ("FLUX", range(4), [1] * 8),
+                    ("IVAR", [1] * 4, [1] * 8), ("LSF_SIGMA", sigma, [1] * 8)):
+                s.hdus[1].column(name).set(s.hdus[1].column(name).form, [*of_first[::turn], *rest])
             found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
             self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
             for p in found:
                 first = wave.index(left[0])
-                sigma = s.spectra[0]["sigma"][:4]
                 sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
                 self.assertSame(p["sigma"], sigma[first:first + len(left)])
+                self.assertSame(p["flux"], np.arange(4)[first:first + len(left)])
                 self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
         s.edit("SPECTRA MASK@1=0")
         self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
@@ -517,7 +550,9 @@ class Others(Formats):
         (row,) = self.read(Sample("4most"), by)["rows"]
         self.assertEqual(row["fits_row"], 1)
         self.refused(Sample("4most", edits="FIBMETATAB-SNR"), "no column SNR", config=by)
-        self.assertEqual(self.read(Sample("4most single"), by)["rows"], [])  # it has none
+        self.refused(Sample("4most single"), "no keyword SNR", config=by)
+        for sn, n_row in ((9, 0), (11, 1)):
+            self.assertEqual(len(self.read(Sample("4most single", edits=f"+SNR     = {sn}"), by)["rows"]), n_row)
 
     def test_4most_cameras_by_wavelength(self):
         """Whatever the file is called."""

@@ -125,7 +125,7 @@ class Selection(ProgramTest):
         wave = np.linspace(4000, 5000, 100)
         generic.write(tmp("generic.fits"), [{"NAME": "x", "WAVELENGTH": wave,
                                                   "FLUX": wave, "IVAR": wave}], "vacuum")
-        for option in (["--target-class", "MWS"], ["--minexpid", 3],
+        for option in (["--target-class", "MWS"], ["--minexpid", 3], ["--redrock"], ["--objtype", "TGT"],
                        ["--minsn-from", "scores", "--minsn", 1]):
             self.kept(*option, path=tmp("generic.fits"), status=3)
             self.assertOneLine(self.done, "generic", option[0][2:7], "leave this key out", status=3)
