@@ -154,10 +154,12 @@ class Merge(ProgramTest):
         # names go before numbers
         with h5py.File(parts[0], "r+") as f:
             f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
-        for away, told in ((4 / 60, True), (0.9 / 60, False)):  # unless a place is another star's
+        with h5py.File(parts[0]) as f:
+            ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
+        # unless a place is another star's; two zeros are no place
+        for place, told in (((ra, dec + 4 / 60), True), ((ra, dec + 0.9 / 60), False), ((0, 0), False)):
             with h5py.File(parts[0], "r+") as f:
-                f["catalog/TARGET_RA"][2] = f["catalog/TARGET_RA"][0]
-                f["catalog/TARGET_DEC"][2] = f["catalog/TARGET_DEC"][0] + away
+                f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
                 for row in range(3):
                     seal(f, row)
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])

@@ -16,7 +16,7 @@ from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_outp
                                  need, refuse_foreign, replacing, warn, writing)
 from starmill.cli.running import OutputLock, Progress
 from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result)
-from starmill.products.sky import unit_vectors
+from starmill.products.sky import has_place, unit_vectors
 
 BLOCK_BYTES = 4 << 20
 # {column of indices: unit}: merge adds to the indices the number of such units in earlier parts
@@ -207,11 +207,11 @@ def copy_part(part, start, columns, file, lock, folder):
 def by_place(name, ra, dec):
     """Return for each row [n] the first row of its star.  name [n]: a number for each name.  A row
     over FAR_AM arcmin from all earlier stars of its name begins a new star.  Once a name has
-    MOST_PLACES stars, such a row is a star that no other row joins.  A row without ra or dec
+    MOST_PLACES stars, such a row is a star that no other row joins.  A row without a position
     belongs to the first star of its name."""
     _, first, star, n = np.unique(name, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
-    left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
+    left = np.flatnonzero((n[star] > 1) & has_place(ra, dec))
     unit = unit_vectors(ra[left], dec[left]).T
     for k in range(MOST_PLACES):  # each name's k-th star takes the rows near its first row
         _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
