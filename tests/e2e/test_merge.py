@@ -151,22 +151,23 @@ class Merge(ProgramTest):
         self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
         self.merge("plain.h5", tmp("more.h5"))
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
-        # names go before numbers
+        # numbers go before names: SDSS-V has a CATALOGID for each version of its catalogue
         with h5py.File(parts[0], "r+") as f:
-            f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
-        with h5py.File(parts[0]) as f:
             ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
+            f["fits/TARGETID"][:5] = [5, 6, 5, -1, -1]
+            f["catalog/OBJECT"][:5] = [b"a", b"a", b"b", b"c", b"c"]
+            f["catalog/TARGET_RA"][4] = np.nan
         # unless a place is another star's; two zeros are no place
         for place, told in (((ra, dec + 4 / 60), True), ((ra, dec + 0.9 / 60), False), ((0, 0), False)):
             with h5py.File(parts[0], "r+") as f:
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
-                for row in range(3):
-                    seal(f, row)
+                seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
             self.assertEqual("1 stars are more than 1 arcmin" in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
-            self.assertEqual(primary.tolist(), [int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0])]
-                             + [1] * 5)
+            self.assertEqual(primary.tolist(), [
+                int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0]),
+                int(sn[3] >= sn[4]), int(sn[4] > sn[3]), 1, 1, 1])
 
     def test_refused(self):
         one = self.one

@@ -234,16 +234,16 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star has one OBJECT, else one TARGETID, else one row; and one position
-    star = np.unique(objects, return_inverse=True)[1]
-    numbers = np.unique(targets, return_inverse=True)[1] + n_row
-    star = np.where(objects != b"", star,
-                    np.where(targets >= 0, numbers, 2 * n_row + np.arange(n_row)))
+    # a star has one TARGETID, else one OBJECT, else one row; and one position.  TARGETID first:
+    # a star of SDSS-V has one SDSS_ID, but a CATALOGID in each version of the catalogue
+    names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
+    star = np.select([targets >= 0, objects != b""], [numbers, n_row + names],
+                     2 * n_row + np.arange(n_row))
     n_name = len(np.unique(star))
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
     if n_far:
-        warn(f"{n_far} stars are more than 1 arcmin from the first row of their name or TARGETID: "
+        warn(f"{n_far} stars are more than 1 arcmin from the first row of their TARGETID or name: "
              "each has a primary row of its own")
     order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
     found = np.zeros(n_row, np.uint8)
