@@ -220,6 +220,26 @@ class Merge(ProgramTest):
         shutil.rmtree(tmp("d1"))
         self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
 
+    def test_nights_of_the_same_stars_at_one_time(self):
+        """Size, time and list of stars agree, but not the spectra: they are two inputs."""
+        other, was = tmp("coadd-other-night.fits"), os.stat(FILES[0])
+        with pyfits.open(FILES[0], memmap=False) as hdus:
+            hdus["B_IVAR"].data *= 0.5
+            hdus.writeto(other)
+        os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+        both = self.part("both.h5", [FILES[0], other])
+        files = read(both, "catalog/files")
+        for name in ("SIZE", "MTIME", "ROWS_HASH"):
+            self.assertEqual(*files[name])
+        self.merge("of-both.h5", both)
+        night = self.part("night.h5", [other])
+        self.merge("of-nights.h5", self.one, night)
+        self.assertEqual(len(read(tmp("of-nights.h5"))["VRAD"]), 8)
+        self.assertRefused(both, night, says=[other, "in two of the results"])
+        with h5py.File(night, "r+") as f:  # another version's fits may differ, so they tell nothing
+            f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
+        self.assertRefused(self.one, night, says=[other, "in two of the results"])
+
     def test_an_input_that_was_tried_twice(self):
         parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),
                  self.part("twice.h5", [FILES[2], FILES[1]], status=3)]

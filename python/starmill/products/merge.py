@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import shutil
+import zlib
 
 import h5py
 import numpy as np
@@ -82,10 +83,13 @@ class Part:
     @staticmethod
     def _input(result, i):
         path, files = result.input_path(i), result.catalog["files"]
-        keys = [tuple(files[name][i] for name in ("SIZE", "MTIME", "ROWS_HASH"))]
+        size, mtime, stars, start, n = (files[name][i] for name in (
+            "SIZE", "MTIME", "ROWS_HASH", "ROW_START", "N_ROW"))
+        fits = 0 if result.has("BACKEND") else zlib.crc32(result.fits["CRC"][start:start + n])
+        keys = [(size, mtime, stars, fits)]
         with contextlib.suppress(OSError):
             now = os.stat(path)
-            if now.st_size == keys[0][0]:
+            if now.st_size == size:
                 keys.append((now.st_dev, now.st_ino))
         return path, keys
 
@@ -129,13 +133,14 @@ def compare(first, part):
 
 def refuse_duplicates(parts):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
-    their size, time and digest of rows agree, or if their paths lead to one file."""
-    known = {}
+    their size, time, stars and fits agree, or if their paths lead to one file.  Fits do not count
+    between versions of the program or with two kinds of device, as they may differ."""
+    known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
     for part in parts:
         for path, keys in part.inputs:
             for key in keys:
-                other = known.setdefault(key, path)
-                need(other is path, USAGE, f"{path} is the same input as {other}, in two of the "
+                other, owner = known.setdefault(key[:3] if n_version > 1 else key, (path, part))
+                need(owner is part, USAGE, f"{path} is the same input as {other}, in two of the "
                      "results: merge only one of these results (is a result named twice?)")
 
 
