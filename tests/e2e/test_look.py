@@ -2,6 +2,7 @@
 """`starmill show`, `select`, `plot` and `report` print what numpy and h5py read from the result,
 and plot the spectra of the inputs.  Damaged rows are left out; refusals take one line."""
 
+import gzip
 import tracemalloc
 
 from base import *  # noqa: F403
@@ -293,6 +294,21 @@ class Compare(Look):
             self.assertIn(f"| 262144 ARMS_DIFFER | {n} | {n} | {n} |", done.stdout)
             self.assertIn("none.png is not written: no star", done.stderr)
         self.assertIn("warning: empty.fits has no table", done.stderr)
+
+    def test_a_damaged_table_is_refused(self):
+        """A part of a list that was cut must not pass for one without stars."""
+        self.job("export", "--to", "fits", "--output", "whole.fits", FIT)
+        whole = content(tmp("whole.fits"))
+        at, packed = whole.index(b"XTENSION"), gzip.compress(whole)
+        form = whole.index(b"TFORM2  = ")
+        for name, data, said in (
+                ("data.fits", whole[:whole.rindex(b"XTENSION") - 2980], "is truncated: copy the file again"),
+                ("header.fits", whole[:at + 1000], "copy this one again if it was cut"),
+                ("packed.fits.gz", packed[:200], "is no whole gzip file"),
+                ("end.fits.gz", packed[:-4], "is no whole gzip file"),
+                ("form.fits", whole[:form + 11] + b"Z" * 4 + whole[form + 15:], "cannot be read: ")):
+            put(name, data)
+            self.refused("compare", f"{name},whole.fits", FIT, said=[name, said], status=4)
 
 
 class Outputs(Look):

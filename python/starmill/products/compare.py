@@ -5,13 +5,13 @@ import io
 import re
 
 import numpy as np
-from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packages, check_text,
-                                 need, picture_kind, warn, write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, beginning, check_packages,
+                                 check_text, need, picture_kind, warn, write_whole)
 from starmill.products.result import NO_SN, NOT_DONE, Result, text
 from starmill.products.survey import half_width
+from starmill.templates.spectra_fits import check_whole, opened
 
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
 UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
@@ -41,25 +41,25 @@ def read_one(path):
     """Return the columns of a result, or of a FITS table RVTAB or STARMILL, as a Table; its meta
     has the names of warnings by their bits."""
     with as_failure(OUTPUT, f"{path} cannot be read", OSError):
-        with open(path, "rb") as file:
-            is_hdf5 = file.read(4) == b"\x89HDF"
-        if is_hdf5:
+        if beginning(path).startswith(b"\x89HDF"):
             result = Result(path)
             rows = result.whole(0, result.n_row) & (result.column("STATUS")[...] != NOT_DONE)
             result.warn_damaged()
             return Table({name: native(result.column(name)[...][rows]) for name in result.names()},
                          meta={bit: name for bit, (name, _) in result.warnings.items()})
-        with pyfits.open(path, memmap=False) as hdus:
-            for name in ("RVTAB", "STARMILL"):
-                if name in hdus:
-                    table, cards = hdus[name].data, hdus[name].header
-                    return Table({n: native(table[n]) for n in table.dtype.names or ()},
-                                 meta={1 << int(key[4:]): cards[key] for key in cards
-                                       if re.fullmatch(r"WARN\d\d", key)})
-            if len(hdus) == 1 and hdus[0].data is None:
-                warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
-                return Table()
-    raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
+    with as_failure(OUTPUT, "", Failure), opened(path) as hdus:
+        for i, hdu in enumerate(hdus):
+            if hdu.name in ("RVTAB", "STARMILL"):
+                check_whole(path, hdus, i)
+                return Table({n: native(hdu.data[n]) for n in hdu.data.dtype.names or ()},
+                             meta={1 << int(key[4:]): hdu.header[key] for key in hdu.header
+                                   if re.fullmatch(r"WARN\d\d", key)})
+        end = hdus[0].fileinfo()  # a file that was cut in the table's header is longer
+        if (len(hdus), end["datSpan"], end["datLoc"]) == (1, 0, end["file"].size):
+            warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
+            return Table()
+    raise Failure(OUTPUT, f"{path} has neither a table RVTAB nor STARMILL: give a result, or "
+                  "copy this one again if it was cut")
 
 
 def read(paths):
