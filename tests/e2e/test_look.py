@@ -12,6 +12,7 @@ try:
     import scipy.ndimage  # noqa: F401
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
+from astropy.table import Table  # noqa: E402
 from starmill import Result as starmill_result  # noqa: E402
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
@@ -309,6 +310,15 @@ class Compare(Look):
                 ("form.fits", whole[:form + 11] + b"Z" * 4 + whole[form + 15:], "cannot be read: ")):
             put(name, data)
             self.refused("compare", f"{name},whole.fits", FIT, said=[name, said], status=4)
+
+    def test_parts_with_other_labels(self):
+        """Only common columns of numbers count: COVAR has another shape, SUCCESS another type."""
+        n, table = len(FITS["STATUS"]), Table({
+            "TARGETID": 10**6 + np.arange(4), "VRAD": np.zeros(4), "RVS_WARN": np.zeros(4, int),
+            "SUCCESS": np.ones(4, bool), "COVAR": np.zeros((4, 15))})
+        pyfits.BinTableHDU(table, name="RVTAB").writeto(tmp("few.fits"))
+        said = self.job("compare", f"{FIT},few.fits", FIT)
+        self.assertIn(f"matched by TARGETID: {n} stars; rows {n + 4} and {n}", said)
 
 
 class Outputs(Look):

@@ -66,6 +66,9 @@ def read(paths):
     """Return the rows of all files (paths: joined by commas) with their common columns."""
     parts = [part for part in map(read_one, paths.split(",")) if len(part)]
     need(parts, OUTPUT, f"{paths}: has no row")
+    for part in parts:  # truth values and COVAR differ in type and shape between files
+        part.keep_columns([n for n in part.colnames if n in IDS or
+                           (part[n].ndim, part[n].dtype.kind in "iuf") == (1, True)])
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
         need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
