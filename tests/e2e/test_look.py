@@ -320,6 +320,13 @@ class Compare(Look):
         said = self.job("compare", f"{FIT},few.fits", FIT)
         self.assertIn(f"matched by TARGETID: {n} stars; rows {n + 4} and {n}", said)
 
+    def test_stars_without_a_name_are_not_one_star(self):
+        n = len(FITS["STATUS"])
+        a, b = (copied(f"unnamed{row}.h5", edit=lambda fits, _, row=row: fits["TARGETID"].put(row, -1))
+                for row in (3, 5))
+        self.assertIn(f"{n - 2} stars; rows {n} and {n}, of them without TARGETID 1 and 1, "
+                      "not unique 0 and 0, in one file only 1 and 1\n", self.job("compare", a, b))
+
 
 class Outputs(Look):
     def test_no_file_that_is_read_is_replaced(self):

@@ -86,18 +86,20 @@ def match(a, b):
         return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 
     if known("TARGETID", -1):
-        by = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else [])
+        by, none = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else []), -1
     elif known("OBJECT", ""):
-        by = ["OBJECT"]
+        by, none = ["OBJECT"], ""
     else:
         raise Failure(USAGE, "neither TARGETID nor OBJECT has values in both files")
-    once = [unique(t, by, keep="none") for t in (a, b)]
+    named = [t[t[by[0]] != none] for t in (a, b)]
+    once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
     need(both, USAGE, f"no {'+'.join(by)} has exactly one row in each of the files")
-    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
-          f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
-          f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")
+    n = [[len(t) for t in pair] for pair in ((a, b), named, once, (both, both))]
+    rows, without, several, alone = (f"{x} and {y}" for x, y in (n[0], *-np.diff(n, axis=0)))
+    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {rows}, of them without {by[0]} "
+          f"{without}, not unique {several}, in one file only {alone}")
     a, b = ({n: np.asarray(both[n if n in by else f"{n}_{which}"]) for n in t.colnames
              if n in by or n in other.colnames}
             for which, t, other in (("A", a, b), ("B", b, a)))
