@@ -19,7 +19,7 @@ from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.surveys.spectra import Inputs, SpectraFile  # noqa: E402
 from starmill.wavelength import vacuum  # noqa: E402
 
 LIBRARY, SURVEY = coarse_survey(16)
@@ -393,6 +393,17 @@ class Plot(Look):
                 np.testing.assert_array_equal(a.ivar == 0, bad)
                 np.testing.assert_array_equal(a.model, m[f"models/{a.name}/flux"][row])
                 self.assertEqual((~bad).sum(), FITS[f"NPIX_{x}"][row])
+
+    def test_the_last_bit_of_a_mask(self):
+        bits = np.array([1 << 31, 1 << 30, 0], np.uint32)
+        with pyfits.open(SURVEY) as f:
+            f["B_MASK"].data = f["B_MASK"].data.astype("i4")
+            f["B_MASK"].data[0, 100:103] = bits.view(np.int32)
+            f.writeto(tmp("mask.fits"))
+        file = SpectraFile(tmp("mask.fits"), "format: desi\n")
+        for ignored in (0, *map(int, bits), 0xffffffff):
+            found = next(c.bad for c in file.channels(0, ignored) if c.name == "b")
+            self.assertEqual(found[100:103].tolist(), (bits & ~np.uint32(ignored) != 0).tolist())
 
     def test_wavelengths_in_air(self):
         # Ciddor's index of air, another fit of the same data: at most 0.5 m/s apart
