@@ -438,6 +438,17 @@ class Plot(Look):
         self.refused("plot", FIT, target, "--models", other, "--output", tmp("x.png"),
                      said=[other, "a result other than"])
 
+    def test_damaged_models(self):
+        """HDF5 finds the damage when it lists a group, or when it reads values."""
+        whole = content(MODELS)
+        with h5py.File(MODELS) as f:
+            place = f["models/b/wavelength"].id.get_offset().to_bytes(8, "little")
+        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # of free parts of the names
+        for name, at in (("root", lists[0]), ("group", lists[1]), ("values", whole.index(place))):
+            path = put(f"{name}-models.h5", whole[:at] + b"\7" * 8 + whole[at + 8:])
+            self.refused("plot", FIT, FITS["TARGETID"][0], "--models", path, "--output", tmp("x.png"),
+                         said=[f"{path} cannot be read as a models file"], status=4)
+
     def test_python_that_lacks_packages(self):
         target = FITS["TARGETID"][0]
         self.refused("plot", FIT, target, said=["cannot start Python", "STARMILL_PYTHON"],
