@@ -2,7 +2,6 @@
 """`starmill show`, `select`, `plot` and `report` print what numpy and h5py read from the result,
 and plot the spectra of the inputs.  Damaged rows are left out; refusals take one line."""
 
-import gzip
 import tracemalloc
 
 from base import *  # noqa: F403
@@ -12,7 +11,6 @@ try:
     import scipy.ndimage  # noqa: F401
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
-from astropy.table import Table  # noqa: E402
 from starmill import Result as starmill_result  # noqa: E402
 from starmill.cli.basics import Failure  # noqa: E402
 from starmill.products import charts, survey  # noqa: E402
@@ -296,37 +294,6 @@ class Compare(Look):
             self.assertIn("none.png is not written: no star", done.stderr)
         self.assertIn("warning: empty.fits has no table", done.stderr)
 
-    def test_a_damaged_table_is_refused(self):
-        """A part of a list that was cut must not pass for one without stars."""
-        self.job("export", "--to", "fits", "--output", "whole.fits", FIT)
-        whole = content(tmp("whole.fits"))
-        at, packed = whole.index(b"XTENSION"), gzip.compress(whole)
-        form = whole.index(b"TFORM2  = ")
-        for name, data, said in (
-                ("data.fits", whole[:whole.rindex(b"XTENSION") - 2980], "is truncated: copy the file again"),
-                ("header.fits", whole[:at + 1000], "copy this one again if it was cut"),
-                ("packed.fits.gz", packed[:200], "is no whole gzip file"),
-                ("end.fits.gz", packed[:-4], "is no whole gzip file"),
-                ("form.fits", whole[:form + 11] + b"Z" * 4 + whole[form + 15:], "cannot be read: ")):
-            put(name, data)
-            self.refused("compare", f"{name},whole.fits", FIT, said=[name, said], status=4)
-
-    def test_parts_with_other_labels(self):
-        """Only common columns of numbers count: COVAR has another shape, SUCCESS another type."""
-        n, table = len(FITS["STATUS"]), Table({
-            "TARGETID": 10**6 + np.arange(4), "VRAD": np.zeros(4), "RVS_WARN": np.zeros(4, int),
-            "SUCCESS": np.ones(4, bool), "COVAR": np.zeros((4, 15))})
-        pyfits.BinTableHDU(table, name="RVTAB").writeto(tmp("few.fits"))
-        said = self.job("compare", f"{FIT},few.fits", FIT)
-        self.assertIn(f"matched by TARGETID: {n} stars; rows {n + 4} and {n}", said)
-
-    def test_stars_without_a_name_are_not_one_star(self):
-        n = len(FITS["STATUS"])
-        a, b = (copied(f"unnamed{row}.h5", edit=lambda fits, _, row=row: fits["TARGETID"].put(row, -1))
-                for row in (3, 5))
-        self.assertIn(f"{n - 2} stars; rows {n} and {n}, of them without TARGETID 1 and 1, "
-                      "not unique 0 and 0, in one file only 1 and 1\n", self.job("compare", a, b))
-
 
 class Outputs(Look):
     def test_no_file_that_is_read_is_replaced(self):
@@ -397,13 +364,12 @@ class Plot(Look):
     def test_the_last_bit_of_a_mask(self):
         bits = np.array([1 << 31, 1 << 30, 0], np.uint32)
         with pyfits.open(SURVEY) as f:
-            f["B_MASK"].data = f["B_MASK"].data.astype("i4")
-            f["B_MASK"].data[0, 100:103] = bits.view(np.int32)
+            f["B_MASK"].data[0, :3] = bits.view(np.int32)
             f.writeto(tmp("mask.fits"))
         file = SpectraFile(tmp("mask.fits"), "format: desi\n")
         for ignored in (0, *map(int, bits), 0xffffffff):
-            found = next(c.bad for c in file.channels(0, ignored) if c.name == "b")
-            self.assertEqual(found[100:103].tolist(), (bits & ~np.uint32(ignored) != 0).tolist())
+            self.assertEqual(file.channels(0, ignored)[0].bad[:3].tolist(),
+                             (bits & ~np.uint32(ignored) != 0).tolist())
 
     def test_wavelengths_in_air(self):
         # Ciddor's index of air, another fit of the same data: at most 0.5 m/s apart
@@ -439,11 +405,9 @@ class Plot(Look):
                      said=[other, "a result other than"])
 
     def test_damaged_models(self):
-        """HDF5 finds the damage when it lists a group, or when it reads values."""
-        whole = content(MODELS)
-        with h5py.File(MODELS) as f:
-            place = f["models/b/wavelength"].id.get_offset().to_bytes(8, "little")
-        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # of free parts of the names
+        whole, models = content(MODELS), h5py.File(MODELS)["models"]
+        place = models["b/wavelength"].id.get_offset().to_bytes(8, "little")
+        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # of free bytes
         for name, at in (("root", lists[0]), ("group", lists[1]), ("values", whole.index(place))):
             path = put(f"{name}-models.h5", whole[:at] + b"\7" * 8 + whole[at + 8:])
             self.refused("plot", FIT, FITS["TARGETID"][0], "--models", path, "--output", tmp("x.png"),

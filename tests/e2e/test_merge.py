@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill merge`: results of a survey's parts become the result of a single run, bit for bit."""
 
+import gzip
+
+from astropy.table import Table
+
 from base import *  # noqa: F403
 from starmill import Result
 from survey_stats import half_width
@@ -421,3 +425,43 @@ class Calibration(ProgramTest):
                 self.assertEqual(n, sound[name].reshape(-1, 2).all(axis=1).sum())
                 self.assertLess(np.abs(factor / true - 1).max(), 6 / np.sqrt(2 * n / len(factor)))
         self.assertLess(abs(half_width(pull[sound["TEFF"]]) - 1), 6 / np.sqrt(2 * self.N / 2))
+
+
+class Compare(ProgramTest):
+    """`starmill compare` of results and tables that are damaged, or differ in their columns."""
+
+    def setUp(self):
+        self.fit("compared.h5", "--threads", 1, FILES[0], "--overwrite", lib=LIBRARY)
+        self.n = len(read(self.path)["STATUS"])
+
+    def test_a_damaged_table_is_refused(self):
+        """A part of a list that was cut must not pass for one without stars."""
+        run("export", "--to", "fits", "--output", tmp("whole.fits"), self.path)
+        whole = content(tmp("whole.fits"))
+        at, packed = whole.index(b"XTENSION"), gzip.compress(whole)
+        form = whole.index(b"TFORM2  = ")
+        for name, data, said in (
+                ("data.fits", whole[:whole.rindex(b"XTENSION") - 2980], "is truncated: copy the file again"),
+                ("header.fits", whole[:at + 1000], "copy this one again if it was cut"),
+                ("packed.fits.gz", packed[:200], "is no whole gzip file"),
+                ("end.fits.gz", packed[:-4], "is no whole gzip file"),
+                ("form.fits", whole[:form + 11] + b"Z" * 4 + whole[form + 15:], "cannot be read: ")):
+            done = starmill("compare", f"{put(name, data)},{tmp('whole.fits')}", self.path)
+            self.assertOneLine(done, name, said, status=4)
+
+    def test_parts_with_other_labels(self):
+        """Only common columns of numbers count: COVAR has another shape, SUCCESS another type."""
+        n, table = self.n, Table({
+            "TARGETID": 10**6 + np.arange(4), "VRAD": np.zeros(4), "RVS_WARN": np.zeros(4, int),
+            "SUCCESS": np.ones(4, bool), "COVAR": np.zeros((4, 15))})
+        pyfits.BinTableHDU(table, name="RVTAB").writeto(tmp("few.fits"))
+        said = run("compare", f"{self.path},{tmp('few.fits')}", self.path).stdout
+        self.assertIn(f"matched by TARGETID: {n} stars; rows {n + 4} and {n}", said)
+
+    def test_stars_without_a_name_are_not_one_star(self):
+        a, b = (shutil.copy(self.path, tmp(f"unnamed{row}.h5")) for row in (1, 3))
+        edited(a, lambda fits, _: fits["TARGETID"].put(1, -1))
+        edited(b, lambda fits, _: fits["TARGETID"].put(3, -1))
+        self.assertIn(f"{self.n - 2} stars; rows {self.n} and {self.n}, of them without TARGETID "
+                      "1 and 1, not unique 0 and 0, in one file only 1 and 1\n",
+                      run("compare", a, b).stdout)
