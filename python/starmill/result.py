@@ -168,8 +168,10 @@ def _is_result(_: str, name: Any, file: Any, *args: Any, **how: Any) -> bool:
 
 def _read_table(file: Any, path: str = "") -> Table:
     result = Result(getattr(file, "name", file))
-    return result.to_astropy([name for name, c in result._columns.items()
-                              if c.source.name.startswith(f"/{path}".rstrip("/") + "/")])
+    names = [name for name, c in result._columns.items()
+             if c.source.name.startswith(f"/{path.strip('/')}".rstrip("/") + "/")]
+    need(names, KeyError, f"{result.path} has no table at path {path}: give fits or catalog")
+    return result.to_astropy(names)
 
 
 registry.register_identifier("starmill", Table, _is_result)

@@ -17,7 +17,7 @@ from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
-from starmill.surveys.spectra import Inputs  # noqa: E402
+from starmill.surveys.spectra import Inputs, SpectraFile  # noqa: E402
 from starmill.wavelength import vacuum  # noqa: E402
 
 LIBRARY, SURVEY = coarse_survey(16)
@@ -361,6 +361,16 @@ class Plot(Look):
                 np.testing.assert_array_equal(a.model, m[f"models/{a.name}/flux"][row])
                 self.assertEqual((~bad).sum(), FITS[f"NPIX_{x}"][row])
 
+    def test_the_last_bit_of_a_mask(self):
+        bits = np.array([1 << 31, 1 << 30, 0], np.uint32)
+        with pyfits.open(SURVEY) as f:
+            f["B_MASK"].data[0, :3] = bits.view(np.int32)
+            f.writeto(tmp("mask.fits"))
+        file = SpectraFile(tmp("mask.fits"), "format: desi\n")
+        for ignored in (0, *map(int, bits), 0xffffffff):
+            self.assertEqual(file.channels(0, ignored)[0].bad[:3].tolist(),
+                             (bits & ~np.uint32(ignored) != 0).tolist())
+
     def test_wavelengths_in_air(self):
         # Ciddor's index of air, another fit of the same data: at most 0.5 m/s apart
         wave = np.linspace(3500.0, 10000.0, 500)
@@ -393,6 +403,15 @@ class Plot(Look):
             f.attrs["RUN_ID"] = np.bytes_("0" * 32)
         self.refused("plot", FIT, target, "--models", other, "--output", tmp("x.png"),
                      said=[other, "a result other than"])
+
+    def test_damaged_models(self):
+        whole, models = content(MODELS), h5py.File(MODELS)["models"]
+        place = models["b/wavelength"].id.get_offset().to_bytes(8, "little")
+        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # of free bytes
+        for name, at in (("root", lists[0]), ("group", lists[1]), ("values", whole.index(place))):
+            path = put(f"{name}-models.h5", whole[:at] + b"\7" * 8 + whole[at + 8:])
+            self.refused("plot", FIT, FITS["TARGETID"][0], "--models", path, "--output", tmp("x.png"),
+                         said=[f"{path} cannot be read as a models file"], status=4)
 
     def test_python_that_lacks_packages(self):
         target = FITS["TARGETID"][0]

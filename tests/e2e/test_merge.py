@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill merge`: results of a survey's parts become the result of a single run, bit for bit."""
 
+import gzip
+
+from astropy.table import Table
+
 from base import *  # noqa: F403
 from starmill import Result
 from survey_stats import half_width
@@ -151,20 +155,23 @@ class Merge(ProgramTest):
         self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
         self.merge("plain.h5", tmp("more.h5"))
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
-        # names go before numbers
+        # numbers go before names: SDSS-V has a CATALOGID for each version of its catalogue
         with h5py.File(parts[0], "r+") as f:
-            f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
-        for away, told in ((4 / 60, True), (0.9 / 60, False)):  # unless a place is another star's
+            ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
+            f["fits/TARGETID"][:5] = [5, 6, 5, -1, -1]
+            f["catalog/OBJECT"][:5] = [b"a", b"a", b"b", b"c", b"c"]
+            f["catalog/TARGET_RA"][4] = np.nan
+        # unless a place is another star's; two zeros are no place
+        for place, told in (((ra, dec + 4 / 60), True), ((ra, dec + 0.9 / 60), False), ((0, 0), False)):
             with h5py.File(parts[0], "r+") as f:
-                f["catalog/TARGET_RA"][2] = f["catalog/TARGET_RA"][0]
-                f["catalog/TARGET_DEC"][2] = f["catalog/TARGET_DEC"][0] + away
-                for row in range(3):
-                    seal(f, row)
+                f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
+                seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
             self.assertEqual("1 stars are more than 1 arcmin" in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
-            self.assertEqual(primary.tolist(), [int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0])]
-                             + [1] * 5)
+            self.assertEqual(primary.tolist(), [
+                int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0]),
+                int(sn[3] >= sn[4]), int(sn[4] > sn[3]), 1, 1, 1])
 
     def test_refused(self):
         one = self.one
@@ -216,6 +223,26 @@ class Merge(ProgramTest):
         self.assertRefused(parts[0], parts[3], says=["coadd.fits", "in two of the results"])
         shutil.rmtree(tmp("d1"))
         self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
+
+    def test_nights_of_the_same_stars_at_one_time(self):
+        """Size, time and list of stars agree, but not the spectra: they are two inputs."""
+        other, was = tmp("coadd-other-night.fits"), os.stat(FILES[0])
+        with pyfits.open(FILES[0], memmap=False) as hdus:
+            hdus["B_IVAR"].data *= 0.5
+            hdus.writeto(other)
+        os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+        both = self.part("both.h5", [FILES[0], other])
+        files = read(both, "catalog/files")
+        for name in ("SIZE", "MTIME", "ROWS_HASH"):
+            self.assertEqual(*files[name])
+        self.merge("of-both.h5", both)
+        night = self.part("night.h5", [other])
+        self.merge("of-nights.h5", self.one, night)
+        self.assertEqual(len(read(tmp("of-nights.h5"))["VRAD"]), 8)
+        self.assertRefused(both, night, says=[other, "in two of the results"])
+        with h5py.File(night, "r+") as f:  # another version's fits may differ, so they tell nothing
+            f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
+        self.assertRefused(self.one, night, says=[other, "in two of the results"])
 
     def test_an_input_that_was_tried_twice(self):
         parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),
@@ -398,3 +425,43 @@ class Calibration(ProgramTest):
                 self.assertEqual(n, sound[name].reshape(-1, 2).all(axis=1).sum())
                 self.assertLess(np.abs(factor / true - 1).max(), 6 / np.sqrt(2 * n / len(factor)))
         self.assertLess(abs(half_width(pull[sound["TEFF"]]) - 1), 6 / np.sqrt(2 * self.N / 2))
+
+
+class Compare(ProgramTest):
+    """`starmill compare` of results and tables that are damaged, or differ in their columns."""
+
+    def setUp(self):
+        self.fit("compared.h5", "--threads", 1, FILES[0], "--overwrite", lib=LIBRARY)
+        self.n = len(read(self.path)["STATUS"])
+
+    def test_a_damaged_table_is_refused(self):
+        """A part of a list that was cut must not pass for one without stars."""
+        run("export", "--to", "fits", "--output", tmp("whole.fits"), self.path)
+        whole = content(tmp("whole.fits"))
+        at, packed = whole.index(b"XTENSION"), gzip.compress(whole)
+        form = whole.index(b"TFORM2  = ")
+        for name, data, said in (
+                ("data.fits", whole[:whole.rindex(b"XTENSION") - 2980], "is truncated: copy the file again"),
+                ("header.fits", whole[:at + 1000], "copy this one again if it was cut"),
+                ("packed.fits.gz", packed[:200], "is no whole gzip file"),
+                ("end.fits.gz", packed[:-4], "is no whole gzip file"),
+                ("form.fits", whole[:form + 11] + b"Z" * 4 + whole[form + 15:], "cannot be read: ")):
+            done = starmill("compare", f"{put(name, data)},{tmp('whole.fits')}", self.path)
+            self.assertOneLine(done, name, said, status=4)
+
+    def test_parts_with_other_labels(self):
+        """Only common columns of numbers count: COVAR has another shape, SUCCESS another type."""
+        n, table = self.n, Table({
+            "TARGETID": 10**6 + np.arange(4), "VRAD": np.zeros(4), "RVS_WARN": np.zeros(4, int),
+            "SUCCESS": np.ones(4, bool), "COVAR": np.zeros((4, 15))})
+        pyfits.BinTableHDU(table, name="RVTAB").writeto(tmp("few.fits"))
+        said = run("compare", f"{self.path},{tmp('few.fits')}", self.path).stdout
+        self.assertIn(f"matched by TARGETID: {n} stars; rows {n + 4} and {n}", said)
+
+    def test_stars_without_a_name_are_not_one_star(self):
+        a, b = (shutil.copy(self.path, tmp(f"unnamed{row}.h5")) for row in (1, 3))
+        edited(a, lambda fits, _: fits["TARGETID"].put(1, -1))
+        edited(b, lambda fits, _: fits["TARGETID"].put(3, -1))
+        self.assertIn(f"{self.n - 2} stars; rows {self.n} and {self.n}, of them without TARGETID "
+                      "1 and 1, not unique 0 and 0, in one file only 1 and 1\n",
+                      run("compare", a, b).stdout)

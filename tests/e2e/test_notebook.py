@@ -80,6 +80,10 @@ class Notebook(unittest.TestCase):
         read = Table.read(OUT, path="fits")
         np.testing.assert_array_equal(read["VRAD"], self.values("VRAD"))
         self.assertNotIn("IDENTIFIER", read.colnames)
+        self.assertEqual(Table.read(OUT, path="/fits/").colnames, read.colnames)
+        for path in "epochs", "catalog/files", "fit":
+            with self.assertRaisesRegex(KeyError, f"no table at path {path}: give fits or catalog"):
+                Table.read(OUT, path=path)
         self.assertIn("9 rows", repr(result))
         self.assertIn("<td>", result._repr_html_())
         with contextlib.suppress(ImportError):

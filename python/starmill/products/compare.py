@@ -5,13 +5,13 @@ import io
 import re
 
 import numpy as np
-from astropy.io import fits as pyfits
 from astropy.table import Table, join, unique, vstack
 
-from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, check_packages, check_text,
-                                 need, picture_kind, warn, write_whole)
+from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, beginning, check_packages,
+                                 check_text, need, picture_kind, warn, write_whole)
 from starmill.products.result import NO_SN, NOT_DONE, Result, text
 from starmill.products.survey import half_width
+from starmill.templates.spectra_fits import check_whole, opened
 
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
 UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
@@ -41,31 +41,34 @@ def read_one(path):
     """Return the columns of a result, or of a FITS table RVTAB or STARMILL, as a Table; its meta
     has the names of warnings by their bits."""
     with as_failure(OUTPUT, f"{path} cannot be read", OSError):
-        with open(path, "rb") as file:
-            is_hdf5 = file.read(4) == b"\x89HDF"
-        if is_hdf5:
+        if beginning(path).startswith(b"\x89HDF"):
             result = Result(path)
             rows = result.whole(0, result.n_row) & (result.column("STATUS")[...] != NOT_DONE)
             result.warn_damaged()
             return Table({name: native(result.column(name)[...][rows]) for name in result.names()},
                          meta={bit: name for bit, (name, _) in result.warnings.items()})
-        with pyfits.open(path, memmap=False) as hdus:
-            for name in ("RVTAB", "STARMILL"):
-                if name in hdus:
-                    table, cards = hdus[name].data, hdus[name].header
-                    return Table({n: native(table[n]) for n in table.dtype.names or ()},
-                                 meta={1 << int(key[4:]): cards[key] for key in cards
-                                       if re.fullmatch(r"WARN\d\d", key)})
-            if len(hdus) == 1 and hdus[0].data is None:
-                warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
-                return Table()
-    raise Failure(OUTPUT, f"{path} is no result: it has neither a table RVTAB nor STARMILL")
+    with as_failure(OUTPUT, "", Failure), opened(path) as hdus:
+        for i, hdu in enumerate(hdus):
+            if hdu.name in ("RVTAB", "STARMILL"):
+                check_whole(path, hdus, i)
+                return Table({n: native(hdu.data[n]) for n in hdu.data.dtype.names or ()},
+                             meta={1 << int(key[4:]): hdu.header[key] for key in hdu.header
+                                   if re.fullmatch(r"WARN\d\d", key)})
+        end = hdus[0].fileinfo()  # a file that was cut in the table's header is longer
+        if (len(hdus), end["datSpan"], end["datLoc"]) == (1, 0, end["file"].size):
+            warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
+            return Table()
+    raise Failure(OUTPUT, f"{path} has neither a table RVTAB nor STARMILL: give a result, or "
+                  "copy this one again if it was cut")
 
 
 def read(paths):
     """Return the rows of all files (paths: joined by commas) with their common columns."""
     parts = [part for part in map(read_one, paths.split(",")) if len(part)]
     need(parts, OUTPUT, f"{paths}: has no row")
+    for part in parts:  # truth values and COVAR differ in type and shape between files
+        part.keep_columns([n for n in part.colnames if n in IDS or
+                           (part[n].ndim, part[n].dtype.kind in "iuf") == (1, True)])
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
         need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
@@ -83,18 +86,20 @@ def match(a, b):
         return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
 
     if known("TARGETID", -1):
-        by = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else [])
+        by, none = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else []), -1
     elif known("OBJECT", ""):
-        by = ["OBJECT"]
+        by, none = ["OBJECT"], ""
     else:
         raise Failure(USAGE, "neither TARGETID nor OBJECT has values in both files")
-    once = [unique(t, by, keep="none") for t in (a, b)]
+    named = [t[t[by[0]] != none] for t in (a, b)]
+    once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
     need(both, USAGE, f"no {'+'.join(by)} has exactly one row in each of the files")
-    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them not "
-          f"unique {len(a) - len(once[0])} and {len(b) - len(once[1])}, in one file only "
-          f"{len(once[0]) - len(both)} and {len(once[1]) - len(both)}")
+    n = [[len(t) for t in pair] for pair in ((a, b), named, once, (both, both))]
+    rows, without, several, alone = (f"{x} and {y}" for x, y in (n[0], *-np.diff(n, axis=0)))
+    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {rows}, of them without {by[0]} "
+          f"{without}, not unique {several}, in one file only {alone}")
     a, b = ({n: np.asarray(both[n if n in by else f"{n}_{which}"]) for n in t.colnames
              if n in by or n in other.colnames}
             for which, t, other in (("A", a, b), ("B", b, a)))

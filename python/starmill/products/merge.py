@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import shutil
+import zlib
 
 import h5py
 import numpy as np
@@ -16,7 +17,7 @@ from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_outp
                                  need, refuse_foreign, replacing, warn, writing)
 from starmill.cli.running import OutputLock, Progress
 from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result)
-from starmill.products.sky import unit_vectors
+from starmill.products.sky import has_place, unit_vectors
 
 BLOCK_BYTES = 4 << 20
 # {column of indices: unit}: merge adds to the indices the number of such units in earlier parts
@@ -82,10 +83,13 @@ class Part:
     @staticmethod
     def _input(result, i):
         path, files = result.input_path(i), result.catalog["files"]
-        keys = [tuple(files[name][i] for name in ("SIZE", "MTIME", "ROWS_HASH"))]
+        size, mtime, stars, start, n = (files[name][i] for name in (
+            "SIZE", "MTIME", "ROWS_HASH", "ROW_START", "N_ROW"))
+        fits = 0 if result.has("BACKEND") else zlib.crc32(result.fits["CRC"][start:start + n])
+        keys = [(size, mtime, stars, fits)]
         with contextlib.suppress(OSError):
             now = os.stat(path)
-            if now.st_size == keys[0][0]:
+            if now.st_size == size:
                 keys.append((now.st_dev, now.st_ino))
         return path, keys
 
@@ -129,13 +133,14 @@ def compare(first, part):
 
 def refuse_duplicates(parts):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
-    their size, time and digest of rows agree, or if their paths lead to one file."""
-    known = {}
+    their size, time, stars and fits agree, or if their paths lead to one file.  Fits do not count
+    between versions of the program or with two kinds of device, as they may differ."""
+    known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
     for part in parts:
         for path, keys in part.inputs:
             for key in keys:
-                other = known.setdefault(key, path)
-                need(other is path, USAGE, f"{path} is the same input as {other}, in two of the "
+                other, owner = known.setdefault(key[:3] if n_version > 1 else key, (path, part))
+                need(owner is part, USAGE, f"{path} is the same input as {other}, in two of the "
                      "results: merge only one of these results (is a result named twice?)")
 
 
@@ -207,11 +212,11 @@ def copy_part(part, start, columns, file, lock, folder):
 def by_place(name, ra, dec):
     """Return for each row [n] the first row of its star.  name [n]: a number for each name.  A row
     over FAR_AM arcmin from all earlier stars of its name begins a new star.  Once a name has
-    MOST_PLACES stars, such a row is a star that no other row joins.  A row without ra or dec
+    MOST_PLACES stars, such a row is a star that no other row joins.  A row without a position
     belongs to the first star of its name."""
     _, first, star, n = np.unique(name, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
-    left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
+    left = np.flatnonzero((n[star] > 1) & has_place(ra, dec))
     unit = unit_vectors(ra[left], dec[left]).T
     for k in range(MOST_PLACES):  # each name's k-th star takes the rows near its first row
         _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
@@ -234,16 +239,16 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star has one OBJECT, else one TARGETID, else one row; and one position
-    star = np.unique(objects, return_inverse=True)[1]
-    numbers = np.unique(targets, return_inverse=True)[1] + n_row
-    star = np.where(objects != b"", star,
-                    np.where(targets >= 0, numbers, 2 * n_row + np.arange(n_row)))
+    # a star has one TARGETID, else one OBJECT, else one row; and one position.  TARGETID first:
+    # a star of SDSS-V has one SDSS_ID, but a CATALOGID in each version of the catalogue
+    names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
+    star = np.select([targets >= 0, objects != b""], [numbers, n_row + names],
+                     2 * n_row + np.arange(n_row))
     n_name = len(np.unique(star))
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
     if n_far:
-        warn(f"{n_far} stars are more than 1 arcmin from the first row of their name or TARGETID: "
+        warn(f"{n_far} stars are more than 1 arcmin from the first row of their TARGETID or name: "
              "each has a primary row of its own")
     order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
     found = np.zeros(n_row, np.uint8)

@@ -19,7 +19,7 @@ class Models:
     def __init__(self, path, result, rows=()):
         self.result = result
         with as_failure(OUTPUT, f"{path} cannot be read as a models file", OSError, KeyError,
-                        ValueError, TypeError, AttributeError):
+                        ValueError, RuntimeError, TypeError, AttributeError):
             self.file = h5py.File(path, "r")
             need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
             need(text(self.file.attrs["RUN_ID"]) == result.provenance["RUN_ID"], USAGE,
@@ -33,6 +33,7 @@ class Models:
                 need(wave.dtype.kind == flux.dtype.kind == "f" and flux.ndim == 2 and len(flux) == n
                      and wave.shape in (flux.shape, flux.shape[1:]), ValueError,
                      f"wrong types or sizes in models/{name}")
+                _ = wave[-1:], flux[-1:]  # damage shows here, before a reader needs the values
             n = len(self.missing(rows))
             need(not n, USAGE, f"{path} lacks the models of {n} stars, as their fit ran "
                  "without --models; without --models this command fits them again")

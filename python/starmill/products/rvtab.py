@@ -96,7 +96,7 @@ def carried(result, i, whole, by_exposure):
 def reading(path):
     """Turn an error of an input into a Failure of INPUT: export goes on without its product."""
     return as_failure(INPUT, f"{path} cannot be read", OSError, KeyError, ValueError, IndexError,
-                      TypeError, AttributeError, pyfits.VerifyError)
+                      TypeError, AttributeError, AssertionError, pyfits.VerifyError)
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ class SpectraFile:
             self.unit = self._c.text(one.flux_unit)
             bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
             if one.mask != self._c.ffi.NULL:
-                mask = self._c.copied(one.mask, one.n_pix, "i4").astype("i8")
+                mask = self._c.copied(one.mask, one.n_pix, "u4").astype("i8")
                 bad |= mask & ~np.int64(ignored) != 0
             found.append(Channel(self._c.text(one.name), wave, flux, np.where(bad, 0.0, ivar), bad))
         return found
