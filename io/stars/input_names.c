@@ -88,7 +88,6 @@ static int digest_config(const mill_config *config, int is_masked, const mill_li
   return digest_settings(identity, lib->hash, out);
 }
 
-/* Are the file's size and time unchanged? */
 static int is_as_it_was(const char *path, int64_t size, double mtime)
 {
   struct stat now;
