@@ -148,7 +148,7 @@ static int set_up(starmill_library *h, const char *path, const char *config)
   name_offsets(h);
   MILL_CHECK(mill_config_bind(c, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
-  MILL_CHECK(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
+  mill_config_arms(c, &h->lib, h->spectra.arm_wanted);
   h->spectra.lib = &h->lib;
   h->spectra.config = c;
   h->spectra.limits = (mill_open_limits){c->gzip_limit_mib, c->scratch};
@@ -304,10 +304,7 @@ int starmill_library_arm(const starmill_library *library, int i_arm, starmill_ar
 static mill_named_value named(const starmill_library *h, int i_par, double value, double sigma)
 {
   mill_named_value item = {.value = value, .sigma = sigma};
-  const char *name = i_par == MILL_PAR_VRAD    ? "vrad"
-                     : i_par == MILL_PAR_VSINI ? "vsini"
-                                               : h->lib.label[i_par - MILL_PAR_LABEL0].name;
-  snprintf(item.name, sizeof item.name, "%s", name);
+  snprintf(item.name, sizeof item.name, "%s", mill_parameter(h, i_par).name);
   return item;
 }
 

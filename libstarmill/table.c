@@ -45,10 +45,8 @@ void starmill_table_free(starmill_table *table)
     MILL_HDF5_LOCKED;
     mill_h5_close(&table->file);
   }
-  for (int i = 0; i < table->n_column; i++) {
-    mill_free(table->column[i]->data);
-    mill_free(table->column[i]);
-  }
+  for (int i = 0; i < table->n_column; i++)
+    MILL_FREE(table->column[i]->data, table->column[i]);
   MILL_FREE((void *)table->column, table->path, table);
 }
 

@@ -139,7 +139,7 @@ static int answer(const request *r, json_t *out)
   mill_error_clear();
   json_object_set_new(out, "recognised", json_array());
   MILL_TRY(mill_config_read(&config, r->config));
-  MILL_TRY(mill_config_arms(&config, &lib, settings.arm_wanted));
+  mill_config_arms(&config, &lib, settings.arm_wanted);
   settings.limits = (mill_open_limits){config.gzip_limit_mib, config.scratch};
   MILL_TRY(recognised(r->file, &settings.limits, json_object_get(out, "recognised")));
   MILL_TRY(mill_spectra_open(r->file, &settings, &spectra));

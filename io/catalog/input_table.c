@@ -164,8 +164,7 @@ void mill_input_table_free(mill_input_table *table)
     return;
   for (int64_t i = 0; i < table->n; i++)
     free(table->line[i].text);
-  mill_free(table->line);
-  mill_free(table);
+  MILL_FREE(table->line, table);
 }
 
 const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path)
@@ -213,7 +212,6 @@ int mill_input_table_check(const char *path)
   return MILL_OK;
 }
 
-/* Does the file end within a line? */
 static int ends_within_line(int fd, int64_t size)
 {
   char last = '\n';

@@ -109,7 +109,6 @@ static int read_double(source *s, const char *column, double *out)
                     : mill_fits_column_double(s->fits, s->i_hdu, column, out, NULL);
 }
 
-/* Read the columns by which stars are found. */
 static int read_star_columns(source *s, mill_fits_values *v)
 {
   const int n = mill_star_columns_wanted(has_column, s);

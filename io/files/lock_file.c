@@ -296,12 +296,11 @@ static int is_of_job(const char *end)
 
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
 {
-  char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
+  char folder[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
   if (!lock->beat) /* the lock is not held */
     return;
   snprintf(folder, sizeof folder, "%s", output);
-  snprintf(name, sizeof name, "%s", output);
-  const char *in = dirname(folder), *base = basename(name);
+  const char *in = dirname(folder), *base = mill_base_name(output);
   const size_t n = strlen(base);
   DIR *dir = opendir(in);
   struct dirent *entry;

@@ -287,14 +287,12 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
   return read_number(file, i_hdu, name, TDOUBLE, 0, out, found);
 }
 
-int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
-                          int64_t **out, int *found)
+int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t **out,
+                          int *found)
 {
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   const int64_t n_row = hdu->kind == MILL_FITS_TABLE ? hdu->axis[1] : 0;
   MILL_CHECK(MILL_ALLOC(n_row, out));
-  for (int64_t i = 0; i < n_row; i++)
-    (*out)[i] = missing;
   return mill_fits_column_int64(file, i_hdu, name, *out, found);
 }
 

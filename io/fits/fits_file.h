@@ -81,9 +81,9 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read a column as mill_fits_column_int64 does, into a new array *out (mill_free). */
-int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
-                          int64_t **out, int *found);
+/** Read a column as mill_fits_column_int64 does, into a new array *out (mill_free); missing: 0. */
+int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t **out,
+                          int *found);
 
 enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
 

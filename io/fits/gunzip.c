@@ -251,8 +251,7 @@ done:
     close(out->lock);
     out->lock = -1;
   }
-  mill_free(u.in_buffer);
-  mill_free(u.out_buffer);
+  MILL_FREE(u.in_buffer, u.out_buffer);
   return err;
 }
 

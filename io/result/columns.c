@@ -45,80 +45,79 @@ typedef struct line {
   const char *unit, *text;
 } line;
 
-#define R(member) MILL_FROM_RESULT, offsetof(mill_fit_result, member)
-#define C(member) MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
-#define F64       MILL_TYPE_F64
-#define I64       MILL_TYPE_I64
-#define I32       MILL_TYPE_I32
-#define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
-#define NO_SN     (-1e9)
+#define R(member)       MILL_FROM_RESULT, offsetof(mill_fit_result, member)
+#define C(member)       MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
+#define F64             MILL_TYPE_F64
+#define I64             MILL_TYPE_I64
+#define I32             MILL_TYPE_I32
+#define P(member)       MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
+#define REAL(from)      F64, 1, from, NAN
+#define EACH_REAL(from) F64, PAR_LENGTH, from, NAN
+#define NO_SN           (-1e9)
 
 /* Columns of /fits.  Adjacent lines of one scope form a block, repeated for each label or arm. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
-    {ONCE, "VRAD", F64, 1, R(vrad_km_s), NAN, "km/s", "radial velocity, positive when receding"},
-    {ONCE, "VRAD_ERR", F64, 1, R(vrad_err_km_s), NAN, "km/s",
+    {ONCE, "VRAD", REAL(R(vrad_km_s)), "km/s", "radial velocity, positive when receding"},
+    {ONCE, "VRAD_ERR", REAL(R(vrad_err_km_s)), "km/s",
      "standard deviation of the velocity's likelihood, times ERR_SCALE"},
-    {ONCE, "VRAD_ERR_FORMAL", F64, 1, R(vrad_err_formal_km_s), NAN, "km/s",
-     "VRAD_ERR without ERR_SCALE"},
-    {ONCE, "VRAD_SKEW", F64, 1, R(vrad_skew), NAN, "", "skewness of the velocity's likelihood"},
-    {ONCE, "VRAD_KURT", F64, 1, R(vrad_kurt), NAN, "", "kurtosis of the velocity's likelihood"},
-    {ONCE, "VRAD_CCF", F64, 1, R(vrad_guess_km_s), NAN, "km/s", "velocity of the initial guess"},
-    {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
-    {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
+    {ONCE, "VRAD_ERR_FORMAL", REAL(R(vrad_err_formal_km_s)), "km/s", "VRAD_ERR without ERR_SCALE"},
+    {ONCE, "VRAD_SKEW", REAL(R(vrad_skew)), "", "skewness of the velocity's likelihood"},
+    {ONCE, "VRAD_KURT", REAL(R(vrad_kurt)), "", "kurtosis of the velocity's likelihood"},
+    {ONCE, "VRAD_CCF", REAL(R(vrad_guess_km_s)), "km/s", "velocity of the initial guess"},
+    {ONCE, "VSINI", REAL(R(vsini_km_s)), "km/s", "projected rotation velocity"},
+    {ONCE, "VSINI_ERR", REAL(R(vsini_err_km_s)), "km/s",
      "error of VSINI, times ERR_SCALE; with VSINI at its lower limit, VSINI + VSINI_ERR is a "
      "1-sigma upper limit"},
-    {ONCE, "VSINI_ERR_FORMAL", F64, 1, R(vsini_err_formal_km_s), NAN, "km/s",
+    {ONCE, "VSINI_ERR_FORMAL", REAL(R(vsini_err_formal_km_s)), "km/s",
      "VSINI_ERR without ERR_SCALE"},
-    {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
-    {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s, times ERR_SCALE"},
-    {LABEL, "%s_ERR_FORMAL", F64, 1, R(label_err_formal), NAN, "%s",
-     "error of %s without ERR_SCALE"},
+    {LABEL, "%s", REAL(R(label)), "%s", "%s of the best fit"},
+    {LABEL, "%s_ERR", REAL(R(label_err)), "%s", "error of %s, times ERR_SCALE"},
+    {LABEL, "%s_ERR_FORMAL", REAL(R(label_err_formal)), "%s", "error of %s without ERR_SCALE"},
     {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
      "warning bits: why not to use %s; listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
      "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, upper "
      "triangle row by row; zero where fixed or at a limit"},
-    {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
+    {ONCE, "ERR_SCALE", REAL(R(err_scale)), "",
      "factor on the errors: 1, or with rescale_errors the square root of RCHISQ_TOT if above 1"},
-    {ONCE, "CHISQ_TOT", F64, 1, R(chisq_tot), NAN, "", "chi-square of all arms over good pixels"},
-    {ONCE, "CHISQ_C_TOT", F64, 1, R(chisq_c_tot), NAN, "",
+    {ONCE, "CHISQ_TOT", REAL(R(chisq_tot)), "", "chi-square of all arms over good pixels"},
+    {ONCE, "CHISQ_C_TOT", REAL(R(chisq_c_tot)), "",
      "chi-square of the continuum alone over good pixels"},
-    {ONCE, "RCHISQ_TOT", F64, 1, R(rchisq_tot), NAN, "",
+    {ONCE, "RCHISQ_TOT", REAL(R(rchisq_tot)), "",
      "CHISQ_TOT per degree of freedom (good pixels - continuum functions - free parameters)"},
-    {ONCE, "CHISQ_DATA", F64, 1, R(chisq_data), NAN, "",
+    {ONCE, "CHISQ_DATA", REAL(R(chisq_data)), "",
      "chi-square of the best-fit template without model error, with the continuum fitted again"},
-    {ONCE, "CHISQ_C_DATA", F64, 1, R(chisq_c_data), NAN, "", "CHISQ_C_TOT without model error"},
-    {ONCE, "CHISQ_NOISE", F64, 1, R(chisq_noise), NAN, "",
+    {ONCE, "CHISQ_C_DATA", REAL(R(chisq_c_data)), "", "CHISQ_C_TOT without model error"},
+    {ONCE, "CHISQ_NOISE", REAL(R(chisq_noise)), "",
      "chi-square of noise and of template errors narrower than three pixels, from differences of "
      "residuals"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
-    {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
-     "-2 ln L with priors and hull penalty at the solution"},
-    {ONCE, "HULL_DIST", F64, 1, R(hull_dist), NAN, "",
+    {ONCE, "M2LL", REAL(R(m2ll)), "", "-2 ln L with priors and hull penalty at the solution"},
+    {ONCE, "HULL_DIST", REAL(R(hull_dist)), "",
      "distance outside the library's hulls, in labels scaled for the emulator; 0 inside"},
-    {ARM, "CHISQ_%s", F64, 1, R(chisq), NAN, "", "chi-square of arm %s over good pixels"},
-    {ARM, "CHISQ_C_%s", F64, 1, R(chisq_c), NAN, "", "chi-square of the continuum alone in arm %s"},
-    {ARM, "RCHISQ_%s", F64, 1, R(rchisq), NAN, "",
+    {ARM, "CHISQ_%s", REAL(R(chisq)), "", "chi-square of arm %s over good pixels"},
+    {ARM, "CHISQ_C_%s", REAL(R(chisq_c)), "", "chi-square of the continuum alone in arm %s"},
+    {ARM, "RCHISQ_%s", REAL(R(rchisq)), "",
      "chi-square of arm %s per degree of freedom (good pixels - continuum functions)"},
-    {ARM, "STIFF_%s", F64, 1, R(stiff), NAN, "",
+    {ARM, "STIFF_%s", REAL(R(stiff)), "",
      "fraction of arm %s's chi-square in slow variations of the residuals, which more continuum "
      "functions would fit"},
-    {ARM, "VRAD_%s", F64, 1, R(vrad_arm_km_s), NAN, "km/s",
+    {ARM, "VRAD_%s", REAL(R(vrad_arm_km_s)), "km/s",
      "radial velocity of arm %s alone, other parameters held at the solution"},
-    {ARM, "VRAD_%s_ERR", F64, 1, R(vrad_arm_err_km_s), NAN, "km/s",
+    {ARM, "VRAD_%s_ERR", REAL(R(vrad_arm_err_km_s)), "km/s",
      "error of the velocity of arm %s; with rescale_errors multiplied by the square root of the "
      "arm's RCHISQ, if this is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a usable pixel of arm %s"},
-    {ONCE, "VRAD_ARMS_PVAL", F64, 1, R(vrad_arms_pval), NAN, "",
+    {ONCE, "VRAD_ARMS_PVAL", REAL(R(vrad_arms_pval)), "",
      "probability that errors alone make the arms' velocities differ by more than they do; errors "
      "include 3 km/s for zero points, vrad_floor and, with velocity_offsets, "
      "velocity_offset_sigma; NaN with fewer than two arms"},
-    {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
+    {OFFSET, "VRAD_OFFSET_%s", REAL(R(vrad_offset_km_s)), "km/s",
      "velocity of arm %s minus VRAD; only with velocity_offsets; 0 in the first arm"},
-    {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
+    {OFFSET, "VRAD_OFFSET_%s_ERR", REAL(R(vrad_offset_err_km_s)), "km/s",
      "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
      "likelihood evaluations; a Jacobian, a velocity profile or a step of the search for "
@@ -132,58 +131,56 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and RVS_WARN is 0"},
     {EPOCH, "N_EPOCH", I64, 1, R(n_epoch), 0, "",
      "number of epochs whose velocities VRAD_CHI2 compares"},
-    {EPOCH, "VRAD_CHI2", F64, 1, R(vrad_chi2), NAN, "",
+    {EPOCH, "VRAD_CHI2", REAL(R(vrad_chi2)), "",
      "chi-square of a constant velocity; epochs' errors include epoch_floor, in quadrature"},
-    {EPOCH, "VRAD_PVAL", F64, 1, R(vrad_pval), NAN, "",
+    {EPOCH, "VRAD_PVAL", REAL(R(vrad_pval)), "",
      "probability of a larger VRAD_CHI2 if the velocity is constant; NaN below two epochs"},
-    {EPOCH, "VRAD_RANGE", F64, 1, R(vrad_range_km_s), NAN, "km/s",
+    {EPOCH, "VRAD_RANGE", REAL(R(vrad_range_km_s)), "km/s",
      "largest minus smallest velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
      "CRC-32 of the row's exposures in /epochs, one after another, values in column order"},
     {PAIR, "SB2", I32, 1, R(pair), 0, "",
      "1 if the row was fitted as two stars; columns without _2 then hold the brighter star; exists "
      "only with the key binaries"},
-    {PAIR, "SB2_PEAK", F64, 1, R(pair_peak), NAN, "",
+    {PAIR, "SB2_PEAK", REAL(R(pair_peak)), "",
      "significance of a second star's lines in the residuals of the fit of one star"},
-    {PAIR, "SB2_GAIN", F64, 1, R(pair_gain), NAN, "",
+    {PAIR, "SB2_GAIN", REAL(R(pair_gain)), "",
      "decrease of -2 ln L by the second star; NaN without two stars"},
-    {PAIR, "VRAD_2", F64, 1, R(pair_vrad_km_s), NAN, "km/s", "velocity of the second star"},
-    {PAIR, "VRAD_2_ERR", F64, 1, R(pair_vrad_err_km_s), NAN, "km/s",
-     "error of VRAD_2, times ERR_SCALE"},
-    {PAIR, "VSINI_2", F64, 1, R(pair_vsini_km_s), NAN, "km/s",
+    {PAIR, "VRAD_2", REAL(R(pair_vrad_km_s)), "km/s", "velocity of the second star"},
+    {PAIR, "VRAD_2_ERR", REAL(R(pair_vrad_err_km_s)), "km/s", "error of VRAD_2, times ERR_SCALE"},
+    {PAIR, "VSINI_2", REAL(R(pair_vsini_km_s)), "km/s",
      "projected rotation velocity of the second star"},
-    {PAIR, "VSINI_2_ERR", F64, 1, R(pair_vsini_err_km_s), NAN, "km/s",
+    {PAIR, "VSINI_2_ERR", REAL(R(pair_vsini_err_km_s)), "km/s",
      "error of VSINI_2, times ERR_SCALE"},
-    {PAIR_LABEL, "%s_2", F64, 1, R(pair_label), NAN, "%s", "%s of the second star"},
-    {PAIR_LABEL, "%s_2_ERR", F64, 1, R(pair_label_err), NAN, "%s",
+    {PAIR_LABEL, "%s_2", REAL(R(pair_label)), "%s", "%s of the second star"},
+    {PAIR_LABEL, "%s_2_ERR", REAL(R(pair_label_err)), "%s",
      "error of the second star's %s, times ERR_SCALE"},
-    {PAIR_ARM, "FLUX_RATIO_%s", F64, 1, R(flux_ratio), NAN, "",
+    {PAIR_ARM, "FLUX_RATIO_%s", REAL(R(flux_ratio)), "",
      "flux of the second star over flux of the first star in arm %s"},
-    {PAIR_ARM, "FLUX_RATIO_%s_ERR", F64, 1, R(flux_ratio_err), NAN, "",
+    {PAIR_ARM, "FLUX_RATIO_%s_ERR", REAL(R(flux_ratio_err)), "",
      "error of the flux ratio in arm %s, times ERR_SCALE"},
-    {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
+    {POST, "POST_MEAN", EACH_REAL(P(mean)), "of each parameter",
      "posterior mean of each parameter (order: attribute ORDER); of a fixed parameter its value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
      "posterior covariance, packed as COVAR, without ERR_SCALE"},
-    {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
+    {POST, "POST_P2_5", EACH_REAL(P(percentile[0])), "of each parameter",
      "percentile 2.5 of the posterior"},
-    {POST, "POST_P16", F64, PAR_LENGTH, P(percentile[1]), NAN, "of each parameter",
+    {POST, "POST_P16", EACH_REAL(P(percentile[1])), "of each parameter",
      "percentile 16 of the posterior"},
-    {POST, "POST_P50", F64, PAR_LENGTH, P(percentile[2]), NAN, "of each parameter",
-     "median of the posterior"},
-    {POST, "POST_P84", F64, PAR_LENGTH, P(percentile[3]), NAN, "of each parameter",
+    {POST, "POST_P50", EACH_REAL(P(percentile[2])), "of each parameter", "median of the posterior"},
+    {POST, "POST_P84", EACH_REAL(P(percentile[3])), "of each parameter",
      "percentile 84 of the posterior"},
-    {POST, "POST_P97_5", F64, PAR_LENGTH, P(percentile[4]), NAN, "of each parameter",
+    {POST, "POST_P97_5", EACH_REAL(P(percentile[4])), "of each parameter",
      "percentile 97.5 of the posterior"},
-    {POST, "POST_ESS", F64, PAR_LENGTH, P(ess), NAN, "",
+    {POST, "POST_ESS", EACH_REAL(P(ess)), "",
      "effective sample size of each parameter; NaN for a fixed parameter"},
-    {POST, "POST_M2LL_MIN", F64, 1, P(m2ll_least), NAN, "",
+    {POST, "POST_M2LL_MIN", REAL(P(m2ll_least)), "",
      "lowest -2 ln L of all samples, with priors and hull penalty"},
-    {POST, "POST_LN_EVIDENCE", F64, 1, P(ln_evidence), NAN, "",
+    {POST, "POST_LN_EVIDENCE", REAL(P(ln_evidence)), "",
      "ln of the marginal likelihood: the likelihood averaged over the priors; hulls count as "
      "priors; NaN if a label has neither a hull nor a prior"},
-    {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "error of ln evidence"},
-    {POST, "POST_PARETO_K", F64, 1, P(pareto), NAN, "",
+    {POST, "POST_LN_EVIDENCE_ERR", REAL(P(ln_evidence_err)), "", "error of ln evidence"},
+    {POST, "POST_PARETO_K", REAL(P(pareto)), "",
      "Pareto k of the importance weights; above 0.7 do not trust the posterior"},
     {POST, "POST_NEVAL", I32, 1, P(n_eval), 0, "", "likelihood evaluations of the sample"},
     {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
@@ -191,9 +188,9 @@ static const line fits_line[] = {
     {POST, "POST_DENSITY", F64, GRID_LENGTH, P(density), NAN, "1 / that of each parameter",
      "marginal density of each parameter (order: attribute ORDER) at 64 evenly spaced points from "
      "POST_DENSITY_LOW to POST_DENSITY_HIGH; NaN for a fixed parameter"},
-    {POST, "POST_DENSITY_LOW", F64, PAR_LENGTH, P(density_low), NAN, "of each parameter",
+    {POST, "POST_DENSITY_LOW", EACH_REAL(P(density_low)), "of each parameter",
      "first point of the marginal density"},
-    {POST, "POST_DENSITY_HIGH", F64, PAR_LENGTH, P(density_high), NAN, "of each parameter",
+    {POST, "POST_DENSITY_HIGH", EACH_REAL(P(density_high)), "of each parameter",
      "last point of the marginal density"},
     {POST, "POST_NMODE", I64, 1, P(n_mode), 0, "", "number of modes of the posterior, at most 4"},
     {POST, "POST_MODE_WEIGHT", F64, MODE_LENGTH, P(mode_weight), NAN, "",
@@ -221,13 +218,13 @@ static const line catalog_line[] = {
      "number of the row's first exposure in its file; DESI: 0-based row of FIBERMAP"},
     {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "exposures fitted jointly"},
     {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},
-    {ONCE, "TARGET_RA", F64, 1, C(target_ra), NAN, "deg", "right ascension"},
-    {ONCE, "TARGET_DEC", F64, 1, C(target_dec), NAN, "deg", "declination"},
+    {ONCE, "TARGET_RA", REAL(C(target_ra)), "deg", "right ascension"},
+    {ONCE, "TARGET_DEC", REAL(C(target_dec)), "deg", "declination"},
     {ONCE, "FIBER", I32, 1, C(fiber), -1, "", "fiber"},
     {ONCE, "EXPID", I32, 1, C(exp_id), -1, "", "exposure"},
     {ONCE, "REF_ID", I64, 1, C(ref_id), -1, "", "identifier in REF_CAT"},
     {ONCE, "REF_CAT", TEXT(ref_cat), 0, "", "reference catalog"},
-    {ONCE, "Z", F64, 1, C(kind.z), NAN, "", "redshift of redrock"},
+    {ONCE, "Z", REAL(C(kind.z)), "", "redshift of redrock"},
     {ONCE, "SPECTYPE", TEXT(kind.spectype), 0, "", "spectral type of redrock"},
     {ONCE, "SUBTYPE", TEXT(kind.subtype), 0, "", "spectral subtype of redrock"},
     {ONCE, "HEALPIX", I32, 1, C(healpix), -1, "",
@@ -238,14 +235,13 @@ static const line catalog_line[] = {
     {ONCE, "PROGRAM", TEXT(program), 0, "", "observing program: dark, bright, backup, ..."},
     {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile, if all exposures share it"},
     {ONCE, "NIGHT", I32, 1, C(night), -1, "", "night, YYYYMMDD, if all exposures share it"},
-    {ONCE, "PMRA", F64, 1, C(pmra), NAN, "mas/yr",
+    {ONCE, "PMRA", REAL(C(pmra)), "mas/yr",
      "proper motion in right ascension, times cos(declination), as the input has it"},
-    {ONCE, "PMDEC", F64, 1, C(pmdec), NAN, "mas/yr",
-     "proper motion in declination, as the input has it"},
-    {ONCE, "PARALLAX", F64, 1, C(parallax), NAN, "mas", "parallax, as the input has it"},
-    {ONCE, "GAIA_PHOT_G_MEAN_MAG", F64, 1, C(gaia_g), NAN, "mag", "Gaia G, as the input has it"},
-    {ONCE, "GAIA_PHOT_BP_MEAN_MAG", F64, 1, C(gaia_bp), NAN, "mag", "Gaia BP, as the input has it"},
-    {ONCE, "GAIA_PHOT_RP_MEAN_MAG", F64, 1, C(gaia_rp), NAN, "mag", "Gaia RP, as the input has it"},
+    {ONCE, "PMDEC", REAL(C(pmdec)), "mas/yr", "proper motion in declination, as the input has it"},
+    {ONCE, "PARALLAX", REAL(C(parallax)), "mas", "parallax, as the input has it"},
+    {ONCE, "GAIA_PHOT_G_MEAN_MAG", REAL(C(gaia_g)), "mag", "Gaia G, as the input has it"},
+    {ONCE, "GAIA_PHOT_BP_MEAN_MAG", REAL(C(gaia_bp)), "mag", "Gaia BP, as the input has it"},
+    {ONCE, "GAIA_PHOT_RP_MEAN_MAG", REAL(C(gaia_rp)), "mag", "Gaia RP, as the input has it"},
     {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
     {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
      "name of the spectrum in the survey; else file name (without folder) and FITS_ROW"},
@@ -260,12 +256,12 @@ static const line catalog_line[] = {
 #define E(member) MILL_FROM_RESULT, offsetof(mill_epoch_result, member)
 
 static const line epoch_line[] = {
-    {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
-    {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
+    {ONCE, "VRAD", REAL(E(vrad_km_s)), "km/s", "radial velocity of the exposure's epoch"},
+    {ONCE, "VRAD_ERR", REAL(E(vrad_err_km_s)), "km/s",
      "error of VRAD at fixed labels and v sin i, without model error, times ERR_SCALE"},
-    {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
+    {ONCE, "VRAD_2", REAL(E(pair_vrad_km_s)), "km/s",
      "radial velocity of the second star in the exposure's epoch, if SB2 is 1"},
-    {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
+    {ONCE, "VRAD_2_ERR", REAL(E(pair_vrad_err_km_s)), "km/s",
      "error of VRAD_2; if SB2 is 1, the errors of both velocities include the model error"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
@@ -326,38 +322,17 @@ static const line arm_line[] = {
 
 size_t mill_column_type_size(int type)
 {
-  switch (type) {
-  case MILL_TYPE_F64:
-  case MILL_TYPE_I64:
-    return 8;
-  case MILL_TYPE_I32:
-  case MILL_TYPE_U32:
-  case MILL_TYPE_F32:
-    return 4;
-  default:
-    return 1;
-  }
+  static const size_t size[] = {
+      [MILL_TYPE_F64] = 8, [MILL_TYPE_I64] = 8,  [MILL_TYPE_I32] = 4, [MILL_TYPE_U32] = 4,
+      [MILL_TYPE_U8] = 1,  [MILL_TYPE_TEXT] = 1, [MILL_TYPE_F32] = 4};
+  return size[type];
 }
 
 int64_t mill_column_integer(const mill_column *column, const char *row)
 {
-  int64_t i64 = 0;
-  int32_t i32 = 0;
-  uint32_t u32 = 0;
-  row += column->at;
-  switch (column->type) {
-  case MILL_TYPE_I64:
-    memcpy(&i64, row, sizeof i64);
-    return i64;
-  case MILL_TYPE_I32:
-    memcpy(&i32, row, sizeof i32);
-    return i32;
-  case MILL_TYPE_U32:
-    memcpy(&u32, row, sizeof u32);
-    return u32;
-  default:
-    return (unsigned char)*row;
-  }
+  int64_t value = 0; /* little-endian: low bytes come first */
+  memcpy(&value, row + column->at, mill_column_type_size(column->type));
+  return column->type == MILL_TYPE_I32 ? (int32_t)value : value;
 }
 
 /* Copy pattern to out [size], with name in place of %s. */

@@ -59,7 +59,6 @@ static int end_of_group(const mill_run_info *info, int first)
   return end;
 }
 
-/* Pack a row of a file's catalogue. */
 static void pack_row(const mill_columns *columns, const mill_catalog_row *from, int32_t i_file,
                      int64_t first_exposure, char *row)
 {

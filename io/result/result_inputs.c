@@ -49,7 +49,6 @@ static int open_table(hid_t file, int fd, const char *path, mill_table **table)
   return mill_table_open(file, fd, path, GROUP, -1, &columns, table);
 }
 
-/* Write the columns [first, end) of the table. */
 static int write_columns(hid_t file, const char *path, const mill_run_info *info, int first,
                          int end)
 {

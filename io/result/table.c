@@ -24,20 +24,11 @@ enum {
 
 hid_t mill_column_hdf5_type(int type)
 {
-  switch (type) {
-  case MILL_TYPE_F64:
-    return H5T_IEEE_F64LE;
-  case MILL_TYPE_F32:
-    return H5T_IEEE_F32LE;
-  case MILL_TYPE_I64:
-    return H5T_STD_I64LE;
-  case MILL_TYPE_I32:
-    return H5T_STD_I32LE;
-  case MILL_TYPE_U32:
-    return H5T_STD_U32LE;
-  default:
-    return H5T_STD_U8LE;
-  }
+  const hid_t of[] = {[MILL_TYPE_F64] = H5T_IEEE_F64LE, [MILL_TYPE_F32] = H5T_IEEE_F32LE,
+                      [MILL_TYPE_I64] = H5T_STD_I64LE,  [MILL_TYPE_I32] = H5T_STD_I32LE,
+                      [MILL_TYPE_U32] = H5T_STD_U32LE,  [MILL_TYPE_U8] = H5T_STD_U8LE,
+                      [MILL_TYPE_TEXT] = H5T_STD_U8LE};
+  return of[type];
 }
 
 int mill_column_type_of(hid_t type)

@@ -88,7 +88,6 @@ static int digest_config(const mill_config *config, int is_masked, const mill_li
   return digest_settings(identity, lib->hash, out);
 }
 
-/* Are the file's size and time unchanged? */
 static int is_as_it_was(const char *path, int64_t size, double mtime)
 {
   struct stat now;
@@ -225,7 +224,6 @@ static int read_inputs(const char *path, mill_known_inputs *known, mill_path_lis
   return MILL_OK;
 }
 
-/* Count the paths of a list that are not known. */
 static int count_others(const mill_path_list *list, const mill_known_inputs *known, size_t *n)
 {
   char path[PATH_MAX];
@@ -377,7 +375,6 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
 
 void mill_input_names_clear(mill_input_names *names)
 {
-  mill_free(names->text);
-  mill_free((void *)names->name);
+  MILL_FREE(names->text, (void *)names->name);
   memset(names, 0, sizeof *names);
 }

@@ -560,9 +560,8 @@ void mill_reader_stop(mill_reader *reader)
     reader->made = t->next_made;
     MILL_FREE(t->star.segment, t);
   }
-  mill_free(reader->worker);
   pthread_mutex_destroy(&reader->draw);
   pthread_mutex_destroy(&reader->mutex);
   pthread_cond_destroy(&reader->changed);
-  mill_free(reader);
+  MILL_FREE(reader->worker, reader);
 }

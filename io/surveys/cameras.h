@@ -102,3 +102,7 @@ int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
 int mill_cameras_flux_unit(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
 void mill_cameras_close(void *state);
+
+/** Members of a mill_format whose state begins with mill_cameras. */
+#define MILL_CAMERAS_FORMAT                                                                        \
+  .close = mill_cameras_close, .read = mill_cameras_read, .flux_unit = mill_cameras_flux_unit

@@ -23,8 +23,8 @@ int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **
     int found = 0;
     const int is_early = mill_target_column_is_early(i);
     MILL_CHECK(mill_target_bits(select, i, &bits));
-    MILL_CHECK(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
-                                     &found));
+    MILL_CHECK(
+        mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), &value, &found));
     n_early += is_early && found;
     n_main += !is_early && found;
     for (int64_t k = 0; k < file->n_spec; k++)
@@ -52,7 +52,7 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
     return MILL_ERROR_HDU(file->fits, i_scores,
                           " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
                           (long long)file->n_spec);
-  MILL_CHECK(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &id, &found));
+  MILL_CHECK(mill_fits_table_int64(file->fits, i_scores, "TARGETID", &id, &found));
   for (int64_t i = 0; found && file->i_fibermap >= 0 && i < file->n_spec; i++)
     if (id[i] != target_id[i])
       return MILL_ERROR_HDU(

@@ -248,7 +248,6 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   return MILL_OK;
 }
 
-/* Describe a row as a camera. */
 static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
   const mill_generic_table *t = &g->table;

@@ -282,10 +282,8 @@ const mill_format mill_format_lamost = {
     .recognise = recognise,
     .state_bytes = sizeof(lamost),
     .open = open_file,
-    .close = mill_cameras_close,
     .index = index_file,
-    .read = mill_cameras_read,
-    .flux_unit = mill_cameras_flux_unit,
+    MILL_CAMERAS_FORMAT,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};
@@ -301,10 +299,8 @@ const mill_format mill_format_lamost_mrs = {
     .recognise = recognise_mrs,
     .state_bytes = sizeof(lamost),
     .open = open_mrs,
-    .close = mill_cameras_close,
     .index = index_file,
-    .read = mill_cameras_read,
-    .flux_unit = mill_cameras_flux_unit,
+    MILL_CAMERAS_FORMAT,
     .camera = mrs_cameras,
     .n_camera = sizeof mrs_cameras / sizeof *mrs_cameras,
     .lsf_width_error = 0.1};

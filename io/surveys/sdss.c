@@ -414,10 +414,8 @@ const mill_format mill_format_sdss = {
     .recognise = recognise,
     .state_bytes = sizeof(sdss),
     .open = open_file,
-    .close = mill_cameras_close,
     .index = index_file,
-    .read = mill_cameras_read,
-    .flux_unit = mill_cameras_flux_unit,
+    MILL_CAMERAS_FORMAT,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.1};

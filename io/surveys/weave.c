@@ -175,8 +175,6 @@ const mill_format mill_format_weave = {
     .recognise = recognise,
     .state_bytes = sizeof(weave),
     .open = open_file,
-    .close = mill_cameras_close,
     .index = index_file,
-    .read = mill_cameras_read,
-    .flux_unit = mill_cameras_flux_unit,
+    MILL_CAMERAS_FORMAT,
     .selects = MILL_SELECTS_CLASSES};

@@ -176,12 +176,10 @@ static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_li
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
 {
   int exit_status = 0;
-  mill_mpi mpi;
-  mill_fit_options options;
-  memset(&options, 0, sizeof options);
+  mill_mpi mpi = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
+  mill_fit_options options = {0};
   /* first, so that a signal during start-up also stops in good order */
   int err = mill_stop_signal_catch();
-  mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
   MILL_STEP(mill_mpi_start(&mpi));
   MILL_STEP(start(&mpi, argc, argv, line, &options, &exit_status));
   if (err != MILL_OK)

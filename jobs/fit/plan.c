@@ -22,13 +22,12 @@ typedef struct totals {
 
 static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
 {
-  int64_t mine[2] = {0, 0}, all[2] = {0, 0};
+  totals mine = {0};
   for (int i = 0; i < inputs->file_end - inputs->file_start; i++) {
-    mine[0] += inputs->index[i].n_fits_row;
-    mine[1] += inputs->index[i].n_exposure;
+    mine.n_fits_row += inputs->index[i].n_fits_row;
+    mine.n_exposure += inputs->index[i].n_exposure;
   }
-  MILL_CHECK_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
-  *sum = (totals){all[0], all[1]};
+  MILL_CHECK_MPI(MPI_Reduce(&mine, sum, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
   return MILL_OK;
 }
 

@@ -72,8 +72,7 @@ def errors():
     try:
         yield
     except Failure as failure:
-        kind = ValueError if failure.status == USAGE else OSError
-        raise kind(str(failure)) from failure
+        raise (ValueError if failure.status == USAGE else OSError)(str(failure)) from failure
 
 
 class Columns:

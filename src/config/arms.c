@@ -162,19 +162,10 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
   return bind_lsf(config, lib);
 }
 
-/* Mark the configured arms as wanted; without any, mark all arms. */
-int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
+void mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
 {
   for (int a = 0; a < lib->n_arm; a++)
-    wanted[a] = config->n_arm == 0;
-  for (int i = 0; i < config->n_arm; i++) {
-    const int arm = mill_library_find_arm(lib, config->arm[i].arm);
-    if (arm < 0)
-      return MILL_ERROR(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path,
-                        config->arm[i].arm);
-    wanted[arm] = 1;
-  }
-  return MILL_OK;
+    wanted[a] = config->n_arm == 0 || mill_config_find_arm(config, lib->arm[a].name) >= 0;
 }
 
 int mill_arms_in_common(const mill_library *other, mill_library *lib)

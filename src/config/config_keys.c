@@ -11,21 +11,17 @@
 #define MAX_VSINI 1000.0   /* km/s: faster rotation would break up any star */
 
 /* an enumerator is the index of its word in the table below */
-static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2, "order");
-static_assert(MILL_LIKE_PROFILE == 1 && MILL_LIKE_AUTO == 2, "order");
-static_assert(MILL_CONT_RBF == 0 && MILL_CONT_CHEBYSHEV == 1, "order");
-static_assert(MILL_FLOAT32 == 0 && MILL_FLOAT64 == 1, "order");
-static_assert(MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1, "order");
-static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2,
-              "order");
-static_assert(MILL_EPOCHS_NONE == 0 && MILL_EPOCHS_EXPOSURE == 1 && MILL_EPOCHS_NIGHT == 2,
-              "order");
-static_assert(MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
-                  MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4,
-              "order");
-static_assert(MILL_SN_PIXELS == 0 && MILL_SN_SCORES == 1, "order");
-static_assert(MILL_SELECT_BY_ANY == 0 && MILL_SELECT_BY_ALL == 1, "order");
-static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2, "order");
+static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2 &&
+                  MILL_LIKE_PROFILE == 1 && MILL_LIKE_AUTO == 2 && MILL_CONT_RBF == 0 &&
+                  MILL_CONT_CHEBYSHEV == 1 && MILL_FLOAT32 == 0 && MILL_FLOAT64 == 1 &&
+                  MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1 && MILL_EXPOSURES_COADD == 0 &&
+                  MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2 &&
+                  MILL_EPOCHS_NONE == 0 && MILL_EPOCHS_EXPOSURE == 1 && MILL_EPOCHS_NIGHT == 2 &&
+                  MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
+                  MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4 && MILL_SN_PIXELS == 0 &&
+                  MILL_SN_SCORES == 1 && MILL_SELECT_BY_ANY == 0 && MILL_SELECT_BY_ALL == 1 &&
+                  MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2,
+              "order of the words");
 
 #define WORDS(...)                                                                                 \
   (const char *const[])                                                                            \
@@ -48,41 +44,39 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"template_lib", MILL_OPTION_NAMES, .offset = offsetof(mill_config, template_lib),
      .size = sizeof((mill_config *)0)->template_lib[0], .max = MILL_MAX_LIBRARY,
      .offset2 = offsetof(mill_config, n_template_lib), .argument = "path or list of paths",
-     .section = "Model",
+     .section = "Model", .elsewhere = "same (a folder there)",
      .help = "library file, or several: each star is then fitted with the library that suits it",
-     .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
+     .more = "; `--library` overrides it"},
     {"arms",
      OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm, sampling}`"),
      SCIENCE, .unit = "Angstrom, vacuum", .range = "each name once; 0 ≤ min < max",
-     .help = "arms to fit and their settings (below); empty: all arms of the library",
-     .elsewhere = "`--fitarm`"},
+     .elsewhere = "`--fitarm`",
+     .help = "arms to fit and their settings (below); empty: all arms of the library"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
-     .range = "below `max_vel`", .help = "lowest radial velocity", .elsewhere = "same"},
+     .range = "below `max_vel`", .elsewhere = "same", .help = "lowest radial velocity"},
     {"max_vel", REAL(fit.max_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
-     .range = "above `min_vel`", .help = "highest radial velocity", .elsewhere = "same"},
+     .range = "above `min_vel`", .elsewhere = "same", .help = "highest radial velocity"},
     {"min_vsini", REAL(fit.min_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
-     .range = "below `max_vsini`", .help = "lowest v sin i",
-     .elsewhere = "same (0.1 in its configuration files)"},
+     .range = "below `max_vsini`", .elsewhere = "same (0.1 in its configuration files)",
+     .help = "lowest v sin i"},
     {"max_vsini", REAL(fit.max_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
-     .range = "above `min_vsini`", .help = "highest v sin i", .elsewhere = "same"},
-    {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
-     .help = "continuum functions for each spectrum and arm", .elsewhere = "same"},
+     .range = "above `min_vsini`", .elsewhere = "same", .help = "highest v sin i"},
+    {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE, .elsewhere = "same",
+     .help = "continuum functions for each spectrum and arm"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
      .help = "continuum functions per 1000 Angstrom of an arm's spectrum; their number is at least "
              "npoly, at most 24; 0: npoly everywhere"},
-    {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
-     .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
-     .elsewhere = "same"},
+    {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE, .elsewhere = "same",
+     .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials"},
     {"likelihood", CHOICE(fit.likelihood, "marginal", "profile", "auto"), SCIENCE,
+     .elsewhere = "(marginal)",
      .help = "integrate over the continuum (marginal, with the determinant) or only maximise "
-             "over it (profile); auto: profile in arms with a model error",
-     .elsewhere = "(marginal)"},
+             "over it (profile); auto: profile in arms with a model error"},
     {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
      .help = "arithmetic of the emulator and the templates"},
-    {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE,
+    {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE, .elsewhere = "(linear)",
      .help = "how v sin i broadens a template: spline treats the template as smooth; linear "
-             "interpolates between pixels, which broadens too much for v sin i below two pixels",
-     .elsewhere = "(linear)"},
+             "interpolates between pixels, which broadens too much for v sin i below two pixels"},
     {"model_error", YES_NO(fit.model_error), SCIENCE,
      .help = "include the library's measured template errors in the likelihood; no effect "
              "for a library without them"},
@@ -91,10 +85,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .more = " (below)"},
     {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
-     .help = "parameters held at a value", .elsewhere = "`fixParam`"},
+     .elsewhere = "`fixParam`", .help = "parameters held at a value"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
-     .range = "sigma above 0; mean within 5 sigma of the fit's range", .help = "Gaussian priors",
-     .elsewhere = "`priors`"},
+     .range = "sigma above 0; mean within 5 sigma of the fit's range", .elsewhere = "`priors`",
+     .help = "Gaussian priors"},
     {"prior_table", PATH(prior_table), SCIENCE,
      .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR "
              "(below); a star's prior replaces the same parameter's prior in `priors`",
@@ -152,11 +146,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .more = "; air wavelengths are converted to vacuum"},
 
     {"optimizer", CHOICE(fit.optimizer, "hybrid", "nelder-mead", "levenberg-marquardt"), SCIENCE,
-     .section = "Optimizer",
+     .section = "Optimizer", .elsewhere = "(`second_minimizer` adds a method)",
      .help = "hybrid: Levenberg-Marquardt steps, a short simplex where one fails; nelder-mead: "
              "simplex to convergence, then steps; levenberg-marquardt: steps alone",
-     .more = ". On failure levenberg-marquardt gives way to hybrid, hybrid to nelder-mead",
-     .elsewhere = "(`second_minimizer` adds a method)"},
+     .more = ". On failure levenberg-marquardt gives way to hybrid, hybrid to nelder-mead"},
     /* the run's identity has the hash of the table's contents */
     {"start", PATH(start), SCIENCE,
      .help = "table to start fits from instead of the initial guess: FITS, or a result file; stars "
@@ -164,8 +157,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
-     .help = "velocity step of the initial guess; refused if the guess needs over 4 GB per rank",
-     .elsewhere = "(`vel_step0`: step of rvspecfit's first velocity grid)"},
+     .elsewhere = "(`vel_step0`: step of rvspecfit's first velocity grid)",
+     .help = "velocity step of the initial guess; refused if the guess needs over 4 GB per rank"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
@@ -179,68 +172,64 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "point is polished by up to 41 more evaluations, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
-     .help = "pixels dropped at each end of an arm when a resolution matrix is used",
-     .elsewhere = "(5)"},
-    {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "floor of good pixels' flux errors, in units of these errors' median",
-     .elsewhere = "(0.3)"},
-    {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
-     .help = "flux error that bad pixels get, in units of abs(median flux)", .elsewhere = "(1000)"},
+     .elsewhere = "(5)",
+     .help = "pixels dropped at each end of an arm when a resolution matrix is used"},
+    {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE, .elsewhere = "(0.3)",
+     .help = "floor of good pixels' flux errors, in units of these errors' median"},
+    {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE, .elsewhere = "(1000)",
+     .help = "flux error that bad pixels get, in units of abs(median flux)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
      .range = "at most 32 ranges; 0 ≤ min < max, ascending, without overlap",
+     .elsewhere = "(the same range)",
      .help = "wavelengths to mask; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI files, none "
-             "for other formats; runs with both kinds need a list",
-     .elsewhere = "(the same range)"},
+             "for other formats; runs with both kinds need a list"},
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
      .range = "0 … 0xffffffff", .help = "mask bits to ignore"},
 
     {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .without = "none", SCIENCE,
-     .section = "Selection", .range = "finite",
-     .help = "rows whose best arm has a lower S/N are not fitted", .elsewhere = "`--minsn`"},
+     .section = "Selection", .range = "finite", .elsewhere = "`--minsn`",
+     .help = "rows whose best arm has a lower S/N are not fitted"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
+     .elsewhere = "(SCORES, if present)",
      .help = "source of the S/N for minsn. pixels: the spectra; scores: DESI's SCORES or 4MOST's "
-             "SNR, so that rows below minsn are not read",
-     .elsewhere = "(SCORES, if present)"},
+             "SNR, so that rows below minsn are not read"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
-     .range = "at most 8 of 15 bytes", .help = "OBJTYPE values to fit; empty: all but SKY and BAD",
-     .elsewhere = "(its `--objtypes` is target_classes here)"},
+     .range = "at most 8 of 15 bytes", .elsewhere = "(its `--objtypes` is target_classes here)",
+     .help = "OBJTYPE values to fit; empty: all but SKY and BAD"},
     {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
-     .range = "at most 16 of 63 bytes",
+     .range = "at most 16 of 63 bytes", .elsewhere = "`--objtypes`",
      .help = "regular expressions for the beginning of a target bit's name (DESI) or of TARGCAT "
-             "(WEAVE): fit rows that match one; empty: all",
-     .elsewhere = "`--objtypes`"},
-    {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
-     .help =
-         "with both target_classes and redrock, fit rows selected by either (any) or by both (all)",
-     .elsewhere = "(any)"},
+             "(WEAVE): fit rows that match one; empty: all"},
+    {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE, .elsewhere = "(any)",
+     .help = "with both target_classes and redrock, fit rows selected by either (any) or by both "
+             "(all)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "lowest EXPID to fit of a spectra file; 0: no limit",
-     .elsewhere = "`--minexpid` (exclusive)"},
-    {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "highest EXPID to fit of a spectra file; 0: no limit", .elsewhere = "`--maxexpid`"},
+     .elsewhere = "`--minexpid` (exclusive)",
+     .help = "lowest EXPID to fit of a spectra file; 0: no limit"},
+    {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE, .elsewhere = "`--maxexpid`",
+     .help = "highest EXPID to fit of a spectra file; 0: no limit"},
     {"objects", OTHER("list of names"), SCIENCE, .range = "1 to 63 bytes",
-     .help = "stars to fit, by TARGETID, IDENTIFIER or OBJECT; empty: all",
-     .elsewhere = "`--targetid`"},
+     .elsewhere = "`--targetid`",
+     .help = "stars to fit, by TARGETID, IDENTIFIER or OBJECT; empty: all"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
-     .help = "bits of the fiber status that may be set", .elsewhere = "(3 and 20)"},
-    {"redrock", YES_NO(select.redrock), SCIENCE,
-     .help = "fit only rows to which redrock gives the class star or a small velocity",
-     .elsewhere = "`--zbest_select`"},
+     .elsewhere = "(3 and 20)", .help = "bits of the fiber status that may be set"},
+    {"redrock", YES_NO(select.redrock), SCIENCE, .elsewhere = "`--zbest_select`",
+     .help = "fit only rows to which redrock gives the class star or a small velocity"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
      .help = "redrock file; empty: in the input's folder, named like the input with `redrock-` for "
              "`coadd-` or `spectra-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
-     .help = "largest absolute redrock velocity that counts as a star's", .elsewhere = "(1500)"},
+     .elsewhere = "(1500)", .help = "largest absolute redrock velocity that counts as a star's"},
 
     /* the keys from here on may change when a run is continued */
     {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",
      .range = "at most four per core of the machine, but 64 are always allowed",
-     .help = "threads per rank; 0: all cores available to it",
-     .elsewhere = "`--nthreads` (processes)"},
+     .elsewhere = "`--nthreads` (processes)",
+     .help = "threads per rank; 0: all cores available to it"},
     {"readers", COUNT(n_reader, 0, MILL_MAX_READER),
      .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one per 16 threads, or per two threads with a GPU; never over 8"},
@@ -259,7 +248,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "exit status 2; cuda+cpu: one rank per GPU, all others on the CPU, and column BACKEND "
              "records where a row was fitted"},
     {"log_level", WORD(log_level, "error", "warning", "info", "debug"),
-     .help = "lowest level of lines in the log", .elsewhere = "`--log_level`"},
+     .elsewhere = "`--log_level`", .help = "lowest level of lines in the log"},
 };
 
 #define NAMED(member) offsetof(mill_named_value, member)

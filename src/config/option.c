@@ -134,9 +134,8 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   switch (row->kind) {
   case MILL_OPTION_WORD:
   case MILL_OPTION_PATH:
-    fits = *text && strlen(text) < row->size;
-    if (row->kind == MILL_OPTION_WORD)
-      fits = find_word(row->words, text) >= 0;
+    fits = row->kind == MILL_OPTION_WORD ? find_word(row->words, text) >= 0
+                                         : *text && strlen(text) < row->size;
     if (!fits)
       return 0;
     memset(at, 0, row->size);

@@ -10,13 +10,14 @@ enum { TOGETHER = 16 }; /**< inputs that a thread averages at a time: one cache 
 /** Memory limit of the emulator's output that is stored for guess templates. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
+int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void *out)
 {
+  void **block = out;
   MILL_CHECK(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
-  MILL_CHECK(memory->backend->alloc(memory->device, bytes, out));
-  memory->block[memory->n_block++] = *out;
+  MILL_CHECK(memory->backend->alloc(memory->device, bytes, block));
+  memory->block[memory->n_block++] = *block;
   memory->bytes += bytes;
-  return from ? memory->backend->upload(memory->device, *out, from, bytes) : MILL_OK;
+  return from ? memory->backend->upload(memory->device, *block, from, bytes) : MILL_OK;
 }
 
 void mill_device_memory_drop(mill_device_memory *memory)
@@ -123,7 +124,6 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
                        const float *w, const float *bias, const double *mean, int wide,
                        mill_layer *layer)
 {
-  void *block = NULL;
   MILL_OWNED void *host = NULL;
   const int pad = (n_out + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   const size_t real = wide ? sizeof(double) : sizeof(float);
@@ -144,9 +144,9 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
       else
         ((float *)host)[at] = (float)less;
     }
-  MILL_CHECK(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
-  layer->weight = block;
-  layer->bias = (const char *)block + n_weight * real;
+  MILL_CHECK(
+      mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &layer->weight));
+  layer->bias = (const char *)layer->weight + n_weight * real;
   return MILL_OK;
 }
 
@@ -155,7 +155,6 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
 static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
                       int precision, mill_model_arm *arm)
 {
-  void *block = NULL;
   MILL_OWNED double *mean = NULL;
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
@@ -179,8 +178,8 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     layer->narrow = thin.weight;
   }
   if (last) {
-    MILL_CHECK(mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &block));
-    arm->mean_weight = block;
+    MILL_CHECK(
+        mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &arm->mean_weight));
     arm->mean_bias = mean[n_in];
   }
   return MILL_OK;
@@ -191,17 +190,14 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
                      mill_spline_grid *grid)
 {
   size_t size = (size_t)from->n_out * sizeof *from->coef;
-  void *block = NULL;
   *grid = *from;
   for (int l = 0; l < from->n_axis; l++) {
     MILL_CHECK(mill_device_memory_take(
         memory, (size_t)(from->n_node[l] + mill_spline_grid_order(from)) * sizeof(double),
-        from->knot[l], &block));
-    grid->knot[l] = block;
+        from->knot[l], &grid->knot[l]));
     size *= (size_t)from->n_node[l];
   }
-  MILL_CHECK(mill_device_memory_take(memory, size, from->coef, &block));
-  grid->coef = block;
+  MILL_CHECK(mill_device_memory_take(memory, size, from->coef, &grid->coef));
   return MILL_OK;
 }
 
@@ -209,14 +205,11 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
 static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
 {
   const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
-  void *block = NULL;
   *rbf = *from;
   MILL_CHECK(mill_device_memory_take(memory, n_center * (size_t)from->n_axis * sizeof(double),
-                                     from->center, &block));
-  rbf->center = block;
+                                     from->center, &rbf->center));
   MILL_CHECK(mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
-                                     from->coef, &block));
-  rbf->coef = block;
+                                     from->coef, &rbf->coef));
   return MILL_OK;
 }
 
@@ -225,21 +218,18 @@ static int load_error(mill_device_memory *memory, const mill_model_error *from, 
                       mill_model_error *error)
 {
   MILL_OWNED float *row = NULL;
-  void *block = NULL;
   const size_t n = (size_t)mill_error_points(from, n_pix);
   const size_t pad = mill_round_up(n, MILL_COLUMN_PAD);
   *error = *from;
   error->pitch = (int)pad;
-  MILL_CHECK(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &block));
-  error->fraction = block;
+  MILL_CHECK(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &error->fraction));
   error->component = NULL;
   if (from->n_component > 0) {
     MILL_CHECK(MILL_ALLOC((size_t)from->n_component * pad, &row));
     for (size_t j = 0; j < (size_t)from->n_component; j++)
       memcpy(row + j * pad, from->component + j * n, n * sizeof *row);
     MILL_CHECK(mill_device_memory_take(memory, (size_t)from->n_component * pad * sizeof *row, row,
-                                       &block));
-    error->component = block;
+                                       &error->component));
   }
   return MILL_OK;
 }
@@ -278,7 +268,6 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
 {
-  void *block = NULL;
   m->n_label = lib->n_label;
   m->n_deriv = lib->n_label + MILL_PAR_LABEL0;
   m->n_par = m->n_deriv + (settings->velocity_offsets ? lib->n_arm - 1 : 0);
@@ -297,8 +286,8 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
     for (int i = 0; i < hull->n_label; i++)
       m->hull[h].of_element |= hull->n_label <= 2 && m->label[hull->label[i]].is_element;
     const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
-    MILL_CHECK(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
-    m->hull[h].facet = block;
+    MILL_CHECK(
+        mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &m->hull[h].facet));
   }
   for (int a = 0; a < lib->n_arm; a++) {
     MILL_CHECK(load_arm(memory, n_thread, lib, &lib->arm[a], settings, &m->arm[a]));
@@ -310,20 +299,17 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   m->guess_ln_step = guess->ln_step;
   m->guess_n = guess->n_fourier;
   MILL_CHECK(mill_device_memory_take(memory, (size_t)guess->n_fourier * sizeof *guess->root,
-                                     guess->root, &block));
-  m->guess_root = block;
+                                     guess->root, &m->guess_root));
   m->n_guess_vsini = lib->n_guess_vsini;
   memcpy(m->guess_vsini, lib->guess_vsini_km_s, sizeof m->guess_vsini);
   const size_t n_guess = (size_t)lib->n_guess * (size_t)lib->n_label;
   MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
-                                     &block));
-  m->guess_label = block;
+                                     &m->guess_label));
   MILL_OWNED double *mapped = NULL;
   MILL_CHECK(MILL_ALLOC(n_guess, &mapped));
   for (size_t i = 0; i < n_guess; i++)
     mapped[i] = mill_label_map(&lib->label[i % (size_t)lib->n_label], lib->guess_label[i]);
-  MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &block));
-  m->guess_mapped = block;
+  MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &m->guess_mapped));
   return MILL_OK;
 }
 
@@ -349,7 +335,6 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   mill_model on_host;
   MILL_OWNED float *row = NULL;
   MILL_OWNED double *mean = NULL;
-  void *block = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
   if (m->n_stored == 0)
     goto done;
@@ -366,15 +351,12 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     const size_t size = n * (size_t)m->arm[a].n_pix_pad * sizeof *row;
     if (!is_cpu)
       MILL_TRY(cpu->store(cpu_memory.device, &on_host, a, row, mean));
-    MILL_TRY(mill_device_memory_take(memory, size, row, &block));
-    m->arm[a].stored = block;
-    MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
-    m->arm[a].stored_mean = block;
+    MILL_TRY(mill_device_memory_take(memory, size, row, &m->arm[a].stored));
+    MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &m->arm[a].stored_mean));
     if (is_cpu) {
       const size_t own = (size_t)m->n_stored * sizeof *m->arm[a].stored_own;
-      MILL_TRY(mill_device_memory_take(memory, own, NULL, &block));
-      MILL_TRY(memory->backend->zero(memory->device, block, own));
-      m->arm[a].stored_own = block;
+      MILL_TRY(mill_device_memory_take(memory, own, NULL, &m->arm[a].stored_own));
+      MILL_TRY(memory->backend->zero(memory->device, m->arm[a].stored_own, own));
     }
   }
 done:
@@ -388,10 +370,8 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
                            const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model)
 {
-  void *block = NULL;
   MILL_CHECK(load_model(lib, settings, guess, n_thread, memory, model));
   MILL_CHECK(load_stored(lib, settings, guess, n_thread, memory, model));
-  MILL_CHECK(mill_device_memory_take(memory, sizeof *model, model, &block));
-  *d_model = block;
+  MILL_CHECK(mill_device_memory_take(memory, sizeof *model, model, d_model));
   return MILL_OK;
 }

@@ -11,10 +11,8 @@
 
 void mill_guess_table_clear(mill_guess_table *table)
 {
-  for (int a = 0; a < MILL_MAX_ARM; a++) {
-    mill_free(table->arm[a].mean);
-    mill_free(table->arm[a].count);
-  }
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    MILL_FREE(table->arm[a].mean, table->arm[a].count);
   mill_free(table->root);
   memset(table, 0, sizeof *table);
 }

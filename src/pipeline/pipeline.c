@@ -22,9 +22,8 @@ static int make_parts(mill_pipeline *p, int n_thread)
                      .row = p->all.row + first};
     for (int k = 0; k < p->n_lib; k++) {
       mill_member *m = &p->member[k];
-      void *block = NULL;
-      MILL_CHECK(mill_device_memory_take(&m->memory, sizeof m->model, &m->model, &block));
-      c->seat[k].d_model = block;
+      MILL_CHECK(
+          mill_device_memory_take(&m->memory, sizeof m->model, &m->model, &c->seat[k].d_model));
       MILL_CHECK(p->backend->part(p->all.seat[k].device, i, &c->seat[k].device));
     }
   }

@@ -46,8 +46,7 @@ void mill_slots_clear(mill_slots *s)
   for (int i = 0; s->entry && i < s->n_slot; i++) {
     mill_slot_entry *e = &s->entry[i];
     drop_own(s, &e->memory);
-    mill_free(e->segment);
-    mill_free(e->plan);
+    MILL_FREE(e->segment, e->plan);
   }
   mill_device_memory_clear(&s->memory);
   mill_fetched_clear(&s->fetched);

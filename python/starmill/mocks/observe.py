@@ -16,8 +16,7 @@ COSMIC_SHARE, DEAD_SHARE = 0.001, 0.001  # of all pixels
 def noiseless(survey, stars):
     """Return the stars' flux [n][n_pix] of each arm through the line-spread function, divided by
     the star's median flux in arm r; 0 in rows without a star."""
-    n = len(stars.index)
-    out = [np.zeros((n, arm.n_pix)) for arm in survey.arms]
+    out = [np.zeros((len(stars.index), arm.n_pix)) for arm in survey.arms]
     there = np.flatnonzero(~stars.is_empty())
     if len(there) == 0:
         return out

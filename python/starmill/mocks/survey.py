@@ -48,8 +48,7 @@ class Survey:
             or template.arm.error.component is None else len(template.arm.error.component)
             for template in self.templates]
         history = self._history(version(options.program).split(" (")[0])
-        digest = hashlib.sha256("\0".join(history).encode()).hexdigest()
-        self.origin = (digest[:16], history)
+        self.origin = (hashlib.sha256("\0".join(history).encode()).hexdigest()[:16], history)
 
     def _history(self, program):
         """Return lines of text with all settings on which the bytes of the survey depend."""

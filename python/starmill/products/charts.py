@@ -182,8 +182,7 @@ def sky_density(ra, dec, wcs, shape):
     edge the kernel is normalised to its part on the sky."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)
     step = abs(wcs.wcs.cdelt[1])
-    edges = [np.arange(n + 1) - 0.5 for n in shape]
-    counts, _, _ = np.histogram2d(y, x, bins=edges)
+    counts, _, _ = np.histogram2d(y, x, bins=[np.arange(n + 1) - 0.5 for n in shape])
     sigma = [max(scott(v), LEAST_WIDTH) for v in (y, x)]
     rows, columns = np.indices(shape)
     inside = np.isfinite(wcs.wcs_pix2world(columns.ravel(), rows.ravel(), 0)[0]).reshape(shape)

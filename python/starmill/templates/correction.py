@@ -318,8 +318,7 @@ def labels_inside(library, calibrators):
                  for end in ("min", "max"))
     inside, n = [], 0
     while n < N_INSIDE:
-        mapped = low + (high - low) * rng.random((N_INSIDE, len(low)))
-        some = library.unmap(mapped)
+        some = library.unmap(low + (high - low) * rng.random((N_INSIDE, len(low))))
         inside.append(some[inside_hulls(library, some)])
         n += len(inside[-1])
         need(n >= len(inside) * N_INSIDE // 1000, INPUT,

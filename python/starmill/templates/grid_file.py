@@ -199,8 +199,7 @@ def take_room(path, n_byte):
 
 
 def put(group, name, **how):
-    dataset = group.create_dataset(name, **how)
-    dataset.attrs["DESCRIPTION"] = np.bytes_(MEANING[name])
+    group.create_dataset(name, **how).attrs["DESCRIPTION"] = np.bytes_(MEANING[name])
 
 
 def make_arm(group, arm, sigma, parts, n_model):

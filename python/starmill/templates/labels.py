@@ -109,8 +109,7 @@ def fill_range(library, low, high, n_guess):
              f"only {sum(map(len, found))} of {n_guess} templates for the initial guess were found "
              "inside the hulls, which are small; give fewer --guess-templates")
         u = 0.5 + np.arange(n_try + 1, n_try + 10001)[:, np.newaxis] * alpha
-        x = low + (high - low) * (u - np.floor(u))
-        value = library.unmap(x)
+        value = library.unmap(low + (high - low) * (u - np.floor(u)))
         found.append(value[inside_hulls(library, value)])
         n_try += len(value)
     library.guess_label = np.concatenate(found)[:n_guess]

@@ -161,8 +161,7 @@ def writable(path, overwrite, reads=()):
 
 def write(path, library, overwrite=False, program=None):
     """Write the whole file or nothing; follow a link at path.  program: as for seal."""
-    end = writable(path, overwrite)
-    write_whole(end, [seal(library, path, program)], overwrite)
+    write_whole(writable(path, overwrite), [seal(library, path, program)], overwrite)
 
 
 def _write_contents(file, library):

@@ -172,8 +172,7 @@ def map_labels(net, labels):
 
 def check_labels(net):
     """Return labels for check values: some of training, and some up to 1.3 times their range."""
-    n = N_CHECK // 2
-    inner = net.points[np.linspace(0, len(net.points) - 1, n).astype(int)]
+    inner = net.points[np.linspace(0, len(net.points) - 1, N_CHECK // 2).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
     other = np.random.default_rng(1).permuted(inner, axis=0)  # shuffle each label separately
     x = np.concatenate([inner, middle + 1.3 * (other - middle)])

@@ -113,8 +113,7 @@ def text_card(header, key):
 
 def image_part(hdu, index):
     """Return part of an image as float64; read no other part of an uncompressed image."""
-    data = hdu.section[index] if hasattr(hdu, "section") else hdu.data[index]
-    return np.asarray(data, float)
+    return np.asarray(hdu.section[index] if hasattr(hdu, "section") else hdu.data[index], float)
 
 
 def is_table(hdu):
