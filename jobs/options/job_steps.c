@@ -78,5 +78,11 @@ static int become(int argc, char **argv)
 
 int mill_python_job(int argc, char **argv)
 {
-  return mill_python_is_other_rank() ? 0 : mill_job_end(argv[0], become(argc, argv));
+  if (!mill_python_is_other_rank())
+    return mill_job_end(argv[0], become(argc, argv));
+  fprintf(stderr,
+          "starmill %s: nothing done, as only rank 0 runs this job; to run it in each task, unset "
+          "OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and SLURM_PROCID\n",
+          argv[0]);
+  return 0;
 }

@@ -12,5 +12,5 @@ int mill_job_end(const char *name, int err);
 int mill_python_is_other_rank(void);
 
 /** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
- *  the exit status of a failure; on ranks other than 0 of an MPI run, 0 at once. */
+ *  the exit status of a failure.  Ranks other than 0 only say that they do nothing: 0. */
 int mill_python_job(int argc, char **argv);
