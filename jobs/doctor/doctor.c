@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/output_file.h"
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/doctor/version.h"
@@ -468,7 +469,7 @@ int mill_job_doctor(int argc, char **argv)
   const int err = start(&job, argc, argv);
   const int exit_status =
       err == MILL_OK ? job.report.exit_status : mill_mpi_tell(&job.mpi, "starmill doctor", err);
-  mill_mpi_abort_if_lost(&job.mpi, err, exit_status);
+  mill_output_leave_if_broken(&job.mpi, err, exit_status);
   mill_mpi_end(&job.mpi);
   return exit_status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/output_file.h"
 #include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 
@@ -23,6 +24,18 @@ int mill_job_end(const char *name, int err)
   if (err != MILL_OK)
     fprintf(stderr, "starmill %s: %s\n", name, mill_error_message());
   return mill_error_exit_status(err);
+}
+
+int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
+                 char **argv)
+{
+  mill_mpi mpi;
+  int err = mill_mpi_start(&mpi);
+  MILL_STEP(run(&mpi, argc, argv));
+  const int exit_status = mill_mpi_tell(&mpi, name, err);
+  mill_output_leave_if_broken(&mpi, err, exit_status);
+  mill_mpi_end(&mpi);
+  return exit_status;
 }
 
 /* ---- Python ---- */

@@ -9,6 +9,7 @@
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"
 #include "src/run/backend_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"

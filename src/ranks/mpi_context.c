@@ -217,24 +217,6 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err)
   return mill_error_exit_status(err);
 }
 
-void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status)
-{
-  if (err == MILL_ERR_MPI && mpi->size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-}
-
-int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
-                 char **argv)
-{
-  mill_mpi mpi;
-  int err = mill_mpi_start(&mpi);
-  MILL_STEP(run(&mpi, argc, argv));
-  const int exit_status = mill_mpi_tell(&mpi, name, err);
-  mill_mpi_abort_if_lost(&mpi, err, exit_status);
-  mill_mpi_end(&mpi);
-  return exit_status;
-}
-
 /* Return the severity of a failure.  A stop or an unreadable input is less severe than others, as
  * it leaves a consistent result. */
 static int severity(int code)
