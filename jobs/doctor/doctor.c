@@ -122,10 +122,6 @@ static int report_program(doctor_job *job)
     char key[64];
     snprintf(key, sizeof key, "program.%s", row[i].name);
     mill_doctor_say(&job->report, key, "%s", row[i].text);
-    if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
-      mill_doctor_fail(&job->report, EXIT_BROKEN,
-                       "this HDF5 cannot write one file from several ranks: build with a parallel "
-                       "HDF5 (docs/use/install.md)");
   }
   return MILL_OK;
 }
