@@ -69,9 +69,6 @@ static int parse(int argc, char **argv, doctor_job *job)
   int first = 0;
   mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
-  job->output = usual.output;
-  job->backend = usual.backend;
-  job->limit_s = usual.limit_s;
   MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
   MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
@@ -173,12 +170,10 @@ static void report_ranks(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
-  mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each of the launcher's tasks runs alone */
-    mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
-  if (job->mpi_failure.code == MILL_ERR_MPI)
+  mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
+  if (job->mpi_failure.code != MILL_OK)
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);
   if (job->n_most > n_core)
@@ -446,12 +441,12 @@ static int examine(doctor_job *job)
 
 static int start(doctor_job *job, int argc, char **argv)
 {
-  MILL_CHECK(parse(argc, argv, job));
-  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
-    return MILL_OK;
   /* the checks need communicators, but not MPI_THREAD_MULTIPLE */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, parse(argc, argv, job)));
+  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
+    return MILL_OK;
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));
   MILL_CHECK_MPI(MPI_Bcast(&job->report.exit_status, 1, MPI_INT, 0, job->mpi.comm));
   return MILL_OK;
@@ -459,8 +454,7 @@ static int start(doctor_job *job, int argc, char **argv)
 
 int mill_job_doctor(int argc, char **argv)
 {
-  doctor_job job;
-  memset(&job, 0, sizeof job);
+  doctor_job job = usual;
   mill_error_save(mill_mpi_start(&job.mpi), &job.mpi_failure);
   const int err = start(&job, argc, argv);
   const int exit_status =
