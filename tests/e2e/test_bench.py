@@ -347,6 +347,28 @@ class Doctor(ProgramTest):
         self.assertEqual(done.returncode, 70, done.stdout)
         self.assertIn("    failure: the environment variable STARMILL_WATCHDOG_S", done.stdout)
 
+    def test_limits_of_memory(self):
+        """Of any parent of the process's control group, as Slurm sets them, or of the root's."""
+        own = ["unshare", "-m", "sh", "-c", """
+            mount -t tmpfs none /sys/fs/cgroup && echo "$1" > /sys/fs/cgroup/self &&
+            mount --bind /sys/fs/cgroup/self /proc/$$/cgroup && mkdir -p "/sys/fs/cgroup/$2" &&
+            mkdir -p "/sys/fs/cgroup/$4" && echo "$3" > "/sys/fs/cgroup/$2/$0" &&
+            echo "$5" > "/sys/fs/cgroup/$4/$0" && shift 5 && exec "$@" """]
+        v1, v2 = "memory.limit_in_bytes", "memory.max"
+        if ended([*own, v2, "0::/", ".", "max", ".", "max", "true"]).returncode != 0:
+            self.skipTest("this user may not mount (unshare -m)")
+        for name, group, *files, says in (
+                (v2, "0::/job_1/step_0/task_0", "job_1/step_0/task_0", "max", "job_1", "3000000000", "3 GB"),
+                (v2, "0::/job_1/step_0", "job_1/step_0", "4000000000", "job_1", "3000000000", "3 GB"),
+                (v2, "0::/job_1/step_0", "job_1/step_0", "1000000000", "job_1", "3000000000", "1 GB"),
+                (v2, "0::/", ".", "1000000000", "other", "4096", "1 GB"),
+                (v1, "7:memory:/job_1/step_0", "memory/job_1/step_0", str(2**63 - 4096),
+                 "memory/job_1", "2000000000", "2 GB"), (v2, "0::/job_1", "job_1", "max", ".", "max", "")):
+            with self.subTest(group=group, files=files):
+                done = ended([*own, name, group, *files, *command("doctor", "--output", TMP)])
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(re.findall("memory_limit +(.*) for this job", done.stdout), [says] * bool(says))
+
     def test_a_backend_that_is_not_there(self):
         if "built without CUDA" not in starmill("--version").stdout:
             self.skipTest("built with CUDA")
