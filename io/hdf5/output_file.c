@@ -28,7 +28,8 @@ static int is_broken; /* 1: this process failed to close a file */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
   int broken = is_broken;
-  mill_mpi_abort_if_lost(mpi, err, exit_status);
+  if (err == MILL_ERR_MPI && mpi->size > 1)
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
   if (err == MILL_OK || err == MILL_ERR_MPI || mpi->comm == MPI_COMM_NULL ||
       (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
        !broken))

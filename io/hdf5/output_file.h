@@ -66,7 +66,7 @@ int mill_output_end(const char *path, hid_t *file, int err);
  *
  *  err  outcome of the job, the same on all ranks except for MILL_ERR_MPI
  *
- *  Also calls mill_mpi_abort_if_lost.  Collective. */
+ *  If err is MILL_ERR_MPI, abort all ranks: this rank cannot reach them any more.  Collective. */
 void mill_output_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Read a text attribute of the file at path into out [size]. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/hdf5/output_file.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
@@ -150,28 +151,34 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
 
 /* ---- the job ---- */
 
-static int list_inputs(mill_bench *job)
+/* Read the command line and the inputs, and make the fit's configuration.  Without --library take
+ * the first shipped library. */
+static int prepare(mill_bench *job, int argc, char **argv)
 {
-  const mill_fit_options *fit = &job->options.fit;
+  mill_fit_options *fit = &job->options.fit;
+  mill_config *config = &job->config;
+  MILL_CHECK(mill_command_text(argc, argv, &job->command));
+  MILL_CHECK(parse(argc, argv, &job->options));
+  if (fit->help)
+    return MILL_OK;
+  if (job->mpi.size > 1 && job->options.task != mill_bench_task_write)
+    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
+                      job->mpi.size);
   for (int i = 0; i < fit->n_input; i++)
     MILL_CHECK(mill_path_list_add(&job->input, fit->input[i]));
-  return fit->catalog ? mill_catalog_list_read(fit->catalog, &job->input) : MILL_OK;
-}
-
-/* Make the fit's configuration; without --library take the first shipped library. */
-static int configure(mill_bench *job)
-{
-  mill_config_default(&job->config);
-  if (job->options.fit.config)
-    MILL_CHECK(mill_config_read(&job->config, job->options.fit.config));
-  MILL_CHECK(mill_fit_options_apply(&job->options.fit, &job->config));
-  MILL_CHECK(mill_config_check(&job->config));
-  if (job->config.n_template_lib > 1)
+  if (fit->catalog)
+    MILL_CHECK(mill_catalog_list_read(fit->catalog, &job->input));
+  mill_config_default(config);
+  if (fit->config)
+    MILL_CHECK(mill_config_read(config, fit->config));
+  MILL_CHECK(mill_fit_options_apply(fit, config));
+  MILL_CHECK(mill_config_check(config));
+  if (config->n_template_lib > 1)
     return MILL_ERROR(MILL_ERR_USAGE, "bench measures one library, not %d: choose it by --library",
-                      job->config.n_template_lib);
-  if (job->config.n_template_lib == 0 &&
-      mill_shipped_libraries(job->config.template_lib[0], sizeof job->config.template_lib[0], 1))
-    job->options.fit.library[job->options.fit.n_library++] = job->config.template_lib[0];
+                      config->n_template_lib);
+  if (config->n_template_lib == 0 &&
+      mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0], 1))
+    fit->library[fit->n_library++] = config->template_lib[0];
   return MILL_OK;
 }
 
@@ -185,34 +192,25 @@ static void describe_machine(mill_bench *job)
 
 static int start(mill_bench *job, int argc, char **argv)
 {
-  MILL_CHECK(mill_command_text(argc, argv, &job->command));
   describe_machine(job);
-  MILL_CHECK(parse(argc, argv, &job->options));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, prepare(job, argc, argv)));
   if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  if (job->mpi.size > 1 && job->options.task && job->options.task != mill_bench_task_write)
-    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
-                      job->mpi.size);
-  MILL_CHECK(list_inputs(job));
-  MILL_CHECK(configure(job));
   return job->options.task(job);
 }
 
 int mill_job_bench(int argc, char **argv)
 {
-  mill_bench job;
-  memset(&job, 0, sizeof job);
+  mill_bench job = {0};
   int err = mill_mpi_start(&job.mpi);
   MILL_STEP(start(&job, argc, argv));
-  if (err != MILL_OK) {
-    job.exit_status = mill_error_exit_status(err);
-    if (job.mpi.rank == 0)
-      fprintf(stderr, "starmill bench: %s\n", mill_error_message());
-  }
+  if (err != MILL_OK)
+    job.exit_status = mill_mpi_tell(&job.mpi, "starmill bench", err);
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
   mill_path_list_clear(&job.input);
   free(job.command);
+  mill_output_leave_if_broken(&job.mpi, err, job.exit_status);
   mill_mpi_end(&job.mpi);
   return job.exit_status;
 }

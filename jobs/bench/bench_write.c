@@ -194,7 +194,7 @@ int mill_bench_task_write(mill_bench *job)
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   if (job->mpi.rank == 0)
     print(job, &run, &m);
-  err = mill_job_flush("the table");
+  err = mill_mpi_agree(&job->mpi, mill_job_flush("the table"));
 done:
   if (job->mpi.rank == 0 && folder[0])
     mill_bench_remove_folder(folder);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/output_file.h"
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/doctor/version.h"
@@ -68,9 +69,6 @@ static int parse(int argc, char **argv, doctor_job *job)
   int first = 0;
   mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
-  job->output = usual.output;
-  job->backend = usual.backend;
-  job->limit_s = usual.limit_s;
   MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
   MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
@@ -121,10 +119,6 @@ static int report_program(doctor_job *job)
     char key[64];
     snprintf(key, sizeof key, "program.%s", row[i].name);
     mill_doctor_say(&job->report, key, "%s", row[i].text);
-    if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
-      mill_doctor_fail(&job->report, EXIT_BROKEN,
-                       "this HDF5 cannot write one file from several ranks: build with a parallel "
-                       "HDF5 (docs/use/install.md)");
   }
   return MILL_OK;
 }
@@ -176,12 +170,10 @@ static void report_ranks(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
-  mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each of the launcher's tasks runs alone */
-    mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
                   job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
-  if (job->mpi_failure.code == MILL_ERR_MPI)
+  mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
+  if (job->mpi_failure.code != MILL_OK)
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);
   if (job->n_most > n_core)
@@ -449,12 +441,12 @@ static int examine(doctor_job *job)
 
 static int start(doctor_job *job, int argc, char **argv)
 {
-  MILL_CHECK(parse(argc, argv, job));
-  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
-    return MILL_OK;
   /* the checks need communicators, but not MPI_THREAD_MULTIPLE */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, parse(argc, argv, job)));
+  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
+    return MILL_OK;
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));
   MILL_CHECK_MPI(MPI_Bcast(&job->report.exit_status, 1, MPI_INT, 0, job->mpi.comm));
   return MILL_OK;
@@ -462,13 +454,12 @@ static int start(doctor_job *job, int argc, char **argv)
 
 int mill_job_doctor(int argc, char **argv)
 {
-  doctor_job job;
-  memset(&job, 0, sizeof job);
+  doctor_job job = usual;
   mill_error_save(mill_mpi_start(&job.mpi), &job.mpi_failure);
   const int err = start(&job, argc, argv);
   const int exit_status =
       err == MILL_OK ? job.report.exit_status : mill_mpi_tell(&job.mpi, "starmill doctor", err);
-  mill_mpi_abort_if_lost(&job.mpi, err, exit_status);
+  mill_output_leave_if_broken(&job.mpi, err, exit_status);
   mill_mpi_end(&job.mpi);
   return exit_status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5/output_file.h"
 #include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 
@@ -23,6 +24,18 @@ int mill_job_end(const char *name, int err)
   if (err != MILL_OK)
     fprintf(stderr, "starmill %s: %s\n", name, mill_error_message());
   return mill_error_exit_status(err);
+}
+
+int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
+                 char **argv)
+{
+  mill_mpi mpi;
+  int err = mill_mpi_start(&mpi);
+  MILL_STEP(run(&mpi, argc, argv));
+  const int exit_status = mill_mpi_tell(&mpi, name, err);
+  mill_output_leave_if_broken(&mpi, err, exit_status);
+  mill_mpi_end(&mpi);
+  return exit_status;
 }
 
 /* ---- Python ---- */
@@ -78,5 +91,11 @@ static int become(int argc, char **argv)
 
 int mill_python_job(int argc, char **argv)
 {
-  return mill_python_is_other_rank() ? 0 : mill_job_end(argv[0], become(argc, argv));
+  if (!mill_python_is_other_rank())
+    return mill_job_end(argv[0], become(argc, argv));
+  fprintf(stderr,
+          "starmill %s: nothing done, as only rank 0 runs this job; to run it in each task, unset "
+          "OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and SLURM_PROCID\n",
+          argv[0]);
+  return 0;
 }

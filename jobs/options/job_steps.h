@@ -2,15 +2,25 @@
 /** Steps common to several jobs. */
 #pragma once
 
+#include "src/ranks/mpi_context.h"
+
 /** Flush standard output.  MILL_ERR_OUTPUT if the text, named by what ("the summary"), is lost. */
 int mill_job_flush(const char *what);
 
 /** Print the failure err of a job without other ranks; returns the job's exit status. */
 int mill_job_end(const char *name, int err);
 
+/** Start MPI, run a job, print its failure (mill_mpi_tell), leave (mill_output_leave_if_broken)
+ *  or end MPI; returns the exit status.  Collective over MPI_COMM_WORLD.
+ *
+ *  run  runs the job; frees its memory also on failure and sets the error message last; returns the
+ *       same code on all ranks, except for MILL_ERR_MPI */
+int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
+                 char **argv);
+
 /** Did an MPI launcher start this process as a rank other than 0? */
 int mill_python_is_other_rank(void);
 
 /** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
- *  the exit status of a failure; on ranks other than 0 of an MPI run, 0 at once. */
+ *  the exit status of a failure.  Ranks other than 0 only say that they do nothing: 0. */
 int mill_python_job(int argc, char **argv);

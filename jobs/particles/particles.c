@@ -9,11 +9,12 @@
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"
 #include "src/run/backend_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
-#include "src/ranks/mpi_context.h"
+#include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
@@ -80,7 +81,6 @@ const mill_option_help mill_particles_help = {&table, NULL};
 static int parse(int argc, char **argv, particle_options *o)
 {
   int first = 0;
-  mill_file_roles roles = {0};
   o->backend = MILL_WORD_CPU;
   MILL_CHECK(mill_option_parse(&table, argc, argv, o, NULL, &first));
   if (o->help)
@@ -94,8 +94,7 @@ static int parse(int argc, char **argv, particle_options *o)
   if (!o->output)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "no output: give --output OUT.h5; see starmill particles --help");
-  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
-  return mill_file_roles_read(&roles, "the configuration", o->config);
+  return MILL_OK;
 }
 
 static int load_files(particle_job *job)
@@ -103,6 +102,7 @@ static int load_files(particle_job *job)
   mill_particle_config *c = &job->config;
   mill_file_roles roles = {0};
   MILL_CHECK(mill_file_roles_write(&roles, "--output", job->options.output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the configuration", job->options.config));
   MILL_CHECK(mill_file_roles_read(&roles, "potential_file", c->potential_file));
   MILL_CHECK(mill_file_roles_read(&roles, "samples_file", c->samples_file));
   if (c->potential_file[0])
@@ -185,12 +185,14 @@ done:
 
 static int open_output(particle_job *job)
 {
+  int code = MILL_OK;
   MILL_OWNED char *identity = NULL;
-  if (job->mpi.rank != 0)
-    return MILL_OK;
-  MILL_CHECK(make_identity(job, &identity));
-  return mill_particle_file_open(job->options.output, job->options.overwrite, identity,
-                                 &job->config, job->status, &job->file);
+  MILL_CHECK(mill_mpi_agree(&job->mpi, make_identity(job, &identity)));
+  MILL_CHECK(mill_same_on_ranks(&job->mpi, "configurations", identity));
+  if (job->mpi.rank == 0)
+    code = mill_particle_file_open(job->options.output, job->options.overwrite, identity,
+                                   &job->config, job->status, &job->file);
+  return mill_mpi_agree(&job->mpi, code);
 }
 
 /* List the problems to do, and allocate memory for the results of the largest round. */
@@ -224,16 +226,6 @@ static int plan(particle_job *job)
                     &job->result);
 }
 
-static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
-{
-  *ops = mill_particle_ops_cpu(NULL);
-  return mill_mpi_agree(
-      mpi,
-      *ops ? MILL_OK
-           : MILL_ERROR(MILL_ERR_BACKEND,
-                        "this processor is too old for particles: x86-64-v2 or later is needed"));
-}
-
 static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 {
   int err = mill_backend_place(mpi, 0);
@@ -259,7 +251,12 @@ static int find_engine(particle_job *job)
     if (job->mpi.rank == 0)
       mill_log_info("backend auto: the CPU, since %s", mill_error_message());
   }
-  return find_cpu(&job->mpi, &job->ops);
+  job->ops = mill_particle_ops_cpu(NULL);
+  const int code = job->ops
+                       ? MILL_OK
+                       : MILL_ERROR(MILL_ERR_BACKEND, "this processor is too old for particles: "
+                                                      "x86-64-v2 or later is needed");
+  return mill_mpi_agree(&job->mpi, code);
 }
 
 /* Read the configuration, choose the engine, open the output, and list the problems to do. */
@@ -269,7 +266,7 @@ static int set_up(particle_job *job)
   MILL_CHECK(mill_mpi_rank0_first(&job->mpi, load, job));
   MILL_CHECK(find_engine(job));
   MILL_CHECK(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
-  MILL_CHECK(mill_mpi_agree(&job->mpi, open_output(job)));
+  MILL_CHECK(open_output(job));
   MILL_CHECK_MPI(
       MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
   MILL_CHECK(mill_mpi_agree(&job->mpi, plan(job)));
@@ -391,7 +388,7 @@ static int tell_bad(const particle_job *job)
 
 static int evolve(particle_job *job, int argc, char **argv)
 {
-  MILL_CHECK(parse(argc, argv, &job->options));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, parse(argc, argv, &job->options)));
   if (mill_option_helped(job->options.help, job->mpi.rank, &table, NULL))
     return MILL_OK;
   MILL_CHECK(set_up(job));

@@ -148,6 +148,18 @@ typedef struct reader {
   int *line;
 } reader;
 
+/* Return the value of a key of a mapping; NULL: it is not there. */
+static const yaml_node_t *value_of(const reader *in, const yaml_node_t *mapping, const char *key)
+{
+  const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
+  for (; pair < mapping->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+    if (name->type == YAML_SCALAR_NODE && strcmp((const char *)name->data.scalar.value, key) == 0)
+      return yaml_document_get_node(in->document, pair->value);
+  }
+  return NULL;
+}
+
 static const mill_option *find(const mill_option *rows, const char *name)
 {
   for (; rows->name; rows++)
@@ -212,28 +224,24 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read a mapping, with all keys or (is_problem) only a problem's keys.  The key `problems` is not
- * read: *problems gets its node. */
+/* Read a mapping, with all keys but `problems` or (is_problem) only a problem's keys. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
-                        mill_particle_problem *problem, const yaml_node_t **problems)
+                        mill_particle_problem *problem)
 {
-  const yaml_node_pair_t *begin = node->data.mapping.pairs.start;
-  for (const yaml_node_pair_t *pair = begin; pair < node->data.mapping.pairs.top; pair++) {
+  const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+  for (; pair < node->data.mapping.pairs.top; pair++) {
     const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
     const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
     *in->line = (int)name->start_mark.line + 1;
     if (name->type != YAML_SCALAR_NODE)
       return MILL_ERROR(MILL_ERR_CONFIG, "expected the name of a key");
     const char *key = (const char *)name->data.scalar.value;
-    for (const yaml_node_pair_t *other = begin; other < pair; other++) {
-      const yaml_node_t *before = yaml_document_get_node(in->document, other->key);
-      if (strcmp((const char *)before->data.scalar.value, key) == 0)
-        return MILL_ERROR(MILL_ERR_CONFIG, "%.60s appears twice; remove one", key);
-    }
+    if (value_of(in, node, key) != value)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%.60s appears twice; remove one", key);
     const mill_option *own = find(problem_keys, key), *shared = is_problem ? NULL : find(keys, key);
     if (!is_problem && strcmp(key, "problems") == 0)
-      *problems = value;
-    else if (own)
+      continue;
+    if (own)
       MILL_CHECK(read_value(in, own, value, problem));
     else if (shared)
       MILL_CHECK(read_value(in, shared, value, in->config));
@@ -272,7 +280,7 @@ static int read_problems(const reader *in, const yaml_node_t *node)
       if (item->type != YAML_MAPPING_NODE)
         return MILL_ERROR(MILL_ERR_CONFIG, "problems: item %lld is not a mapping {key: value, ...}",
                           (long long)i + 1);
-      MILL_CHECK(read_mapping(in, item, 1, &c->problem[i], NULL));
+      MILL_CHECK(read_mapping(in, item, 1, &c->problem[i]));
     }
   }
   return MILL_OK;
@@ -305,14 +313,9 @@ static int read_dimensions(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};
   mill_particle_setup *s = &in->config->setup;
-  const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-  for (; pair < root->data.mapping.pairs.top; pair++) {
-    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
-    if (name->type == YAML_SCALAR_NODE &&
-        strcmp((const char *)name->data.scalar.value, keys[0].name) == 0)
-      MILL_CHECK(
-          read_value(in, &keys[0], yaml_document_get_node(in->document, pair->value), in->config));
-  }
+  const yaml_node_t *node = value_of(in, root, keys[0].name);
+  if (node)
+    MILL_CHECK(read_value(in, &keys[0], node, in->config));
   for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
     s->n_grid[a] = a < s->n_dim ? 100 : 1;
     s->n_node[a] = a < s->n_dim ? n_node[a] : 1;
@@ -322,17 +325,40 @@ static int read_dimensions(const reader *in, const yaml_node_t *root)
   return MILL_OK;
 }
 
+/* Refuse keys that would have no effect. */
+static int check_needs(const reader *in, const yaml_node_t *root)
+{
+  const mill_particle_setup *s = &in->config->setup;
+  const int has_end = s->boundary[0] || s->boundary[1] || s->boundary[2]; /* MILL_OPEN is 0 */
+  const struct {
+    const char *key, *need;
+    int is_met;
+  } row[] = {{"low", "a boundary that is not open", has_end},
+             {"high", "a boundary that is not open", has_end},
+             {"width", "bandwidth: given", s->bandwidth == MILL_WIDTH_GIVEN},
+             {"nodes", "density: binned", s->form == MILL_DENSITY_BINNED}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    const yaml_node_t *node = value_of(in, root, row[i].key);
+    *in->line = node ? (int)node->start_mark.line + 1 : 0;
+    if (node && !row[i].is_met)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s needs %s: give it, or remove %s", row[i].key,
+                        row[i].need, row[i].key);
+  }
+  return MILL_OK;
+}
+
 /* Read a document: dimensions first, then all keys, then the problems. */
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
   mill_particle_config *c = base;
   const reader in = {document, c, line};
-  const yaml_node_t *root = yaml_document_get_root_node(document), *problems = NULL;
+  const yaml_node_t *root = yaml_document_get_root_node(document);
   if (root->type != YAML_MAPPING_NODE)
     return MILL_ERROR(MILL_ERR_CONFIG, "expected lines 'key: value'");
   MILL_CHECK(read_dimensions(&in, root));
-  MILL_CHECK(read_mapping(&in, root, 0, &c->common, &problems));
-  MILL_CHECK(read_problems(&in, problems));
+  MILL_CHECK(read_mapping(&in, root, 0, &c->common));
+  MILL_CHECK(read_problems(&in, value_of(&in, root, "problems")));
+  MILL_CHECK(check_needs(&in, root));
   *line = 0;
   MILL_CHECK(take_records(c));
   return mill_particle_check_setup(&c->setup);

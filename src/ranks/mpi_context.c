@@ -170,17 +170,15 @@ static int check_launcher(const mill_mpi *mpi)
 int mill_mpi_start(mill_mpi *mpi)
 {
   int provided = MPI_THREAD_SINGLE;
-  mill_mpi stop;
   /* reported below, once MPI knows the rank */
   const int watch_err = mill_watchdog_start(log_abort);
   MILL_WATCHED(MILL_WATCH_START, 0, "MPI_Init_thread");
-  *mpi = stop = nobody;
+  *mpi = nobody;
   MILL_CHECK(check_memory());
   MILL_CHECK(choose_components());
   MILL_CHECK_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, mpi));
-  MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, &stop));
-  mpi->stop_comm = stop.comm;
+  MILL_CHECK_MPI(MPI_Comm_dup(mpi->comm, &mpi->stop_comm)); /* with its error handler */
   /* needed because one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
     return MILL_ERROR(
@@ -188,8 +186,7 @@ int mill_mpi_start(mill_mpi *mpi)
         "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
         "built with full thread support",
         provided);
-  MILL_CHECK(watch_err);
-  return check_launcher(mpi);
+  return mill_mpi_agree(mpi, mill_error_of(watch_err, check_launcher(mpi)));
 }
 
 void mill_mpi_end(mill_mpi *mpi)
@@ -215,24 +212,6 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err)
   if (mpi->rank == 0 || err == MILL_ERR_MPI)
     fprintf(stderr, "%s: %s\n", name, mill_error_message());
   return mill_error_exit_status(err);
-}
-
-void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status)
-{
-  if (err == MILL_ERR_MPI && mpi->size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-}
-
-int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
-                 char **argv)
-{
-  mill_mpi mpi;
-  int err = mill_mpi_start(&mpi);
-  MILL_STEP(run(&mpi, argc, argv));
-  const int exit_status = mill_mpi_tell(&mpi, name, err);
-  mill_mpi_abort_if_lost(&mpi, err, exit_status);
-  mill_mpi_end(&mpi);
-  return exit_status;
 }
 
 /* Return the severity of a failure.  A stop or an unreadable input is less severe than others, as

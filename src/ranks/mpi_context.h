@@ -50,18 +50,6 @@ void mill_mpi_end(mill_mpi *mpi);
  *  name: "starmill merge".  Returns the exit status, 0 for MILL_OK. */
 int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 
-/** Abort all ranks if err is MILL_ERR_MPI: this rank cannot communicate with them any more. */
-void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
-
-/** Start MPI, run a job, print its failure (mill_mpi_tell), abort (mill_mpi_abort_if_lost) or end
- *  MPI; returns the exit status.  Collective over MPI_COMM_WORLD.  A job that writes HDF5 files
- *  must end by mill_output_leave_if_broken.
- *
- *  run  runs the job; frees its memory also on failure and sets the error message last; returns the
- *       same code on all ranks, except for MILL_ERR_MPI */
-int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
-                 char **argv);
-
 /** Return the worst of all ranks' codes, with its message, on every rank.  Collective.
  *
  *  Unreadable input and a stop in good order are less bad than other failures.  MILL_ERR_MPI, maybe

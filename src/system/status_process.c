@@ -47,28 +47,25 @@ static int64_t read_number(const char *path)
 
 void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
 {
-  char line[512], path[768];
+  char line[512], group[512], path[768];
   *total = 1024 * read_kb("/proc/meminfo", "MemTotal");
   *available = 1024 * read_kb("/proc/meminfo", "MemAvailable");
   *limit = 0;
   MILL_AT_END(mill_stream_close) FILE *file = fopen("/proc/self/cgroup", "re");
   while (file && fgets(line, sizeof line, file)) {
-    line[strcspn(line, "\n")] = '\0';
     /* "0::PATH" in version 2 of control groups, "NUMBER:memory:PATH" in version 1 */
-    const char *v2 = strncmp(line, "0::", 3) == 0 ? line + 3 : NULL;
-    const char *v1 = strstr(line, ":memory:");
-    if (v2)
-      snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", v2);
-    else if (v1)
-      snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.limit_in_bytes",
-               v1 + strlen(":memory:"));
-    else
+    const int is_v2 = sscanf(line, "0::%511[^\n]", group) == 1;
+    if (!is_v2 && sscanf(line, "%*d:memory:%511[^\n]", group) != 1)
       continue;
-    int64_t found = read_number(path);
-    if (found == 0 && v2) /* a container sees its own control group as the root */
-      found = read_number("/sys/fs/cgroup/memory.max");
-    if (found > 0 && found < *total && (*limit == 0 || found < *limit))
-      *limit = found;
+    /* the limits of all parents hold; a container sees its own control group as the root */
+    for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
+      *end = '\0';
+      snprintf(path, sizeof path, "/sys/fs/cgroup%s%s/memory.%s", is_v2 ? "" : "/memory", group,
+               is_v2 ? "max" : "limit_in_bytes");
+      const int64_t found = read_number(path);
+      if (found > 0 && found < *total && (*limit == 0 || found < *limit))
+        *limit = found;
+    }
   }
 }
 

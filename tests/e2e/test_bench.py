@@ -217,6 +217,28 @@ class Auto(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class OneRank(ProgramTest):
+    def test_what_one_of_two_ranks_refuses(self):
+        """It ends both ranks, with one line: neither waits for the other."""
+        odd = ["env", "STARMILL_WATCHDOG_S=10min"]
+        write = command("bench", "write", "--rows", 50, "--output", made["folder"], "--config")
+        one, two = (put(f"{n}.yaml", f"particles: 99\nproblems: {n}\n") for n in (1, 2))
+        move = command("particles", "--overwrite", "--output", tmp("p.h5"), "--threads")
+        fit = command("fit", "--output", tmp("f.h5"), "--library", made["library"], made["file"])
+        for good, bad, *says in (
+                ([*move, 1, one], [*move, 5000, one], "starmill particles: --threads takes"),
+                ([*move, 1, one], [*move, 1, two], "starmill particles: ", 'different configurations ("'),
+                ([*move, 1, one], [*odd, *move, 1, one], "starmill particles: ", "STARMILL_WATCHDOG_S"),
+                ([*write, put("w.yaml", "threads: 1\n")], [*write, tmp("no.yaml")], "starmill bench: ", "no.yaml"),
+                (fit, odd + fit, "starmill fit: ", "STARMILL_WATCHDOG_S"),
+                (command("doctor"), command("doctor", "--limit", 0), "starmill doctor: --limit takes")):
+            for first, second in (good, bad), (bad, good):
+                with self.subTest(first=first, second=second):
+                    done = ended([MPIRUN, "-n", 1, *first, ":", "-n", 1, *second], timeout=60, cwd=TMP)
+                    self.assertOneLine(done, *says, status=2)
+                    self.assertEqual(done.stderr.count("starmill "), 1, done.stderr)
+
+
 # Stands in for NVIDIA's management library: two GPUs, the second with broken memory.
 DRIVER = r"""
 #include <stdio.h>
@@ -318,6 +340,34 @@ class Doctor(ProgramTest):
     def test_a_launcher_of_another_mpi(self):
         found = self.ask(status=70, env={"SLURM_STEP_NUM_TASKS": "4"})
         self.assertRegex(found["ranks.count"][1], "^failure: .*4 tasks")
+
+    def test_an_environment_of_one_rank_alone(self):
+        done = ended([MPIRUN, "-n", 1, *command("doctor"), ":", "-n", 1, "env", "STARMILL_WATCHDOG_S=10min",
+                      *command("doctor")], cwd=TMP)
+        self.assertEqual(done.returncode, 70, done.stdout)
+        self.assertIn("    failure: the environment variable STARMILL_WATCHDOG_S", done.stdout)
+
+    def test_limits_of_memory(self):
+        """Of any parent of the process's control group, as Slurm sets them, or of the root's."""
+        own = ["unshare", "-m", "sh", "-c", """
+            mount -t tmpfs none /sys/fs/cgroup && echo "$1" > /sys/fs/cgroup/self &&
+            mount --bind /sys/fs/cgroup/self /proc/$$/cgroup && mkdir -p "/sys/fs/cgroup/$2" &&
+            mkdir -p "/sys/fs/cgroup/$4" && echo "$3" > "/sys/fs/cgroup/$2/$0" &&
+            echo "$5" > "/sys/fs/cgroup/$4/$0" && shift 5 && exec "$@" """]
+        v1, v2 = "memory.limit_in_bytes", "memory.max"
+        if ended([*own, v2, "0::/", ".", "max", ".", "max", "true"]).returncode != 0:
+            self.skipTest("this user may not mount (unshare -m)")
+        for name, group, *files, says in (
+                (v2, "0::/job_1/step_0/task_0", "job_1/step_0/task_0", "max", "job_1", "3000000000", "3 GB"),
+                (v2, "0::/job_1/step_0", "job_1/step_0", "4000000000", "job_1", "3000000000", "3 GB"),
+                (v2, "0::/job_1/step_0", "job_1/step_0", "1000000000", "job_1", "3000000000", "1 GB"),
+                (v2, "0::/", ".", "1000000000", "other", "4096", "1 GB"),
+                (v1, "7:memory:/job_1/step_0", "memory/job_1/step_0", str(2**63 - 4096),
+                 "memory/job_1", "2000000000", "2 GB"), (v2, "0::/job_1", "job_1", "max", ".", "max", "")):
+            with self.subTest(group=group, files=files):
+                done = ended([*own, name, group, *files, *command("doctor", "--output", TMP)])
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(re.findall("memory_limit +(.*) for this job", done.stdout), [says] * bool(says))
 
     def test_a_backend_that_is_not_there(self):
         if "built without CUDA" not in starmill("--version").stdout:

@@ -233,6 +233,8 @@ class EveryJob(ProgramTest):
                 ("show", None, 0, {"env": {"PYTHONSAFEPATH": "1"}}),
                 ("show", None, 0, {"env": {"PYTHONHOME": tmp("none")}}),
                 ("show", None, 0, {"env": {"PYTHONPATH": tmp("foreign")}}),
+                ("show", "unset OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and SLURM_PROCID", 0,
+                 {"env": {"SLURM_PROCID": "3"}}),
                 ("show", "broken/numpy.py", 2, {"env": {"PYTHONPATH": tmp("broken")}}),
                 ("show", "standard output is closed", 4, {"preexec_fn": lambda: os.close(1)}),
                 ("simulate", "out of memory", 70, {"preexec_fn": limited}),

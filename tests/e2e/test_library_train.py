@@ -135,6 +135,7 @@ class Train(ProgramTest):
                 error = np.abs(flux / flux_of(label, i) - 1)
                 self.assertLess(np.percentile(error, 90), most, (path, i))
             self.assertIn("error of models left out", done.stdout)
+            self.assertNotIn("only rank 0", done.stderr)  # the second rank has trained
         info = run("library", "info", self.whole).stdout
         for word in (*LABELS, *ARMS):
             self.assertIn(word, info)

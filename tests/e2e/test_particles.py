@@ -190,8 +190,13 @@ class Particles(ProgramTest):
                  "needs an array of 4294967296 numbers"),
                 ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
+                ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),
+                ("nodes: 64\ndensity: exact\n", ":1: nodes needs density: binned"),
+                ("dimensions: 2\nlow: 0\n", ":2: low needs a boundary that is not open"), ("high: 1\n", ":1: high needs"),
                 ("start_spread: 1e154\n", "start_spread takes 0 or a number of absolute "), ("", "is empty")):
             self.refused(text, *says)
+        self.job("one-end.h5", "dimensions: 2\nparticles: 10\ngrid: 4\nboundary: [open, periodic]\n"
+                               "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis has ends
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
