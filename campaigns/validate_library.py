@@ -27,7 +27,7 @@ Sets:
            other rows (real-library --rows half).  If no HALF.h5 is given, LIB.h5 fits these rows.
   gbs      the benchmark stars of real/gbs, which are in MILES.  The library FOLD%d.h5 that was made
            without a star fits this star.  %d: the digit K of real-library --rows K/N, N up to 10.
-           Differences of three sets of labels (fitted, MILES's, fundamental) give the error of each
+           It also prints the errors of fitted, MILES's and fundamental Teff.
   desi     real/desi-blue against labels of the survey's other pipeline.  To find whose labels are
            wrong, it also fits MILES stars at these wavelengths, and desi-blue with MILES templates.
   overlap  compares fits with two libraries, of cool and of hot stars, for MILES stars inside both.
@@ -191,8 +191,8 @@ class Campaign:
         return rows, {"TARGETID": table["MILES_ID"], "FEH_ERR": BENCHMARK_FEH_ERR, **published}
 
     def three_errors(self, rows, table):
-        """Print the errors of fitted, MILES's and fundamental Teff.  If the three errors are
-        independent, the covariance of x - y and x - z is the variance of x."""
+        """Print the errors (K) of fitted, MILES's and fundamental Teff.  For independent errors of
+        x, y and z the covariance of x - y and x - z is the variance of x's error."""
         with fits.open(self.miles_path()) as h:
             miles = Table(h["LABELS"].data)
         ours, theirs = compare(rows, table)

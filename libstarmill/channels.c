@@ -32,7 +32,7 @@ MILL_CLOSER(starmill_channels, starmill_channels_close)
 /* Open the file with c->all as library: its arm covers all wavelengths, so no channel is cut. */
 static int set_up(const char *path, const char *config, starmill_channels *c)
 {
-  const mill_selection all = {.fiberstatus_allowed = UINT64_MAX}; /* as a fit may have read it */
+  const mill_selection all = {.fiberstatus_allowed = UINT64_MAX}; /* a fit may allow all bits */
   mill_file_index index;
   mill_config_default(&c->config);
   if (config)

@@ -81,7 +81,7 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
 
-/** Read a column as mill_fits_column_int64 does, into a new array *out (mill_free); missing: 0. */
+/** As mill_fits_column_int64, but into a new array *out (mill_free); missing values are 0. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t **out,
                           int *found);
 

@@ -195,8 +195,8 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* On rank 0: set file->path, the file to write, and inspect it.  It is `path`, or PATH.new if
- * --overwrite replaces an existing result.  Then file->target is the result to replace. */
+/* On rank 0: set file->path to the file to write, and inspect this file.  If --overwrite is to
+ * replace an old file, file->path is PATH.new and file->target is `path`. */
 static int choose(mill_result_file *file, const char *path, const mill_run_info *info,
                   int overwrite, int retry_failed, int *found)
 {
@@ -207,7 +207,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   file->target[0] = '\0';
   if (overwrite && !is_own_work(file, info)) {
     MILL_CHECK(settle_target(file, info));
-    if (!file->target[0]) /* there is no file */
+    if (!file->target[0]) /* neither old files nor PATH.new exist */
       return MILL_OK;
   }
   MILL_CHECK(mill_h5_check_output(file->path));

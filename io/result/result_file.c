@@ -388,7 +388,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
   if (err != MILL_OK)
-    file->target[0] = '\0'; /* replace and remove nothing: MODELS.h5.new may be another run's */
+    file->target[0] = '\0'; /* rename and remove no file: MODELS.h5.new may be another run's */
   if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* a new result needs its models */
     unlink(file->path);
     close_descriptor(file);

@@ -155,13 +155,13 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
   return MILL_OK;
 }
 
-/* Read the camera's wavelengths (A) unless they are known, and turn them round if most descend.
- * Not only the ends are compared, since these may be padding. */
+/* Read the camera's wavelengths (A) unless they are known.  If most steps between pixels descend,
+ * reverse the wavelengths.  The first and the last pixel do not tell: both may be padding. */
 static int load_wave(mill_cameras *c, mill_camera *camera)
 {
   MILL_OWNED double *wave_aa = NULL;
   double last = NAN;
-  int n_down = 0; /* steps down, less steps up */
+  int n_down = 0; /* number of descending steps minus number of ascending steps */
   if (camera->wave_aa)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(camera->n_pix, &wave_aa));
@@ -340,20 +340,20 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
   return MILL_OK;
 }
 
-/* ---- pixels that are missing -------------------------------------------- */
+/* ---- missing pixels: holes in a grid are filled with bad pixels ----------- */
 
-/* Most pixels of a hole that are added: at wider holes line-spread functions end.  Fewest pixels of
- * a grid: the steps of fewer may be multiples by chance. */
+/* A hole of more than MAX_HOLE pixels stays, and line-spread functions end there.  A spectrum of
+ * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance. */
 enum { MAX_HOLE = 16, MIN_GRID = 32 };
 
-/* Step from pixel i - 1 to pixel i of a linear grid (A), or of a logarithmic one (relative). */
+/* Return the step from pixel i - 1 to pixel i: in A, or (is_log) as a fraction of wavelength. */
 static double step_to(const double *wave, int i, int is_log)
 {
   const double step = wave[i] - wave[i - 1];
   return is_log ? 2.0 * step / (wave[i] + wave[i - 1]) : step;
 }
 
-/* Count the pixels that an even grid lacks, 0 if no grid is found; *least: its step. */
+/* Count the missing pixels of a grid; 0: the pixels form no grid.  *least: the least step. */
 static int count_missing(const double *wave, int n, int is_log, double *least)
 {
   double most = 0.0;
@@ -375,8 +375,8 @@ static int count_missing(const double *wave, int n, int is_log, double *least)
   return n >= MIN_GRID && n_missing <= n / 2 ? n_missing : 0;
 }
 
-/* Set s->wave_aa and s->source [n + n_missing]: the wavelengths of a grid that has no holes, and the
- * pixel of wave [n] from which each comes.  A pixel that is added comes from its left neighbour. */
+/* Set s->wave_aa [n + n_missing] to the wavelengths of the filled grid.  Set s->source to each
+ * pixel's index in wave [n]; filled pixels get the index of the pixel left of their hole. */
 static void fill_waves(const double *wave, int n, int is_log, double least, mill_single_spectrum *s)
 {
   for (int i = 0, to = 0; i < n; i++) {
@@ -389,7 +389,7 @@ static void fill_waves(const double *wave, int n, int is_log, double least, mill
   }
 }
 
-/* Move the pixels to the places of s->source [n]; those that are added are bad. */
+/* Give each of n pixels the values of pixel s->source; make filled pixels bad. */
 static void fill_pixels(mill_single_spectrum *s, int n)
 {
   for (int to = n - 1; to > 0; to--) {

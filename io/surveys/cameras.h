@@ -65,9 +65,9 @@ int mill_camera_add(mill_cameras *cameras, const char *name, int i_hdu, mill_cam
  *  of their exposure.  MILL_ERR_INPUT: two cameras of an exposure have the same name. */
 int mill_cameras_number(mill_cameras *cameras);
 
-/** Fill a zeroed index with the exposures of the file's only object, if it is selected; row,
- *  objtype: as in mill_candidate.  is_joint 1: one row with all exposures; 0: a row per exposure.
- *  Cameras must be sorted.  MILL_ERR_INPUT: as mill_selection_check. */
+/** Fill a zeroed index with the exposures of the file's only object, if `select` keeps the object.
+ *  row, objtype: as in mill_candidate.  is_joint 1: one row of all exposures; 0: a row for each.
+ *  Cameras must be sorted.  MILL_ERR_INPUT: mill_selection_check refuses the file. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_selection *select,
                        const mill_catalog_row *row, const char *objtype, int is_joint,
                        mill_file_index *index);

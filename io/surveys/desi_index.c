@@ -125,7 +125,7 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   if (i_scores >= 0 && fits->guard->hdu[i_scores].kind == MILL_FITS_TABLE &&
       fits->guard->hdu[i_scores].axis[1] == file->n_spec)
     MILL_CHECK(mill_fits_column_int64(fits, i_scores, "TARGETID", map[ID].i64, &found));
-  MILL_CHECK(mill_selection_check(select, path, found, 0)); /* redrock's rows have a TARGETID */
+  MILL_CHECK(mill_selection_check(select, path, found, 0)); /* redrock needs a TARGETID */
   *warning = found ? NO_FIBERMAP "TARGETID is taken from SCORES"
                    : NO_FIBERMAP "they have no TARGETID, only an IDENTIFIER (file name and number)";
   return MILL_OK;

@@ -22,10 +22,10 @@ typedef struct mill_candidate {
  *  target class  in_class is 1; with select->select_by ANY, this or the test redrock is enough */
 int mill_selection_keeps(const mill_selection *select, const mill_candidate *candidate);
 
-/** Refuse a file that lacks what a key in use selects by: it would lose all its rows, or none.
- *  has_kind     its rows have classes or redshifts, for the key redrock
- *  has_objtype  they have target types, for the key objtypes
- *  MILL_ERR_INPUT. */
+/** Refuse a file without the values that a key in `select` tests: all rows would fail, or all pass.
+ *  has_kind     the file has classes or redshifts, which the key redrock tests
+ *  has_objtype  the file has target types, which the key objtypes tests
+ *  MILL_ERR_INPUT: the file is refused. */
 int mill_selection_check(const mill_selection *select, const char *path, int has_kind,
                          int has_objtype);
 

@@ -17,7 +17,7 @@ typedef struct mill_single_spectrum {
   float *flux, *ivar;     /**< [n_pix] */
   float *sigma_aa;        /**< [n_pix] sigma of the line-spread function, A */
   int32_t *mask;          /**< [n_pix] */
-  int *source;            /**< [n_pix] pixel as read; work space for filling holes (cameras.c) */
+  int *source;            /**< [n_pix] index of a pixel before holes are filled (cameras.c) */
 } mill_single_spectrum;
 
 /** Make room for n_pix pixels, whose values are undefined. */

@@ -151,8 +151,8 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
 
 /* ---- the job ---- */
 
-/* Read the command line and the inputs, and make the fit's configuration.  Without --library take
- * the first shipped library. */
+/* Read the command line, list the inputs and make the fit's configuration.  If neither --library
+ * nor the configuration names a library, take the first shipped library. */
 static int prepare(mill_bench *job, int argc, char **argv)
 {
   mill_fit_options *fit = &job->options.fit;

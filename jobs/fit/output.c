@@ -163,7 +163,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
 
 int mill_fit_open_work(const mill_fit_task *t)
 {
-  if (t->call->options->models) /* first: without its models the result replaces no old file */
+  if (t->call->options->models) /* first, so that a later failure finds both new files */
     MILL_CHECK(open_models(t->call, t->setup, t->inputs, t->out));
   MILL_CHECK(mill_mpi_agree(t->call->mpi, mill_star_output_open(&t->setup->lib, t->inputs,
                                                                 t->out->result, &t->out->star)));

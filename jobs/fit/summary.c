@@ -160,7 +160,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            (long long)summary->n_good, (long long)summary->n_not_stellar,
            (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* repeating --overwrite would start over, unless it is to replace an old file */
+  /* without an old file, OUT.h5 is this run's own: --overwrite would begin OUT.h5 again */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old == MILL_OLD_NONE

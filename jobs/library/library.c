@@ -324,7 +324,7 @@ static int train_and_make(int argc, char **argv)
 {
   if (trains(argc, argv)) {
     const int status = mill_mpi_job("starmill library train", train_in_c, argc, argv);
-    if (status != 0 || mill_python_is_other_rank()) /* Python runs on rank 0 */
+    if (status != 0 || mill_python_is_other_rank()) /* Python runs only on rank 0 */
       return status;
     /* keep signals pending until Python handles them */
     mill_stop_signal_hold();

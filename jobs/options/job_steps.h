@@ -10,11 +10,11 @@ int mill_job_flush(const char *what);
 /** Print the failure err of a job without other ranks; returns the job's exit status. */
 int mill_job_end(const char *name, int err);
 
-/** Start MPI, run a job, print its failure (mill_mpi_tell), leave (mill_output_leave_if_broken)
- *  or end MPI; returns the exit status.  Collective over MPI_COMM_WORLD.
+/** Start MPI, run a job, print its failure (mill_mpi_tell) and end MPI; returns the exit status.
+ *  mill_output_leave_if_broken may end the program first.  Collective over MPI_COMM_WORLD.
  *
- *  run  runs the job; frees its memory also on failure and sets the error message last; returns the
- *       same code on all ranks, except for MILL_ERR_MPI */
+ *  run  does the job; frees the job's memory even on failure; sets the error message last; returns
+ *       the same code on all ranks, except for MILL_ERR_MPI */
 int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
                  char **argv);
 
@@ -22,5 +22,5 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 int mill_python_is_other_rank(void);
 
 /** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
- *  the exit status of a failure.  Ranks other than 0 only say that they do nothing: 0. */
+ *  the exit status of a failure.  A rank other than 0 only prints a message, and returns 0. */
 int mill_python_job(int argc, char **argv);

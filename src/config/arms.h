@@ -46,5 +46,5 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
  *  stay as they are.  MILL_ERR_CONFIG: an arm has no wavelengths in common. */
 int mill_arms_in_common(const mill_library *other, mill_library *lib);
 
-/** Set wanted [lib->n_arm] to 1 for arms to fit: those configured; if none is, all. */
+/** Set wanted [lib->n_arm]: 1 for configured arms, else 0.  Without configured arms all are 1. */
 void mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);

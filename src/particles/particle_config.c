@@ -148,7 +148,7 @@ typedef struct reader {
   int *line;
 } reader;
 
-/* Return the value of a key of a mapping; NULL: it is not there. */
+/* Return the value of a key of a mapping; NULL: the mapping lacks the key. */
 static const yaml_node_t *value_of(const reader *in, const yaml_node_t *mapping, const char *key)
 {
   const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
@@ -224,7 +224,7 @@ static int unknown_key(const char *key, int is_problem)
                     near.name ? near.name : "", near.name ? "?" : "");
 }
 
-/* Read a mapping, with all keys but `problems` or (is_problem) only a problem's keys. */
+/* Read a mapping.  is_problem 1: only a problem's keys are valid; 0: skip the key `problems`. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem)
 {

@@ -15,8 +15,8 @@ typedef struct mill_device_memory {
   size_t bytes; /**< of all blocks */
 } mill_device_memory;
 
-/** Allocate a block of this many bytes, filled from `from` unless that is NULL.  out: address of the
- *  pointer to the block.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+/** Allocate a block of `bytes` bytes.  Copy the bytes at `from` into the block; NULL: copy nothing.
+ *  out: address of the pointer to set to the block.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void *out);
 
 void mill_device_memory_drop(mill_device_memory *memory);

@@ -54,8 +54,8 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   return MILL_OK;
 }
 
-/** Slot *i_slot lacks memory for a star: try the crew's free slot with most memory, which *i_slot
- *  then is.  If this fails and no slot has a star, free the memory of all slots and try again. */
+/** Slot *i_slot lacks memory for a star: set *i_slot to the crew's free slot with most memory, and
+ *  try this slot.  If this fails and no slot has a star, free all slots' memory and try again. */
 static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int *i_slot, mill_star *star)
 {
   int err = MILL_ERR_MEMORY;

@@ -4,8 +4,8 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
-/** If the best row has HULL, a row without HULL wins if its excess (mill_fit_result) is below
- *  1 + EDGE times the best.  Rows with labels far apart must also tie (MILL_TWO_MINIMA_GAP). */
+/** Row A has the flag HULL, row B has not.  B wins if B's excess (mill_fit_result) is below
+ *  1 + EDGE times A's.  Rows with labels far apart must also tie (MILL_TWO_MINIMA_GAP). */
 static const double EDGE = 0.25;
 /** A second choice lowers chi-square by at least this part of what the best guess does. */
 static const double NEARLY = 0.9;

@@ -178,7 +178,7 @@ int mill_mpi_start(mill_mpi *mpi)
   MILL_CHECK(choose_components());
   MILL_CHECK_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, mpi));
-  MILL_CHECK_MPI(MPI_Comm_dup(mpi->comm, &mpi->stop_comm)); /* with its error handler */
+  MILL_CHECK_MPI(MPI_Comm_dup(mpi->comm, &mpi->stop_comm)); /* copies the error handler, too */
   /* needed because one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
     return MILL_ERROR(

@@ -57,7 +57,7 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
     const int is_v2 = sscanf(line, "0::%511[^\n]", group) == 1;
     if (!is_v2 && sscanf(line, "%*d:memory:%511[^\n]", group) != 1)
       continue;
-    /* the limits of all parents hold; a container sees its own control group as the root */
+    /* a parent group's limit counts, too; a container sees its own control group as the root */
     for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
       *end = '\0';
       snprintf(path, sizeof path, "/sys/fs/cgroup%s%s/memory.%s", is_v2 ? "" : "/memory", group,

@@ -66,8 +66,8 @@ MILL_TEST(answers_equal_the_cpu)
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
-/* A GPU sums products of functions in groups of eight (kernels/cuda/pixel_sums.h).  These numbers
- * of continuum functions make two, three and four groups.  More than 12 do not fit in registers. */
+/* With 8, 13 and MILL_MAX_CONT continuum functions a GPU sums two, three and four groups of rows
+ * (kernels/cuda/pixel_sums.h).  Registers hold at most 12 continuum functions of a pixel. */
 MILL_TEST(many_continuum_functions_equal_the_cpu)
 {
   static const int many[] = {8, 13, MILL_MAX_CONT};

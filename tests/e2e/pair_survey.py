@@ -81,7 +81,7 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **set
      apart_km_s [n]  velocity of the second star minus that of the first
      ratio [n]       median flux of the second star over the first one's, in arm r; 0: none
      velocity [n]    velocities of the first stars (None: drawn)
-     noise           number of the exposure (see write), which seeds its noise
+     noise           number of the exposure (see write); seeds the noise
      settings        options of `starmill simulate`
     The second star has its own Teff and log g.  Its other labels are the first star's, unless that
     puts it outside the hulls."""

@@ -219,7 +219,7 @@ class Auto(ProgramTest):
 
 class OneRank(ProgramTest):
     def test_what_one_of_two_ranks_refuses(self):
-        """It ends both ranks, with one line: neither waits for the other."""
+        """If one rank refuses, both ranks end and one line says why; no rank waits."""
         odd = ["env", "STARMILL_WATCHDOG_S=10min"]
         write = command("bench", "write", "--rows", 50, "--output", made["folder"], "--config")
         one, two = (put(f"{n}.yaml", f"particles: 99\nproblems: {n}\n") for n in (1, 2))
@@ -348,7 +348,7 @@ class Doctor(ProgramTest):
         self.assertIn("    failure: the environment variable STARMILL_WATCHDOG_S", done.stdout)
 
     def test_limits_of_memory(self):
-        """Of any parent of the process's control group, as Slurm sets them, or of the root's."""
+        """Limits of the control group, of its parents (set by Slurm) and of the root count."""
         own = ["unshare", "-m", "sh", "-c", """
             mount -t tmpfs none /sys/fs/cgroup && echo "$1" > /sys/fs/cgroup/self &&
             mount --bind /sys/fs/cgroup/self /proc/$$/cgroup && mkdir -p "/sys/fs/cgroup/$2" &&

@@ -172,7 +172,7 @@ class Alike(Formats):
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
     def test_keys_by_which_a_file_has_nothing_to_select(self):
-        """They are refused: such a file would lose all its rows, or none, without a word."""
+        """A file without the values that a key tests is refused; all rows would fail or pass."""
         no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
         for kind in KINDS:
             edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
@@ -181,12 +181,12 @@ class Alike(Formats):
             if kind == "desi" or "mwm" in kind or "generic" in kind:
                 self.refused(s, "no target type", "objtypes", config="objtypes: [TGT]\n")
                 self.assertEqual(len(self.read(s)["rows"]), len(s.rows))
-            if "lamost" in kind and kind != "lamost-mrs" or kind in no_class:  # a star, by class or redshift
+            if "lamost" in kind and kind != "lamost-mrs" or kind in no_class:  # Z or class suffices
                 for half in edits.split(";"):
                     self.assertEqual(len(self.read(Sample(kind, edits=half), "redrock: true\n")["rows"]), 1)
         for kind, edits in ("sdss", "SPECOBJ-OBJTYPE"), ("lamost", "!FIB_TYPE"):
             self.refused(Sample(kind, edits=edits), "no target type", config="objtypes: [TGT]\n")
-        s = Sample("weave")  # classes of targets suffice, unless both must select
+        s = Sample("weave")  # target_classes alone may select, unless select_by is all
         s.hdus[-1].columns.append(Column("TARGCAT", "5A", ["GA_LR", "", "GA_HR", "GA_LR", ""]))
         config = "redrock: true\ntarget_classes: [GA_LR]\n"
         self.assertEqual([r["fits_row"] for r in self.read(s, config)["rows"]], [0])
@@ -352,7 +352,7 @@ class Desi(Formats):
         os.remove(tmp("redrock-x.fits"))
 
     def test_plots_need_no_fiber_status(self):
-        """A fit may have read such a file, if all bits are allowed."""
+        """A fit that allows all bits reads a file without fiber status; so does a plot."""
         s = Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS")
         answer = self.read(s)
         drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
@@ -520,7 +520,7 @@ class Others(Formats):
             self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
 
     def test_bad_pixels_need_no_wavelength(self):
-        """At the ends they are left out, and interpolated between good ones; also from red to blue."""
+        """At the ends bad pixels are left out; between good pixels wavelengths are interpolated."""
         nan = np.nan
         for turn, (wave, mask, left) in itertools.product((1, -1), (
                 ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),

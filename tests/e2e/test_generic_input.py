@@ -99,8 +99,7 @@ class Generic(ProgramTest):
         np.testing.assert_array_equal(read(self.path, "catalog/exposures")["MJD"], 59000.25 + np.arange(N_STAR))
 
     def test_missing_pixels_of_an_even_grid_are_bad_pixels(self):
-        """Without its bad pixels a table gives the fit of the table with them, also on a logarithmic
-        grid; holes of more than 16 pixels, and steps that are no multiples, stay as they are."""
+        """On linear and logarithmic grids, holes of up to 16 pixels are fitted like bad pixels."""
         for name in "linear", "log":
             whole, part = [], []
             for row in self.rows:

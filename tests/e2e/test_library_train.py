@@ -186,7 +186,7 @@ class Train(ProgramTest):
         self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
 
     def test_a_crash_blames_the_grid_while_it_is_read(self):
-        """Of some 150 reads those from the 60th on are of spectra."""
+        """Training reads the grid file some 150 times, from the 60th time on for spectra."""
         done = self.train("crash.h5", status=3, env=faults("abort:read:grid.h5$:100:1"))[1]
         self.assertIn(GRID + ": the process died of signal 6", done.stderr)
 

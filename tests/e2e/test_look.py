@@ -407,7 +407,7 @@ class Plot(Look):
     def test_damaged_models(self):
         whole, models = content(MODELS), h5py.File(MODELS)["models"]
         place = models["b/wavelength"].id.get_offset().to_bytes(8, "little")
-        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # of free bytes
+        lists = [m.end() + 12 for m in re.finditer(b"HEAP", whole)][:2]  # where free lists begin
         for name, at in (("root", lists[0]), ("group", lists[1]), ("values", whole.index(place))):
             path = put(f"{name}-models.h5", whole[:at] + b"\7" * 8 + whole[at + 8:])
             self.refused("plot", FIT, FITS["TARGETID"][0], "--models", path, "--output", tmp("x.png"),

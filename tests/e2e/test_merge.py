@@ -155,13 +155,13 @@ class Merge(ProgramTest):
         self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
         self.merge("plain.h5", tmp("more.h5"))
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
-        # numbers go before names: SDSS-V has a CATALOGID for each version of its catalogue
+        # TARGETID goes before OBJECT: SDSS-V's OBJECT changes with the version of the catalogue
         with h5py.File(parts[0], "r+") as f:
             ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
             f["fits/TARGETID"][:5] = [5, 6, 5, -1, -1]
             f["catalog/OBJECT"][:5] = [b"a", b"a", b"b", b"c", b"c"]
             f["catalog/TARGET_RA"][4] = np.nan
-        # unless a place is another star's; two zeros are no place
+        # a row far from the first row of its TARGETID is another star; (0, 0) is no position
         for place, told in (((ra, dec + 4 / 60), True), ((ra, dec + 0.9 / 60), False), ((0, 0), False)):
             with h5py.File(parts[0], "r+") as f:
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
@@ -225,7 +225,7 @@ class Merge(ProgramTest):
         self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
 
     def test_nights_of_the_same_stars_at_one_time(self):
-        """Size, time and list of stars agree, but not the spectra: they are two inputs."""
+        """Files that agree in size, time and list of stars, but not in spectra, are two inputs."""
         other, was = tmp("coadd-other-night.fits"), os.stat(FILES[0])
         with pyfits.open(FILES[0], memmap=False) as hdus:
             hdus["B_IVAR"].data *= 0.5
@@ -240,7 +240,7 @@ class Merge(ProgramTest):
         self.merge("of-nights.h5", self.one, night)
         self.assertEqual(len(read(tmp("of-nights.h5"))["VRAD"]), 8)
         self.assertRefused(both, night, says=[other, "in two of the results"])
-        with h5py.File(night, "r+") as f:  # another version's fits may differ, so they tell nothing
+        with h5py.File(night, "r+") as f:  # fits of another version are not compared
             f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
         self.assertRefused(self.one, night, says=[other, "in two of the results"])
 
@@ -435,7 +435,7 @@ class Compare(ProgramTest):
         self.n = len(read(self.path)["STATUS"])
 
     def test_a_damaged_table_is_refused(self):
-        """A part of a list that was cut must not pass for one without stars."""
+        """A damaged file in a list of files must not pass for a file without stars."""
         run("export", "--to", "fits", "--output", tmp("whole.fits"), self.path)
         whole = content(tmp("whole.fits"))
         at, packed = whole.index(b"XTENSION"), gzip.compress(whole)

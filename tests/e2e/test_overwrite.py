@@ -140,11 +140,11 @@ class Overwrite(ProgramTest):
                     self.assertEqual(f["provenance"].attrs["RUN_ID"], m.attrs["RUN_ID"])
 
     def test_models_that_another_run_writes_stay(self):
-        """A run that may not write MODELS.h5.new neither removes it nor moves it anywhere."""
+        """A run neither removes nor renames a MODELS.h5.new that it may not write."""
         new = self.models + ".new"
         for args in ([SURVEY], ["--npoly", 9, SURVEY]):
             self.setUp()
-            if len(args) > 1:  # a whole OUT.h5.new waits for its models
+            if len(args) > 1:  # a killed run leaves a finished OUT.h5.new
                 self.fit(*args, status=-9, env=faults("kill:rename:/models.h5$:1:1"))
             put(new, "hello\n")
             for ranks in (0, 2):
@@ -180,7 +180,7 @@ class Overwrite(ProgramTest):
         self.assertTrue(content(self.out) == before)
 
     def test_stopped_before_a_row(self):
-        """Nothing is there to continue; without --overwrite the command keeps the old result."""
+        """No message advises to leave out --overwrite: such a command would keep the old result."""
         with h5py.File(self.out, "r+") as f:
             f["provenance/FINISHED"][...] = f["fits/STATUS"][7] = 0
         self.before = content(self.out), self.before[1]

@@ -196,7 +196,7 @@ class Particles(ProgramTest):
                 ("start_spread: 1e154\n", "start_spread takes 0 or a number of absolute "), ("", "is empty")):
             self.refused(text, *says)
         self.job("one-end.h5", "dimensions: 2\nparticles: 10\ngrid: 4\nboundary: [open, periodic]\n"
-                               "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis has ends
+                               "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis is not open
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 

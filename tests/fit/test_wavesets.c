@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any number of wavelength sets: stars with grids of their own have the same bits whatever is in
- * the batch and however small the cache is, and memory stays bounded.  If it is full, rows stay. */
+ * the batch and however small the cache is.  Memory is bounded; full memory changes no row. */
 #include "tests/mill_test.h"
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
@@ -161,8 +161,8 @@ static int filling_source(void *context, mill_star **out)
   return made_source(context, out);
 }
 
-/** Slot 0 is free first, but has room only for the small star that it had.  So the third star, the
- *  second again, waits for slot 1, where the two libraries must begin anew. */
+/** The third star is the second star again.  Slot 0 is free first, but has too little memory.  So
+ *  the third star waits for slot 1, where the two libraries must begin anew. */
 MILL_TEST(a_star_in_another_slot_has_the_same_row)
 {
   static made_star dark;
@@ -179,7 +179,7 @@ MILL_TEST(a_star_in_another_slot_has_the_same_row)
   backend.alloc = alloc_unless_full;
   made_check(mill_pipeline_create(two, 2, &set, &backend, 2, 1, 0, &pipeline));
   made_check(mill_pipeline_run(pipeline, filling_source, &run, made_sink, &run));
-  assert_int_equal(pipeline->all.n_usable, 1); /* of two: memory was full */
+  assert_int_equal(pipeline->all.n_usable, 1); /* one of two slots: memory was full */
   assert_int_equal(result[0][1].status, MILL_STATUS_FITTED);
   result[0][2].row = 1;
   assert_memory_equal(&result[0][1], &result[0][2], sizeof result[0][1]);

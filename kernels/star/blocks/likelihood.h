@@ -468,7 +468,7 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
       f[i] = value;
     }
   }
-  MILL_BARRIER(b); /* the next segment may use the teams' memory as a whole */
+  MILL_BARRIER(b); /* in the next segment one team may use the memory of all teams */
 }
 
 /** Set work->templ and its spline, work->bend, for a request without tangents.  The template is

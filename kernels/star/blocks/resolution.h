@@ -7,8 +7,8 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-/** A flag is set if at least the fraction SIZEABLE of the matrix rows fails.  LSF_NARROW: sigma is
- *  below NARROW times the templates' sigma.  LSF_UNUSABLE: a usable pixel has an invalid row. */
+/** A flag is set if at least the fraction SIZEABLE of matrix rows has a fault.  LSF_NARROW: sigma
+ *  is below NARROW times the templates'.  LSF_UNUSABLE: the row of a usable pixel is invalid. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 

@@ -54,7 +54,7 @@ def read_one(path):
                 return Table({n: native(hdu.data[n]) for n in hdu.data.dtype.names or ()},
                              meta={1 << int(key[4:]): hdu.header[key] for key in hdu.header
                                    if re.fullmatch(r"WARN\d\d", key)})
-        end = hdus[0].fileinfo()  # a file that was cut in the table's header is longer
+        end = hdus[0].fileinfo()  # a file cut in its table has bytes after this HDU
         if (len(hdus), end["datSpan"], end["datLoc"]) == (1, 0, end["file"].size):
             warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
             return Table()
@@ -66,7 +66,7 @@ def read(paths):
     """Return the rows of all files (paths: joined by commas) with their common columns."""
     parts = [part for part in map(read_one, paths.split(",")) if len(part)]
     need(parts, OUTPUT, f"{paths}: has no row")
-    for part in parts:  # truth values and COVAR differ in type and shape between files
+    for part in parts:  # files differ in the shape of COVAR and the type of truth values
         part.keep_columns([n for n in part.colnames if n in IDS or
                            (part[n].ndim, part[n].dtype.kind in "iuf") == (1, True)])
     table = vstack(parts, join_type="inner")

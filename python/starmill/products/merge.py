@@ -133,8 +133,8 @@ def compare(first, part):
 
 def refuse_duplicates(parts):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
-    their size, time, stars and fits agree, or if their paths lead to one file.  Fits do not count
-    between versions of the program or with two kinds of device, as they may differ."""
+    their size, time, stars and fits agree, or if their paths lead to one file.  Fits are not
+    compared between versions of the program, or if CPUs and GPUs fitted: such fits may differ."""
     known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
     for part in parts:
         for path, keys in part.inputs:
@@ -239,8 +239,8 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star has one TARGETID, else one OBJECT, else one row; and one position.  TARGETID first:
-    # a star of SDSS-V has one SDSS_ID, but a CATALOGID in each version of the catalogue
+    # TARGETID tells stars apart; without TARGETID, OBJECT; without both, each row is a star.
+    # SDSS-V's TARGETID (SDSS_ID) is unique; OBJECT (CATALOGID) changes with the catalogue's version
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
     star = np.select([targets >= 0, objects != b""], [numbers, n_row + names],
                      2 * n_row + np.arange(n_row))

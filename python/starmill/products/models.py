@@ -33,7 +33,7 @@ class Models:
                 need(wave.dtype.kind == flux.dtype.kind == "f" and flux.ndim == 2 and len(flux) == n
                      and wave.shape in (flux.shape, flux.shape[1:]), ValueError,
                      f"wrong types or sizes in models/{name}")
-                _ = wave[-1:], flux[-1:]  # damage shows here, before a reader needs the values
+                _ = wave[-1:], flux[-1:]  # this read finds damage before plots need values
             n = len(self.missing(rows))
             need(not n, USAGE, f"{path} lacks the models of {n} stars, as their fit ran "
                  "without --models; without --models this command fits them again")
