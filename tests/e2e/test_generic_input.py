@@ -99,7 +99,7 @@ class Generic(ProgramTest):
         np.testing.assert_array_equal(read(self.path, "catalog/exposures")["MJD"], 59000.25 + np.arange(N_STAR))
 
     def test_missing_pixels_of_an_even_grid_are_bad_pixels(self):
-        """On linear and logarithmic grids, holes of up to 16 pixels are fitted like bad pixels."""
+        """On linear and logarithmic grids, holes of up to 16 pixels count as bad pixels; wider holes stay."""
         for name in "linear", "log":
             whole, part = [], []
             for row in self.rows:
@@ -117,6 +117,11 @@ class Generic(ProgramTest):
             np.testing.assert_array_equal(full["STATUS"], FITTED)
             for column in ("NPIX_TOT", "VRAD", "TEFF", "LOGG", "CHISQ_TOT"):  # wavelengths are rounded
                 np.testing.assert_allclose(less[column], full[column], rtol=1e-5, err_msg=(name, column))
+        n_good = [self.fit_it(f"{end}.h5", written(f"{end}.fits", [
+            {k: np.delete(v, np.s_[100:end]) if np.size(v) > end else v for k, v in row.items()}
+            for row in self.rows]))[0]["NPIX_TOT"] for end in (116, 117)]
+        # a hole of 17 pixels stays, and two or more pixels on each side of each arm's hole are bad
+        self.assertTrue((n_good[1] <= n_good[0] - 5 * len(ARMS)).all(), n_good)
 
     def test_stars_without_targetid_are_sampled_by_name(self):
         path = written("named.fits", [{k: v for k, v in row.items() if k != "TARGETID"}
