@@ -209,6 +209,11 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, 
   team->step = 1;
 }
 
+MILL_BLOCK_FN void mill_block_team_end(const mill_team *team)
+{
+  (void)team;
+}
+
 /** Load n rows of model error at pixels [first, first + len); zeros fill up the last vector. */
 MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int len,
                                  double (*row)[MILL_PIXEL_CHUNK])

@@ -209,6 +209,13 @@ static __device__ inline void mill_block_team(mill_block *b, int n, const mill_s
   __syncwarp();
 }
 
+/** Wait until no warp uses its own memory any more: the block may use this memory next. */
+static __device__ inline void mill_block_team_end(const mill_team *team)
+{
+  if (team->step > 1)
+    __syncthreads();
+}
+
 static_assert(MILL_N_BY * MILL_GRAM_PIXELS * sizeof(double) <=
                   MILL_SPLINE_STAGE * sizeof(mill_real),
               "MILL_SPLINE_STAGE must have room for MILL_N_BY doubles for each of a warp's pixels");

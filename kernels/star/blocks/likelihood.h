@@ -468,7 +468,7 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
       f[i] = value;
     }
   }
-  MILL_BARRIER(b); /* in the next segment one team may use the memory of all teams */
+  mill_block_team_end(&team);
 }
 
 /** Set work->templ and its spline, work->bend, for a request without tangents.  The template is
