@@ -383,8 +383,10 @@ static void fill_waves(const double *wave, int n, int is_log, double least, mill
     const double steps = i + 1 < n ? step_to(wave, i + 1, is_log) / least : 1.0;
     const int n_step = steps > MAX_HOLE + 1.5 ? 1 : (int)rint(steps);
     for (int k = 0; k < n_step; k++, to++) {
+      const double share = (double)k / n_step, right = k > 0 ? wave[i + 1] : wave[i];
       s->source[to] = i;
-      s->wave_aa[to] = wave[i] + (k > 0 ? (wave[i + 1] - wave[i]) * k / n_step : 0.0);
+      s->wave_aa[to] =
+          is_log ? wave[i] * pow(right / wave[i], share) : wave[i] + (right - wave[i]) * share;
     }
   }
 }

@@ -105,18 +105,24 @@ class Generic(ProgramTest):
             for row in self.rows:
                 wave, n = row["WAVELENGTH"], row["WAVELENGTH"].size
                 if name == "log":
-                    even = np.geomspace(wave[0], wave[-1], n)
-                    row = {**row, "WAVELENGTH": even, "MASK": np.zeros(n, "i4"),
-                           **{k: np.interp(even, wave, row[k]) for k in ("FLUX", "IVAR")}}
+                    even, good = np.geomspace(wave[0], wave[-1], n), (row["MASK"] == 0) & (row["IVAR"] > 0)
+                    row = {**row, "WAVELENGTH": even, "FLUX": np.interp(even, wave[good], row["FLUX"][good]),
+                           "IVAR": np.interp(even, wave[good], row["IVAR"][good]), "MASK": np.zeros(n, "i4")}
                 bad = np.isin(np.arange(n) % 40, (7, 20, 21, 22))
                 bad[100:116] = True
-                whole.append({**row, "IVAR": np.where(bad, 0, row["IVAR"])})
+                left = np.maximum.accumulate(np.where(bad, 0, np.arange(n)))  # readers repeat this pixel
+                whole.append({**row, "FLUX": row["FLUX"][left], "IVAR": np.where(bad, 0, row["IVAR"])})
                 part.append({k: v[~bad] if np.size(v) == n else v for k, v in row.items()})
             full, _ = self.fit_it(name + "-whole.h5", written(name + "-whole.fits", whole))
             less, _ = self.fit_it(name + "-part.h5", written(name + "-part.fits", part))
             np.testing.assert_array_equal(full["STATUS"], FITTED)
-            for column in ("NPIX_TOT", "VRAD", "TEFF", "LOGG", "CHISQ_TOT"):  # wavelengths are rounded
-                np.testing.assert_allclose(less[column], full[column], rtol=1e-5, err_msg=(name, column))
+            np.testing.assert_array_equal(less["NPIX_TOT"], full["NPIX_TOT"])
+            # wavelengths in holes differ by rounding, so a polish may end a step earlier: F is then
+            # higher by up to 0.01, which is a shift by the root of it
+            for column in "VRAD", "TEFF", "LOGG":
+                off = abs(less[column] - full[column]) / full[column + "_ERR"]
+                self.assertLess(off.max(), 0.1, (name, column))
+            np.testing.assert_allclose(less["M2LL"], full["M2LL"], rtol=0, atol=0.01)
         n_good = [self.fit_it(f"{end}.h5", written(f"{end}.fits", [
             {k: np.delete(v, np.s_[100:end]) if np.size(v) > end else v for k, v in row.items()}
             for row in self.rows]))[0]["NPIX_TOT"] for end in (116, 117)]
