@@ -353,26 +353,32 @@ static double step_to(const double *wave, int i, int is_log)
   return is_log ? 2.0 * step / (wave[i] + wave[i - 1]) : step;
 }
 
-/* Count the missing pixels of a grid; 0: the pixels form no grid.  *least: the least step. */
-static int count_missing(const double *wave, int n, int is_log, double *least)
+/* Count the missing pixels of a linear or (*is_log) logarithmic grid.  0: no pixel is missing, or
+ * the pixels form no grid.  *least: the least step. */
+static int count_missing(const double *wave, int n, int *is_log, double *least)
 {
-  double most = 0.0;
-  int n_missing = 0;
-  *least = INFINITY;
-  for (int i = 1; i < n; i++) {
-    const double step = step_to(wave, i, is_log);
-    *least = step < *least ? step : *least;
-    most = step > most ? step : most;
-  }
-  for (int i = 1; i < n && most > 1.5 * *least; i++) {
-    const double steps = step_to(wave, i, is_log) / *least;
-    if (steps > MAX_HOLE + 1.5)
-      continue;
-    if (fabs(steps - rint(steps)) > 0.2)
+  for (*is_log = 0; n >= MIN_GRID && *is_log < 2; ++*is_log) {
+    double most = 0.0;
+    int n_missing = 0, n_odd = 0; /* n_odd: steps that are no multiple of the least */
+    *least = INFINITY;
+    for (int i = 1; i < n; i++) {
+      const double step = step_to(wave, i, *is_log);
+      *least = step < *least ? step : *least;
+      most = step > most ? step : most;
+    }
+    if (most <= 1.5 * *least) /* no step is that of two pixels */
       return 0;
-    n_missing += (int)rint(steps) - 1;
+    for (int i = 1; i < n && n_odd == 0; i++) {
+      const double steps = step_to(wave, i, *is_log) / *least;
+      if (steps > MAX_HOLE + 1.5)
+        continue;
+      n_odd += fabs(steps - rint(steps)) > 0.2;
+      n_missing += (int)rint(steps) - 1;
+    }
+    if (n_odd == 0 && n_missing <= n / 2)
+      return n_missing;
   }
-  return n >= MIN_GRID && n_missing <= n / 2 ? n_missing : 0;
+  return 0;
 }
 
 /* Set s->wave_aa [n + n_missing] to the wavelengths of the filled grid.  Set s->source to each
@@ -409,13 +415,11 @@ int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mil
   mill_single_spectrum *s = &c->spectrum;
   int wants = MILL_WANTS_PIXELS; /* needed to repair wavelengths that do not ascend */
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
-  int n_missing = 0, is_log = 0;
+  int is_log = 0;
   double step = 0.0;
-  MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));
   const int ascends = mill_single_disorder(camera->n_pix, camera->wave_aa) == camera->n_pix;
-  for (int k = 0; k < 2 && ascends && n_missing == 0; k++)
-    n_missing = count_missing(camera->wave_aa, camera->n_pix, is_log = k, &step);
+  const int n_missing = ascends ? count_missing(camera->wave_aa, camera->n_pix, &is_log, &step) : 0;
   channel.n_pix += n_missing;
   MILL_CHECK(mill_single_resize(s, channel.n_pix));
   memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);

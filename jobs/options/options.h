@@ -70,8 +70,8 @@ typedef struct mill_fit_options {
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** Callback `take` (src/config/option.h) of --library, which may be repeated: append the path in
- *  `text` to the member `library` of the mill_fit_options at base + row->offset. */
+/** Callback `take` (src/config/option.h) of the repeatable option --library: append the path `text`
+ *  to `library` in the mill_fit_options at base + row->offset. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
 /** Callback `take` of an option that may be repeated: append text to the list at base + row->offset

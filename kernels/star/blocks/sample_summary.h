@@ -202,8 +202,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the density of free parameter k, summed over modes, from some kernel widths below low to
- *  as many above high.  Returns MILL_POST_SHAPE if the density is not Gaussian, else 0. */
+/** Store the density of free parameter k, summed over modes, at points from low to high and some
+ *  kernel widths beyond.  Returns MILL_POST_SHAPE if the density is not Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)

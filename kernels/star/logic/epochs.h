@@ -211,9 +211,9 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
   return MILL_ARM_GAIN * chisq / n + MILL_ARM_PART * (chisq - n) + fmax(-lines, 0.0);
 }
 
-/** Begin a search at a scan's least F if this F is low and below the first search's minimum.  Low
- *  means: below F at the star's velocity by mill_scan_gain.  Otherwise keep the first search's
- *  velocity, but drop an epoch's velocity that is in doubt and whose F is not low. */
+/** Call F low if it is below F at the star's velocity by mill_scan_gain.  If a scan's least F is
+ *  low and below the first search's minimum, begin a search there.  Otherwise keep the velocity of
+ *  the first search.  Drop this velocity if it is an epoch's, is in doubt, and its F is not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;

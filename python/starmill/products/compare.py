@@ -96,10 +96,13 @@ def match(a, b):
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
     need(both, USAGE, f"no {'+'.join(by)} has exactly one row in each of the files")
-    n = [[len(t) for t in pair] for pair in ((a, b), named, once, (both, both))]
-    rows, without, several, alone = (f"{x} and {y}" for x, y in (n[0], *-np.diff(n, axis=0)))
-    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {rows}, of them without {by[0]} "
-          f"{without}, not unique {several}, in one file only {alone}")
+
+    def lost(before, after):
+        return " and ".join(str(len(x) - len(y)) for x, y in zip(before, after))
+
+    print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them "
+          f"without {by[0]} {lost((a, b), named)}, not unique {lost(named, once)}, in one file "
+          f"only {lost(once, (both, both))}")
     a, b = ({n: np.asarray(both[n if n in by else f"{n}_{which}"]) for n in t.colnames
              if n in by or n in other.colnames}
             for which, t, other in (("A", a, b), ("B", b, a)))

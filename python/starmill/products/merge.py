@@ -239,8 +239,8 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # TARGETID tells stars apart; without TARGETID, OBJECT; without both, each row is a star.
-    # SDSS-V's TARGETID (SDSS_ID) is unique; OBJECT (CATALOGID) changes with the catalogue's version
+    # Rows of one TARGETID are a star, as are rows of one OBJECT without TARGETID.  OBJECT comes
+    # second because SDSS-V's OBJECT, CATALOGID, changes with the version of the catalogue.
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
     star = np.select([targets >= 0, objects != b""], [numbers, n_row + names],
                      2 * n_row + np.arange(n_row))

@@ -324,7 +324,7 @@ static int near_hull(double label0, double label1, double rho, double normal0, d
   return (slot.result.info & MILL_INFO_NEAR_HULL) != 0;
 }
 
-/* NEAR_HULL is set for labels outside a facet, and inside up to one error from the facet. */
+/* NEAR_HULL is set for labels outside a facet, and for labels less than one error inside it. */
 MILL_TEST(near_hull)
 {
   const double r = sqrt(0.5);

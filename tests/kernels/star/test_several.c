@@ -392,7 +392,7 @@ static double joint_minimum(const double *stiff, const double *mean, double *x, 
   return f;
 }
 
-/** Fit two stars.  has_priors: priors of label 0 of both stars and of label 1 of the first star.
+/** Fit two stars.  has_priors: both stars have a prior of label 0, the first also of label 1.
  *  has_hull: a facet keeps label 0 of the second star five errors away from its centre. */
 static void expect_joint_minimum(int has_priors, int has_hull)
 {

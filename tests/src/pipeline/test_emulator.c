@@ -55,9 +55,9 @@ MILL_TEST(radial_functions)
   compare(MILL_EMULATOR_RBF);
 }
 
-/** One thread makes the templates without rotation, the other thread those with rotation; the
- *  threads write neighbouring numbers of the table.  If a thread overwrites the other's numbers,
- *  some tables in a hundred are wrong. */
+/** One thread makes templates without rotation, the other thread templates with rotation.  Both
+ *  write neighbouring numbers of the table.  If a thread overwrites the other's numbers, some
+ *  tables in a hundred are wrong. */
 MILL_TEST(table_by_two_threads)
 {
   static mill_library lib;
