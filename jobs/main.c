@@ -152,16 +152,22 @@ static void begin_again(const char *name, const char *value, char **argv)
     execv(program, argv);
 }
 
+/* Restart with one thread of OpenBLAS, which else starts a thread for each core. */
+static void use_one_blas_thread(char **argv)
+{
+  const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
+  if (!n_thread || strcmp(n_thread, "1") != 0)
+    begin_again("OPENBLAS_NUM_THREADS", "1", argv);
+}
+
 /* Under a limit on address space (ulimit -v), use one arena of malloc and one thread of OpenBLAS.
  * Else both reserve 128 MiB for each thread, and OpenBLAS retries forever to get them. */
 static void save_address_space(char **argv)
 {
-  const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
   if (!*mill_memory_limit())
     return;
   mallopt(M_ARENA_MAX, 1);
-  if (!n_thread || strcmp(n_thread, "1") != 0)
-    begin_again("OPENBLAS_NUM_THREADS", "1", argv);
+  use_one_blas_thread(argv);
 }
 
 /* Refuse a small stack limit: it sets the size of threads' stacks, and a fit needs 256 KiB. */
@@ -239,11 +245,14 @@ int main(int argc, char **argv)
     return EXIT_USAGE;
   if (print_job_help(row, argc - 1, argv + 1))
     return printed();
+  const int is_library = row->run == mill_job_library;
   /* a fit calls no BLAS */
-  const char *core =
-      row->run == mill_job_library || row->run == mill_job_bench ? mill_blas_core() : NULL;
+  const char *core = is_library || row->run == mill_job_bench ? mill_blas_core() : NULL;
   if (core)
     begin_again("OPENBLAS_CORETYPE", core, argv);
+  /* OpenBLAS's threads would idle for 0.1 s of CPU time each */
+  if (row->help && !is_library)
+    use_one_blas_thread(argv);
   if (refuse_small_stack())
     return EXIT_USAGE;
   return row->help ? run_watched(row, argc - 1, argv + 1) : row->run(argc - 1, argv + 1);
