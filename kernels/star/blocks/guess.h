@@ -17,6 +17,10 @@
 #include "kernels/star/blocks/likelihood.h"
 #include "kernels/star/logic/parameters.h"
 
+/** Largest v sin i of a start, km/s: a guess without line-spread functions takes their width for
+ *  rotation.  From here one step of the polish reaches 0 and 100 km/s. */
+#define MILL_START_VSINI 40.0
+
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 
 /** Velocity of a shift by n_bin bins, km/s (positive: receding). */
@@ -293,7 +297,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
   v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
-  double vsini = m->guess_vsini[templ % m->n_guess_vsini];
+  double vsini = fmin(m->guess_vsini[templ % m->n_guess_vsini], MILL_START_VSINI);
   vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
   vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
   theta[MILL_PAR_VRAD] = v;
