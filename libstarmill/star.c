@@ -68,13 +68,13 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error in quadrature to ivar; the new array belongs to the batch. */
+/* Add the systematic error in quadrature; a negative ivar stays bad.  The batch owns the array. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
   MILL_CHECK(mill_spectra_alloc(spectra, (size_t)from->n_pix * sizeof *sum, (void **)&sum));
   for (int i = 0; i < from->n_pix; i++) {
-    const double ivar_i = (double)from->ivar[i], error = (double)from->systematic[i];
+    const double ivar_i = fmax(0.0, (double)from->ivar[i]), error = (double)from->systematic[i];
     sum[i] = (float)(ivar_i / (1.0 + ivar_i * error * error));
   }
   *ivar = sum;

@@ -135,6 +135,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
 {
   static float systematic[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
+  fx.made[0].segment[0].ivar[30] = -1e3f; /* a bad pixel, though 1 / (1 / ivar + e^2) is above 0 */
   made_star noisier = fx.made[0];
   starmill_star *by_hand = NULL, *with = NULL;
   const int n = spectra_of(&fx.made[0], spectrum);
