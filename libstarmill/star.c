@@ -25,6 +25,7 @@ static int take_segments(starmill_star *star)
   int no_lsf = 0, outside = 0;
   const mill_read_batch *batch = &star->batch;
   star->segment = batch->segment;
+  mill_pipeline_begin_star(star->library->pipeline);
   for (int i = 0; i < batch->n_segment; i++) {
     mill_raw_segment *s = &batch->segment[i];
     no_lsf |= s->use == MILL_SEGMENT_NO_LSF;

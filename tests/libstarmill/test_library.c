@@ -6,6 +6,8 @@
 #include <hdf5.h>
 #include <pthread.h>
 
+#include "libstarmill/handle.h"
+#include "src/pipeline/pipeline_parts.h"
 #include "tests/libstarmill/library_case.h"
 
 /* ---- what is there ---- */
@@ -159,6 +161,37 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   assert_true(fabs(a - plain) > 1);
   starmill_star_free(with);
   starmill_star_free(by_hand);
+}
+
+/** Wavelength sets in memory; n_idle: those that the held star does not use. */
+static mill_waveset_stats sets(int *n_idle)
+{
+  mill_waveset_stats now;
+  mill_pipeline_waveset_stats(fx.library->pipeline, &now);
+  *n_idle = now.n_set - now.n_held;
+  return now;
+}
+
+/** Each star has wavelengths of its own, and there is no memory but for one star. */
+MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
+{
+  int n_idle;
+  double value[N_STAR];
+  for (int i = 0; i < N_STAR; i++)
+    value[i] = m2ll_of(fx.library, fx.star[i], fx.truth[i]);
+  mill_waveset_cache_limit(fx.library->pipeline->member[0].waveset, 0);
+  for (int i = 0; i < N_STAR; i++) {
+    assert_true(m2ll_of(fx.library, fx.star[i], fx.truth[i]) == value[i]);
+    assert_int_equal(sets(&n_idle).n_held, starmill_star_n_piece(fx.star[i]));
+    assert_int_equal(n_idle, 0);
+  }
+  for (int i = 0; i < N_STAR - 1; i++) { /* a new star needs its sets until it is evaluated */
+    starmill_star *star = make_star(fx.library, &fx.made[i]);
+    assert_int_equal(sets(&n_idle).n_held, starmill_star_n_piece(fx.star[N_STAR - 1]));
+    assert_int_equal(n_idle, starmill_star_n_piece(star));
+    starmill_star_free(star);
+  }
+  assert_true(m2ll_of(fx.library, fx.star[N_STAR - 1], fx.truth[N_STAR - 1]) == value[N_STAR - 1]);
 }
 
 /* ---- models ---- */
