@@ -55,7 +55,7 @@ class Spectrum(FromOthers):
         sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
-        air (bool): wave is in air.
+        air (bool): wave is in air; the key medium is for files only.
 
     Raises:
         ValueError: Shapes differ, or ivar is beyond single precision.

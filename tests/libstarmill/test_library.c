@@ -163,6 +163,39 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   starmill_star_free(by_hand);
 }
 
+/** Keys that correct what files say do not change arrays, of which the caller says what they are. */
+MILL_TEST(keys_of_files_do_not_change_arrays)
+{
+  static const char *const key[] = {"medium: air\n", "medium: vacuum\n"};
+  static float sigma[MADE_MAX_PIX];
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  double value[2];
+  const int n = spectra_of(&fx.made[0], spectrum);
+  for (int p = 0; p < MADE_MAX_PIX; p++)
+    sigma[p] = 1.2f;
+  for (int air = 0; air < 2; air++) {
+    char text[sizeof config + 40];
+    starmill_library *library = NULL;
+    starmill_star *star = NULL, *plain = NULL;
+    for (int i = 0; i < n; i++) { /* shorter, so that air wavelengths are within the library, too */
+      spectrum[i].n_pix = 100;
+      spectrum[i].air = air;
+      spectrum[i].resolution = NULL;
+      spectrum[i].sigma = sigma;
+    }
+    snprintf(text, sizeof text, "%s%s", config, key[air]);
+    check(library_open, fx.path, text, &library);
+    check(star_create, library, spectrum, n, &star);
+    check(star_create, fx.library, spectrum, n, &plain);
+    value[air] = m2ll_of(fx.library, plain, fx.truth[0]);
+    assert_true(m2ll_of(library, star, fx.truth[0]) == value[air]);
+    starmill_star_free(star);
+    starmill_star_free(plain);
+    starmill_library_close(library);
+  }
+  assert_true(fabs(value[0] - value[1]) > 1);
+}
+
 /** Wavelength sets in memory; n_idle: those that the held star does not use. */
 static mill_waveset_stats sets(int *n_idle)
 {
