@@ -98,7 +98,8 @@ static int add_channels(void *state, mill_spectra *spectra, const int64_t *expos
                             .ivar = from->ivar,
                             .mask = from->mask,
                             .resolution = from->resolution,
-                            .sigma_aa = from->sigma};
+                            .sigma_aa = from->sigma,
+                            .sigma_is_whole = 1}; /* no lsf_factor */
     snprintf(channel.name, sizeof channel.name, "%s", from->name ? from->name : "");
     for (char *c = channel.name; *c; c++)
       *c = (char)tolower((unsigned char)*c);

@@ -52,7 +52,7 @@ class Spectrum(FromOthers):
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
         mask (array [n_pix], optional): Not 0: a bad pixel.  Masked elements of arrays are bad too.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
+        sigma (number or array [n_pix]): Line-spread function's sigma, Angstrom (no lsf_factor).
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
         air (bool): wave is in air; the key medium is for files only.

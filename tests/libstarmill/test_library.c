@@ -166,7 +166,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
 /** Keys that correct what files say do not change arrays, of which the caller says what they are. */
 MILL_TEST(keys_of_files_do_not_change_arrays)
 {
-  static const char *const key[] = {"medium: air\n", "medium: vacuum\n"};
+  static const char *const key[] = {"medium: air\nlsf_factor: 2\n", "medium: vacuum\n"};
   static float sigma[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
   double value[2];

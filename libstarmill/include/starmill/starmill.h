@@ -146,7 +146,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *  flux, ivar  [n_pix] flux in any unit, and its inverse variance; ivar 0: a bad pixel
  *  mask        [n_pix] a set bit marks a bad pixel, except the bits of mask_ignore; NULL: none
  *  resolution  [n_diag][n_pix] resolution matrix in DESI's layout; NULL: none
- *  sigma       [n_pix] Gaussian sigma of the line-spread function in Angstrom; NULL: none
+ *  sigma       [n_pix] line-spread function's Gaussian sigma, Angstrom (no lsf_factor); NULL: none
  *  systematic  [n_pix] error to add in quadrature, in the unit of flux; NULL: none
  *  flux_unit   FITS unit of a channel that was read, "" if unknown; ignored by fits */
 typedef struct starmill_spectrum {
