@@ -149,7 +149,9 @@ class Library:
         if not os.path.exists(path):
             shipped = shipped_file(os.path.join("libraries", path))
             path = shipped if os.path.exists(shipped) else path
-        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items())
+        plain = {"default": lambda v: getattr(v, "tolist", v.__str__)()}  # NumPy's numbers, paths
+        text = "".join(f"{key}: {json.dumps(value, **plain)}\n" for key, value in config.items())
+        text = text.replace('"auto"', "auto").replace('"none"', "none")  # else refused as texts
         _call(_lib.starmill_library_open, str(path).encode(), text.encode(), handle)
         self._handle = _ffi.gc(handle[0], _lib.starmill_library_close)
         self._lock = threading.RLock()
