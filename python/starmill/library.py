@@ -545,7 +545,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
 
 
 def open_result(path: str) -> Table:
-    """Open a result file of ``starmill fit``."""
+    """Open a result file of ``starmill fit``; unlike `Result`, damaged rows stay in."""
     table = _ffi.new("starmill_table **")
     _call(_lib.starmill_table_open, str(path).encode(), table)
     return Table(table[0])

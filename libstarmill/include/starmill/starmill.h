@@ -298,7 +298,7 @@ STARMILL_API int starmill_fit(starmill_library *library, const starmill_star *co
                               const double *start, int n_start, starmill_table **table,
                               starmill_error *error);
 
-/** Open a result file of `starmill fit`. */
+/** Open a result file of `starmill fit`.  Damaged rows, whose CRC or STATUS is wrong, stay in. */
 STARMILL_API int starmill_table_open(const char *path, starmill_table **table,
                                      starmill_error *error);
 STARMILL_API void starmill_table_free(starmill_table *table);
