@@ -438,7 +438,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
         name, resolution, sigma, air: Arm and line-spread function, as in `Spectrum`.
 
     Returns:
-        array [n_pix]: Flux, normalised as the library's; NaN outside its arms.
+        array [n_pix]: Flux, normalised as the library's; NaN outside its arms and in pieces of
+            fewer than 2 npoly pixels.  Refused if no piece is left, or wave_mask takes all pixels.
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)

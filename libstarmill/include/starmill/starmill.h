@@ -272,7 +272,8 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
                                           starmill_piece *piece, starmill_error *error);
 
 /** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
- *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms. */
+ *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms and
+ *  in pieces of fewer than 2 npoly pixels; refused if no piece is left, or wave_mask takes all. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
