@@ -456,4 +456,50 @@ MILL_TEST(threads_share_a_library)
   }
 }
 
+/** Read a column by 160 names, each of which adds a column to the table. */
+static void *read_columns(void *table)
+{
+  char slash[81] = {0};
+  starmill_column column;
+  for (int i = 0; i < 160; i++) {
+    char name[100];
+    slash[i / 2] = '/';
+    snprintf(name, sizeof name, "%s%sVRAD", i % 2 ? "fits" : "same", slash);
+    if (starmill_table_column(table, name, &column, NULL) != STARMILL_OK)
+      return NULL;
+  }
+  return table;
+}
+
+/** ./run tests --threads sees what is read without the lock. */
+MILL_TEST(threads_share_a_table)
+{
+  char path[80];
+  const hsize_t n_row = 2;
+  starmill_table *table = NULL;
+  starmill_column column;
+  pthread_t thread;
+  void *done = NULL;
+  snprintf(path, sizeof path, "%s.table.h5", fx.path);
+  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t fits = H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(1, &n_row, NULL);
+  H5Dclose(
+      H5Dcreate2(fits, "VRAD", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_hard(file, "fits", file, "same", H5P_DEFAULT, H5P_DEFAULT);
+  H5Sclose(space);
+  H5Gclose(fits);
+  H5Fclose(file);
+  check(table_open, path, &table);
+  assert_int_equal(pthread_create(&thread, NULL, read_columns, table), 0);
+  for (int i = 0; i < 1000; i++) {
+    check(table_column_at, table, 0, &column);
+    assert_string_equal(column.name, "VRAD");
+  }
+  pthread_join(thread, &done);
+  assert_ptr_equal(done, table);
+  starmill_table_free(table);
+  unlink(path);
+}
+
 MILL_EACH_TEST_MAIN(set_up, tear_down)
