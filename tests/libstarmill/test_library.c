@@ -431,9 +431,11 @@ typedef struct worker {
 static void *work(void *context)
 {
   worker *w = context;
-  for (int i = 0; i < w->n && w->code == 0; i++)
-    w->code = starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
-                                     NULL, NULL, NULL, NULL);
+  for (int i = 0; i < w->n && w->code == 0; i++) {
+    w->code = starmill_library_constrain(w->library, NULL, NULL, NULL, NULL);
+    w->code |= starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
+                                      NULL, NULL, NULL, NULL);
+  }
   return NULL;
 }
 
@@ -448,6 +450,8 @@ MILL_TEST(threads_share_a_library)
     w[t] = (worker){fx.library, fx.star[t % 2], theta, N, 0, m2ll[t]};
     assert_int_equal(pthread_create(&thread[t], NULL, work, &w[t]), 0);
   }
+  for (int i = 0; i < 1000; i++)
+    assert_int_equal(starmill_library_n_par(fx.library), N_PAR);
   for (int t = 0; t < 3; t++) {
     pthread_join(thread[t], NULL);
     assert_int_equal(w[t].code, 0);
