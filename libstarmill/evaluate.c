@@ -274,8 +274,8 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 
 /* ---- templates ---- */
 
-/* Evaluate the template at a spectrum's pixels, NaN outside the arms: copy it from the model of a
- * temporary star with these pixels and an S/N above the key minsn. */
+/* Evaluate the template at a spectrum's pixels: copy it from the model of a temporary star with
+ * these pixels and an S/N above the key minsn.  Keep NaN where the star has no piece. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {

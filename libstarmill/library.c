@@ -332,7 +332,6 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
   MILL_CHECK(mill_prior_check(&h->lib, 1, &config.fit, 0));
   config.fit.resolution = h->set.resolution;
   MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
-  h->set = config.fit;
   h->config = config;
   h->held = 0; /* the next call loads its star again */
   return MILL_OK;

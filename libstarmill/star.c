@@ -25,6 +25,7 @@ static int take_segments(starmill_star *star)
   int no_lsf = 0, outside = 0;
   const mill_read_batch *batch = &star->batch;
   star->segment = batch->segment;
+  mill_pipeline_begin_star(star->library->pipeline);
   for (int i = 0; i < batch->n_segment; i++) {
     mill_raw_segment *s = &batch->segment[i];
     no_lsf |= s->use == MILL_SEGMENT_NO_LSF;
@@ -68,13 +69,13 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error in quadrature to ivar; the new array belongs to the batch. */
+/* Add the systematic error in quadrature; a negative ivar stays bad.  The batch owns the array. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
   MILL_CHECK(mill_spectra_alloc(spectra, (size_t)from->n_pix * sizeof *sum, (void **)&sum));
   for (int i = 0; i < from->n_pix; i++) {
-    const double ivar_i = (double)from->ivar[i], error = (double)from->systematic[i];
+    const double ivar_i = fmax(0.0, (double)from->ivar[i]), error = (double)from->systematic[i];
     sum[i] = (float)(ivar_i / (1.0 + ivar_i * error * error));
   }
   *ivar = sum;
@@ -97,7 +98,8 @@ static int add_channels(void *state, mill_spectra *spectra, const int64_t *expos
                             .ivar = from->ivar,
                             .mask = from->mask,
                             .resolution = from->resolution,
-                            .sigma_aa = from->sigma};
+                            .sigma_aa = from->sigma,
+                            .sigma_is_whole = 1}; /* no lsf_factor */
     snprintf(channel.name, sizeof channel.name, "%s", from->name ? from->name : "");
     for (char *c = channel.name; *c; c++)
       *c = (char)tolower((unsigned char)*c);

@@ -268,22 +268,17 @@ static int list_columns(starmill_table *t)
   return MILL_OK;
 }
 
-static int open_file(const char *path, starmill_table *t)
+static int open_table(const char *path, starmill_table **table)
 {
   const size_t n_byte = strlen(path) + 1;
+  MILL_AT_END(starmill_table_free_at) starmill_table *t = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &t));
   MILL_CHECK(MILL_ALLOC(n_byte, &t->path));
   memcpy(t->path, path, n_byte);
   MILL_HDF5_LOCKED;
   MILL_CHECK(mill_h5_open(t->path, MILL_ERR_INPUT, &t->file));
   MILL_CHECK(mill_h5_scan(&t->file));
-  return list_columns(t);
-}
-
-static int open_table(const char *path, starmill_table **table)
-{
-  MILL_AT_END(starmill_table_free_at) starmill_table *t = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &t));
-  MILL_CHECK(open_file(path, t));
+  MILL_CHECK(list_columns(t));
   return MILL_GIVE(&t, table);
 }
 
@@ -341,6 +336,7 @@ int starmill_table_column_at(const starmill_table *table, int i_column, starmill
                              starmill_error *error)
 {
   MILL_REFUSE_NULL(error, table, column);
+  MILL_HDF5_LOCKED; /* another thread's starmill_table_column may move the array */
   const int err = mill_check_index("column", i_column, table->n_fits);
   if (err == MILL_OK)
     *column = shown(table->column[i_column]);

@@ -180,6 +180,6 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
                          const mill_format *const *formats, int n_format, mill_spectra **out);
 
 /** Make a source of spectra in memory for mill_spectra_read, which calls format->read.
- *  name: for messages.  The caller owns state.  MILL_ERR_MEMORY. */
+ *  name: for messages.  The caller owns state.  The key medium is for files.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);

@@ -184,7 +184,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   int err = MILL_OK;
-  const int medium = spectra->settings.config->medium;
+  const int medium = spectra->fits ? spectra->settings.config->medium : MILL_MEDIUM_AUTO;
   const int air = medium == MILL_MEDIUM_AIR || (medium == MILL_MEDIUM_AUTO && channel->air);
   if (channel->n_pix < 1)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",

@@ -52,10 +52,10 @@ class Spectrum(FromOthers):
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
         mask (array [n_pix], optional): Not 0: a bad pixel.  Masked elements of arrays are bad too.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix]): Gaussian sigma of the line-spread function, Angstrom.
+        sigma (number or array [n_pix]): Line-spread function's sigma, Angstrom (no lsf_factor).
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
-        air (bool): wave is in air.
+        air (bool): wave is in air; the key medium is for files only.
 
     Raises:
         ValueError: Shapes differ, or ivar is beyond single precision.
@@ -149,7 +149,9 @@ class Library:
         if not os.path.exists(path):
             shipped = shipped_file(os.path.join("libraries", path))
             path = shipped if os.path.exists(shipped) else path
-        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in config.items())
+        plain = {"default": lambda v: getattr(v, "tolist", v.__str__)()}  # NumPy's numbers, paths
+        text = "".join(f"{key}: {json.dumps(value, **plain)}\n" for key, value in config.items())
+        text = text.replace('"auto"', "auto").replace('"none"', "none")  # else refused as texts
         _call(_lib.starmill_library_open, str(path).encode(), text.encode(), handle)
         self._handle = _ffi.gc(handle[0], _lib.starmill_library_close)
         self._lock = threading.RLock()
@@ -436,7 +438,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
         name, resolution, sigma, air: Arm and line-spread function, as in `Spectrum`.
 
     Returns:
-        array [n_pix]: Flux, normalised as the library's; NaN outside its arms.
+        array [n_pix]: Flux, normalised as the library's; NaN outside its arms and in pieces of
+            fewer than 2 npoly pixels.  Refused if no piece is left, or wave_mask takes all pixels.
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
@@ -543,7 +546,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
 
 
 def open_result(path: str) -> Table:
-    """Open a result file of ``starmill fit``."""
+    """Open a result file of ``starmill fit``; unlike `Result`, damaged rows stay in."""
     table = _ffi.new("starmill_table **")
     _call(_lib.starmill_table_open, str(path).encode(), table)
     return Table(table[0])

@@ -57,6 +57,22 @@ def test_a_library_says_what_it_is(library, result):
     assert "(" in starmill.version()
 
 
+def test_keys_may_be_words_and_numbers_of_numpy(made):
+    spectrum, theta = made
+    values = []
+    for keys in ({"min_vel": -500, "npoly": 9, "wave_mask": [[4000, 4100]]},
+                 {"min_vel": np.float32(-500), "npoly": np.int64(9), "minsn": "none",
+                  "wave_mask": np.array([[4000, 4100]]), "lsf_width_error": "auto"},
+                 {"min_vel": -500, "npoly": 9, "wave_mask": "auto"},
+                 {"min_vel": -500, "npoly": 9}):
+        library = starmill.Library(LIBRARY, format="desi", **keys)
+        assert library.parameters[0].min == -500
+        values.append(starmill.loglike(library.star(spectrum), theta))
+    assert values[0] == values[1] != values[2] == values[3]
+    with pytest.raises(starmill.StarmillError, match="npoly: expected a whole number"):
+        starmill.Library(LIBRARY, npoly={3})
+
+
 def test_fits_are_those_of_the_program(stars, result):
     table = starmill.fit(stars)
     assert sorted(table.names) == sorted(result.names)

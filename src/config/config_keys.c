@@ -142,7 +142,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "included in the likelihood; 0: none; auto: the value for the input's format",
      .more = " (below)"},
     {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
-     .help = "medium of the wavelengths; auto follows the file",
+     .help = "medium of files' wavelengths; auto follows the file",
      .more = "; air wavelengths are converted to vacuum"},
 
     {"optimizer", CHOICE(fit.optimizer, "hybrid", "nelder-mead", "levenberg-marquardt"), SCIENCE,

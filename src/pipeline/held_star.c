@@ -69,6 +69,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   mill_slot *host = &p->slots.host;
   mill_device *device = p->all.seat[0].device;
   mill_pipeline_drop(p);
+  mill_pipeline_begin_star(p);
   MILL_TRY(make_views(p, star->n_segment));
   mill_pipeline_fit_pixels(p, star);
   h->star = *star;

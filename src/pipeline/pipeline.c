@@ -99,6 +99,12 @@ void mill_pipeline_destroy(mill_pipeline *p)
   MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->contest, p->posterior, p);
 }
 
+void mill_pipeline_begin_star(mill_pipeline *p)
+{
+  for (int k = 0; k < p->n_lib; k++)
+    mill_waveset_cache_next(p->member[k].waveset);
+}
+
 int mill_pipeline_accepts(mill_pipeline *p, const mill_raw_segment *segment)
 {
   int id;

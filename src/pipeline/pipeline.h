@@ -46,6 +46,10 @@ int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_sett
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
 
+/** Begin a star: wavelength sets of earlier stars may be freed, unless a slot holds them.  Called by
+ *  mill_pipeline_hold, and by mill_pipeline_run before it asks the source. */
+void mill_pipeline_begin_star(mill_pipeline *pipeline);
+
 /** Can a segment's wavelengths be fitted?  If not, the source must leave the segment out.
  *
  *  Makes the segment's wavelength set, which stays until the star is in its slot.  Takes

@@ -79,8 +79,7 @@ static int next_star(mill_pipeline *p, mill_star **star)
   from->waiting = NULL;
   if (*star || !from->more)
     return MILL_OK;
-  for (int k = 0; k < p->n_lib; k++)
-    mill_waveset_cache_next(p->member[k].waveset);
+  mill_pipeline_begin_star(p);
   const int got = from->source(from->source_context, star);
   if (got < 0)
     return -got;

@@ -6,6 +6,8 @@
 #include <hdf5.h>
 #include <pthread.h>
 
+#include "libstarmill/handle.h"
+#include "src/pipeline/pipeline_parts.h"
 #include "tests/libstarmill/library_case.h"
 
 /* ---- what is there ---- */
@@ -135,6 +137,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
 {
   static float systematic[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
+  fx.made[0].segment[0].ivar[30] = -1e3f; /* a bad pixel, though 1 / (1 / ivar + e^2) is above 0 */
   made_star noisier = fx.made[0];
   starmill_star *by_hand = NULL, *with = NULL;
   const int n = spectra_of(&fx.made[0], spectrum);
@@ -158,6 +161,70 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   assert_true(fabs(a - plain) > 1);
   starmill_star_free(with);
   starmill_star_free(by_hand);
+}
+
+/** Keys that correct what files say do not change arrays, of which the caller says what they are. */
+MILL_TEST(keys_of_files_do_not_change_arrays)
+{
+  static const char *const key[] = {"medium: air\nlsf_factor: 2\n", "medium: vacuum\n"};
+  static float sigma[MADE_MAX_PIX];
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  double value[2];
+  const int n = spectra_of(&fx.made[0], spectrum);
+  for (int p = 0; p < MADE_MAX_PIX; p++)
+    sigma[p] = 1.2f;
+  for (int air = 0; air < 2; air++) {
+    char text[sizeof config + 40];
+    starmill_library *library = NULL;
+    starmill_star *star = NULL, *plain = NULL;
+    for (int i = 0; i < n; i++) { /* shorter, so that air wavelengths are within the library, too */
+      spectrum[i].n_pix = 100;
+      spectrum[i].air = air;
+      spectrum[i].resolution = NULL;
+      spectrum[i].sigma = sigma;
+    }
+    snprintf(text, sizeof text, "%s%s", config, key[air]);
+    check(library_open, fx.path, text, &library);
+    check(star_create, library, spectrum, n, &star);
+    check(star_create, fx.library, spectrum, n, &plain);
+    value[air] = m2ll_of(fx.library, plain, fx.truth[0]);
+    assert_true(m2ll_of(library, star, fx.truth[0]) == value[air]);
+    starmill_star_free(star);
+    starmill_star_free(plain);
+    starmill_library_close(library);
+  }
+  assert_true(fabs(value[0] - value[1]) > 1);
+}
+
+/** Wavelength sets in memory; n_idle: those that the held star does not use. */
+static mill_waveset_stats sets(int *n_idle)
+{
+  mill_waveset_stats now;
+  mill_pipeline_waveset_stats(fx.library->pipeline, &now);
+  *n_idle = now.n_set - now.n_held;
+  return now;
+}
+
+/** Each star has wavelengths of its own, and there is no memory but for one star. */
+MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
+{
+  int n_idle;
+  double value[N_STAR];
+  for (int i = 0; i < N_STAR; i++)
+    value[i] = m2ll_of(fx.library, fx.star[i], fx.truth[i]);
+  mill_waveset_cache_limit(fx.library->pipeline->member[0].waveset, 0);
+  for (int i = 0; i < N_STAR; i++) {
+    assert_true(m2ll_of(fx.library, fx.star[i], fx.truth[i]) == value[i]);
+    assert_int_equal(sets(&n_idle).n_held, starmill_star_n_piece(fx.star[i]));
+    assert_int_equal(n_idle, 0);
+  }
+  for (int i = 0; i < N_STAR - 1; i++) { /* a new star needs its sets until it is evaluated */
+    starmill_star *star = make_star(fx.library, &fx.made[i]);
+    assert_int_equal(sets(&n_idle).n_held, starmill_star_n_piece(fx.star[N_STAR - 1]));
+    assert_int_equal(n_idle, starmill_star_n_piece(star));
+    starmill_star_free(star);
+  }
+  assert_true(m2ll_of(fx.library, fx.star[N_STAR - 1], fx.truth[N_STAR - 1]) == value[N_STAR - 1]);
 }
 
 /* ---- models ---- */
@@ -364,9 +431,11 @@ typedef struct worker {
 static void *work(void *context)
 {
   worker *w = context;
-  for (int i = 0; i < w->n && w->code == 0; i++)
-    w->code = starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
-                                     NULL, NULL, NULL, NULL);
+  for (int i = 0; i < w->n && w->code == 0; i++) {
+    w->code = starmill_library_constrain(w->library, NULL, NULL, NULL, NULL);
+    w->code |= starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
+                                      NULL, NULL, NULL, NULL);
+  }
   return NULL;
 }
 
@@ -381,12 +450,60 @@ MILL_TEST(threads_share_a_library)
     w[t] = (worker){fx.library, fx.star[t % 2], theta, N, 0, m2ll[t]};
     assert_int_equal(pthread_create(&thread[t], NULL, work, &w[t]), 0);
   }
+  for (int i = 0; i < 1000; i++)
+    assert_int_equal(starmill_library_n_par(fx.library), N_PAR);
   for (int t = 0; t < 3; t++) {
     pthread_join(thread[t], NULL);
     assert_int_equal(w[t].code, 0);
     values_of(fx.library, fx.star[t % 2], N, theta, alone, NULL);
     assert_memory_equal(alone, m2ll[t], sizeof alone);
   }
+}
+
+/** Read a column by 160 names, each of which adds a column to the table. */
+static void *read_columns(void *table)
+{
+  char slash[81] = {0};
+  starmill_column column;
+  for (int i = 0; i < 160; i++) {
+    char name[100];
+    slash[i / 2] = '/';
+    snprintf(name, sizeof name, "%s%sVRAD", i % 2 ? "fits" : "same", slash);
+    if (starmill_table_column(table, name, &column, NULL) != STARMILL_OK)
+      return NULL;
+  }
+  return table;
+}
+
+/** ./run tests --threads sees what is read without the lock. */
+MILL_TEST(threads_share_a_table)
+{
+  char path[80];
+  const hsize_t n_row = 2;
+  starmill_table *table = NULL;
+  starmill_column column;
+  pthread_t thread;
+  void *done = NULL;
+  snprintf(path, sizeof path, "%s.table.h5", fx.path);
+  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t fits = H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(1, &n_row, NULL);
+  H5Dclose(
+      H5Dcreate2(fits, "VRAD", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_hard(file, "fits", file, "same", H5P_DEFAULT, H5P_DEFAULT);
+  H5Sclose(space);
+  H5Gclose(fits);
+  H5Fclose(file);
+  check(table_open, path, &table);
+  assert_int_equal(pthread_create(&thread, NULL, read_columns, table), 0);
+  for (int i = 0; i < 1000; i++) {
+    check(table_column_at, table, 0, &column);
+    assert_string_equal(column.name, "VRAD");
+  }
+  pthread_join(thread, &done);
+  assert_ptr_equal(done, table);
+  starmill_table_free(table);
+  unlink(path);
 }
 
 MILL_EACH_TEST_MAIN(set_up, tear_down)

@@ -142,11 +142,11 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *  name        the arm (b, r, z); a spectrum with any other name, or NULL, is cut by wavelength
  *              into the library's arms
  *  exposure    0, 1, ...; two spectra of the same arm need different numbers
- *  wave        [n_pix] Angstrom, ascending; in air if air is not 0
+ *  wave        [n_pix] Angstrom, ascending; in air if air is not 0, whatever the key medium says
  *  flux, ivar  [n_pix] flux in any unit, and its inverse variance; ivar 0: a bad pixel
  *  mask        [n_pix] a set bit marks a bad pixel, except the bits of mask_ignore; NULL: none
  *  resolution  [n_diag][n_pix] resolution matrix in DESI's layout; NULL: none
- *  sigma       [n_pix] Gaussian sigma of the line-spread function in Angstrom; NULL: none
+ *  sigma       [n_pix] line-spread function's Gaussian sigma, Angstrom (no lsf_factor); NULL: none
  *  systematic  [n_pix] error to add in quadrature, in the unit of flux; NULL: none
  *  flux_unit   FITS unit of a channel that was read, "" if unknown; ignored by fits */
 typedef struct starmill_spectrum {
@@ -272,7 +272,8 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
                                           starmill_piece *piece, starmill_error *error);
 
 /** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
- *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms. */
+ *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms and
+ *  in pieces of fewer than 2 npoly pixels; refused if no piece is left, or wave_mask takes all. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
@@ -298,7 +299,7 @@ STARMILL_API int starmill_fit(starmill_library *library, const starmill_star *co
                               const double *start, int n_start, starmill_table **table,
                               starmill_error *error);
 
-/** Open a result file of `starmill fit`. */
+/** Open a result file of `starmill fit`.  Damaged rows, whose CRC or STATUS is wrong, stay in. */
 STARMILL_API int starmill_table_open(const char *path, starmill_table **table,
                                      starmill_error *error);
 STARMILL_API void starmill_table_free(starmill_table *table);
