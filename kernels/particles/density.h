@@ -78,12 +78,12 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
                                             mill_particle_kernel *k)
 {
   const int n_dim = s->n_dim, along_axes = mill_kernel_is_along_axes(s);
-  const double n = moment[0] * s->n_particle;
+  const double n = rint(moment[0] * s->n_particle); /* the particles left */
   const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
   const double factor = pow(base, -1.0 / (n_dim + 4));
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
   k->is_there = 0;
-  if (!(n >= 1.0)) /* no particle is left, or NaN */
+  if (!(n >= 1.0)) /* none, or NaN */
     return;
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
