@@ -20,6 +20,8 @@
 typedef struct mill_particle_kernel {
   int is_there;                    /**< 0: the cloud has no width, so no kernel */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
+  int n_image[MILL_PARTICLE_DIM];  /**< images of a particle along each axis, with itself */
+  int n_all_image;                 /**< their product */
   double peak;  /**< peak of one particle's kernel, divided by the number of particles */
   double along; /**< inverse variance along the last axis at fixed other axes */
   double shear[MILL_PARTICLE_DIM]; /**< minus the regression slopes of the last axis */
@@ -37,11 +39,20 @@ MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s
 {
   int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
   for (int a = 0; a < s->n_dim; a++)
-    along = along || s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;
+    along = along || mill_particle_has_images(s, a);
   return along;
 }
 
-/** Set all of k except width from a kernel's covariance [3][3] over n_dim axes. */
+/** Images of a particle along axis a that may reach the grid, itself included.  A kernel is not
+ *  wider than an axis with images (check_axis). */
+MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a, double width)
+{
+  if (!mill_particle_has_images(s, a))
+    return 1;
+  return 1 + 2 * (int)(1.0 + MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a])));
+}
+
+/** Set all of k except width and images from a kernel's covariance [3][3] over n_dim axes. */
 MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTICLE_DIM],
                                              mill_particle_kernel *k)
 {
@@ -96,8 +107,11 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     }
   mill_kernel_split(n_dim, cov, k);
   k->peak /= n;
-  for (int a = 0; a < n_dim; a++)
+  k->n_all_image = 1;
+  for (int a = 0; a < n_dim; a++) {
     k->width[a] = sqrt(cov[a][a]);
+    k->n_all_image *= k->n_image[a] = mill_particle_images(s, a, k->width[a]);
+  }
 }
 
 /** Grid line i runs along the last axis.  Write its coordinates on the axes before the last one to
@@ -126,33 +140,16 @@ typedef struct mill_particle_batch {
   void *work;                   /**< work space of the backend's sum */
 } mill_particle_batch;
 
-/** Images along axis a that may reach the grid: 1, or 3 on reflecting and periodic axes. */
-MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a)
-{
-  return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
-}
-
-MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
-{
-  int n = 1;
-  for (int a = 0; a < s->n_dim; a++)
-    n *= mill_particle_images(s, a);
-  return n;
-}
-
-/** Image `which` along axis a of a particle at x lies at sign * x + shift. */
+/** Image `which` along axis a of a particle at x lies at sign * x + shift, `cell` lengths of the
+ *  axis away: 0, -1, 1, -2, ... */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {
   const double length = s->high[a] - s->low[a];
-  *sign = 1.0;
-  *shift = 0.0;
-  if (which > 0 && s->boundary[a] == MILL_PERIODIC) {
-    *shift = which == 1 ? -length : length;
-  } else if (which > 0) {
-    *sign = -1.0;
-    *shift = 2.0 * (which == 1 ? s->low[a] : s->high[a]);
-  }
+  const int cell = which % 2 ? -(which + 1) / 2 : which / 2;
+  const int is_mirrored = s->boundary[a] == MILL_REFLECTING && cell % 2 != 0;
+  *sign = is_mirrored ? -1.0 : 1.0;
+  *shift = cell * length + (is_mirrored ? s->low[a] + s->high[a] : 0.0);
 }
 
 /** Fill batch with image number `image` of particles [first, first + n) of a cloud; image 0 is the
@@ -167,9 +164,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
   int rest = image;
   MILL_FOR_AXES(a, s->n_dim)
   {
-    const int n_image = mill_particle_images(s, a);
-    mill_particle_image(s, a, rest % n_image, &sign[a], &shift[a]);
-    rest /= n_image;
+    mill_particle_image(s, a, rest % k->n_image[a], &sign[a], &shift[a]);
+    rest /= k->n_image[a];
   }
   MILL_FOR_SIMD(b, i, n)
   {
@@ -302,7 +298,10 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
     return NAN;
   if (s->form == MILL_DENSITY_EXACT)
     return 0.0;
-  return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
+  double n = moment[0] * s->n_particle;
+  for (int a = 0; a < s->n_dim; a++) /* all but one of the images can be near a point */
+    n *= k->n_image[a] > 1 ? k->n_image[a] - 1 : 1;
+  return (mill_node_bound(s, k) + rounding) * k->peak * n;
 }
 
 /** Convolve `in` [n_row][n_node][n_inner], values at nodes, along axis a with a kernel of peak 1.

@@ -21,9 +21,11 @@ static int check_axis(const mill_particle_setup *s, int a)
         MILL_ERR_CONFIG,
         "the density's points along axis %d go from %g to %g: give two numbers, the lower first",
         a + 1, s->grid_low[a], s->grid_high[a]);
-  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0))
-    return MILL_ERROR(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
-                      s->width[a], a + 1);
+  const double most = mill_particle_has_images(s, a) ? s->high[a] - s->low[a] : MILL_PARTICLE_FAR;
+  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= most))
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a kernel of width %g along axis %d: give a `width` above 0, up to %g",
+                      s->width[a], a + 1, most);
   return MILL_OK;
 }
 

@@ -102,6 +102,12 @@ typedef struct mill_particle_setup {
   int n_thread;      /**< threads of the CPU; bits do not depend on them */
 } mill_particle_setup;
 
+/** Do particles have images beyond the ends of axis a?  They add to densities. */
+MILL_HD static inline int mill_particle_has_images(const mill_particle_setup *s, int a)
+{
+  return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;
+}
+
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
   double *density;  /**< [n_record][n_grid[0]]...: its integral is 1; NaN if no particle is left, or

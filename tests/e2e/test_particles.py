@@ -23,6 +23,7 @@ start_spread: 0.5
 grid: 40
 times: [0, 0.5, 1]
 """
+BOX = "boundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
 
 
 class Particles(ProgramTest):
@@ -190,6 +191,7 @@ class Particles(ProgramTest):
                  "needs an array of 4294967296 numbers"),
                 ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
+                (BOX + "bandwidth: given\nwidth: 1.5\n", "a kernel of width 1.5 along axis 1", "up to 1"),
                 ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),
                 ("nodes: 64\ndensity: exact\n", ":1: nodes needs density: binned"),
                 ("dimensions: 2\nlow: 0\n", ":2: low needs a boundary that is not open"), ("high: 1\n", ":1: high needs"),
@@ -225,8 +227,7 @@ class Particles(ProgramTest):
             np.testing.assert_array_equal(a["STATUS"], 1)
 
     def test_a_step_that_is_too_long(self):
-        box = ("particles: 100\npositions: true\nboundary: reflecting\nlow: 0\nhigh: 1\n"
-               "start_centre: 0.5\n")
+        box = BOX + "particles: 100\npositions: true\n"
         done = self.job("long.h5", box + "problems:\n  - {diffusion: 1.0e6}\n  - {diffusion: 1.0}\n")
         self.assertIn("too large for 1 of 2 problems", done.stderr)
         with h5py.File(tmp("long.h5"), "r") as f:
