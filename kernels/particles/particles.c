@@ -16,16 +16,20 @@ static int check_axis(const mill_particle_setup *s, int a)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "axis %d has ends at %g and %g: give two numbers, the lower first", a + 1,
                       s->low[a], s->high[a]);
-  if (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a]))
+  const int is_box = mill_particle_has_images(s, a); /* images would add to densities beyond it */
+  const double low = is_box ? s->low[a] : -MILL_PARTICLE_FAR;
+  const double high = is_box ? s->high[a] : MILL_PARTICLE_FAR;
+  if (s->grid_low[a] < low || s->grid_high[a] > high ||
+      (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a])))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the density's points along axis %d go from %g to %g: give two numbers, the lower first",
-        a + 1, s->grid_low[a], s->grid_high[a]);
-  const double most = mill_particle_has_images(s, a) ? s->high[a] - s->low[a] : MILL_PARTICLE_FAR;
-  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= most))
+        "the density's points along axis %d go from %g to %g: give grid_low and a higher "
+        "grid_high from %g to %g",
+        a + 1, s->grid_low[a], s->grid_high[a], low, high);
+  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= high - low))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a kernel of width %g along axis %d: give a `width` above 0, up to %g",
-                      s->width[a], a + 1, most);
+                      s->width[a], a + 1, high - low);
   return MILL_OK;
 }
 

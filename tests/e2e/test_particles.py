@@ -189,7 +189,8 @@ class Particles(ProgramTest):
                 ("dimensions: 2\ndensity: binned\n", "along the axes only"),
                 ("dimensions: 2\ndensity: binned\nalong_axes: true\nnodes: [1048576, 16]\ngrid: [40, 4096]\n",
                  "needs an array of 4294967296 numbers"),
-                ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
+                ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"),
+                (BOX + "grid_high: 1.5\n", "go from 0 to 1.5: ", "grid_high from 0 to 1"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
                 (BOX + "bandwidth: given\nwidth: 1.5\n", "a kernel of width 1.5 along axis 1", "up to 1"),
                 ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),
@@ -199,6 +200,8 @@ class Particles(ProgramTest):
             self.refused(text, *says)
         self.job("one-end.h5", "dimensions: 2\nparticles: 10\ngrid: 4\nboundary: [open, periodic]\n"
                                "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis is not open
+        with h5py.File(tmp("one-end.h5"), "r") as f:  # beyond a box images would be added
+            np.testing.assert_allclose([f["X1"], f["X2"]], np.linspace([-5, 0], [5, 1], 4).T)
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
