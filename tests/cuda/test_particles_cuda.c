@@ -138,6 +138,7 @@ MILL_TEST(a_step_that_leads_nowhere_is_told)
   e.s.low[0] = -4;
   e.s.high[0] = 4;
   e.problem[0].diffusion = 1e6;
+  e.problem[0].potential = MILL_HARMONIC;
   evolution_run_by(&e, tested);
   assert_int_equal(e.result[0].bad_step, 1);
   assert_true(isnan(e.result[0].density[3]));

@@ -230,7 +230,7 @@ class Particles(ProgramTest):
             np.testing.assert_array_equal(a["STATUS"], 1)
 
     def test_a_step_that_is_too_long(self):
-        box = BOX + "particles: 100\npositions: true\n"
+        box = BOX + "particles: 100\npositions: true\npotential: harmonic\n"
         done = self.job("long.h5", box + "problems:\n  - {diffusion: 1.0e6}\n  - {diffusion: 1.0}\n")
         self.assertIn("too large for 1 of 2 problems", done.stderr)
         with h5py.File(tmp("long.h5"), "r") as f:
