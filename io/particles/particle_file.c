@@ -292,25 +292,33 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   return MILL_OK;
 }
 
-int mill_particle_file_flush(mill_particle_file *f)
-{
-  if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
-    return MILL_OUTPUT_ERROR(f->path, "to the disk");
-  return MILL_OK;
-}
-
 int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
                              const mill_particle_result *r)
 {
-  const unsigned char status = r->bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
-  const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
-                                  &r->bad_step, r->position, &status};
+  const void *value[STATUS] = {r->density, r->bound, r->moment, &r->bad_step, r->position};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* STATUS last: it tells that the rest is written */
-  for (int i = 0; i < N_DATASET; i++)
+  for (int i = 0; i < STATUS; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));
   return MILL_OK;
+}
+
+/* Wait until all that was written is on the disk. */
+static int sync_file(const mill_particle_file *f)
+{
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
+  if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
+    return MILL_OUTPUT_ERROR(f->path, "to the disk");
+  MILL_CHECK(mill_output_hold(f->path, &fd));
+  return mill_output_sync(f->path, fd);
+}
+
+int mill_particle_file_mark(mill_particle_file *f, const unsigned char *status)
+{
+  MILL_CHECK(sync_file(f));
+  MILL_CHECK(mill_lock_keep(&f->lock));
+  MILL_CHECK(mill_output_write_whole(f->file, f->path, "STATUS", H5T_NATIVE_UCHAR, status));
+  return sync_file(f);
 }
 
 int mill_particle_file_close(mill_particle_file *f, int err)

@@ -316,7 +316,7 @@ static int keep(particle_job *job, int64_t first)
     job->status[i_problem] = r.bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
     MILL_CHECK(mill_particle_file_write(job->file, i_problem, &r));
   }
-  return mill_particle_file_flush(job->file);
+  return mill_particle_file_mark(job->file, job->status);
 }
 
 /* Work in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes all

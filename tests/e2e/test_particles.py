@@ -83,8 +83,13 @@ class Particles(ProgramTest):
     def test_killed_while_it_writes(self):
         text = OU + "problems: 3\n"
         self.job("whole.h5", text)
-        env = faults("kill:write:killed.h5$:2:0")
-        self.job("killed.h5", text, status=-signal.SIGKILL, env=env)
+        for fault in ("write:killed.h5$:2:0", "sync:killed.h5$:1:1"):
+            self.job("killed.h5", text, "--overwrite", status=-signal.SIGKILL,
+                     env=faults("kill:" + fault))
+        with h5py.File(tmp("killed.h5"), "r") as f:  # data reach the disk before STATUS is written
+            self.assertTrue(f["DENSITY"][:].any() and not f["STATUS"][:].any())
+        done = self.job("killed.h5", text, status=4, env=faults("EIO:sync:killed.h5$:2:1"))
+        self.assertIn("cannot be flushed to disk", done.stderr)
         self.job("killed.h5", text)
         with h5py.File(tmp("killed.h5"), "r") as a, h5py.File(tmp("whole.h5"), "r") as b:
             for name in b:
