@@ -64,7 +64,8 @@ static const mill_option_table table = {
     "starmill help config particles lists the keys of CONFIG.yaml.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite),
+         .help = "replace an output, unless it is to be continued"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device that moves particles (default cpu); auto: GPUs if every rank gets one, "
                  "else the CPU"},

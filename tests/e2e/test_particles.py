@@ -67,14 +67,17 @@ class Particles(ProgramTest):
             self.job("ranks.h5", text, "--overwrite", ranks=ranks)
             self.assertEqual(content(tmp("ranks.h5")), content(tmp("one.h5")))
         # a run that died leaves a file in which some problems are not done
-        with h5py.File(tmp("ranks.h5"), "r+") as f:
-            f["STATUS"][1:4] = 0
-            f["DENSITY"][1:4] = -1
-        done = self.job("ranks.h5", text)
-        self.assertIn("problems     5, 2 of them already done\n", done.stdout)
-        with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
-            for name in b:
-                np.testing.assert_array_equal(a[name][()], b[name][()])
+        for options in (), ("--overwrite",):
+            with h5py.File(tmp("ranks.h5"), "r+") as f:
+                f["STATUS"][1:4] = 0
+                f["DENSITY"][1:4] = -1
+            done = self.job("ranks.h5", text, *options)
+            self.assertIn("problems     5, 2 of them already done\n", done.stdout)
+            with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
+                for name in b:
+                    np.testing.assert_array_equal(a[name][()], b[name][()])
+        done = self.job("ranks.h5", text, "--overwrite")  # a finished one begins anew
+        self.assertIn("problems     5\n", done.stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
         self.assertOneLine(done, "starmill particles: ", "another configuration", status=4)
