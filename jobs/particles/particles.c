@@ -129,10 +129,8 @@ static int load(void *context)
                         "%s: problem %lld needs a file: give potential_file for `potential: grid`, "
                         "samples_file for `start: samples`",
                         job->options.config, (long long)i);
-    const int code = mill_particle_check_problem(&c->setup, p);
-    if (code == MILL_ERR_CONFIG)
-      return MILL_ERROR(code, "%s: %s", job->options.config, mill_error_message());
-    MILL_CHECK(code);
+    if (mill_particle_check_problem(&c->setup, p) != MILL_OK)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s", job->options.config, mill_error_message());
   }
   return MILL_OK;
 }

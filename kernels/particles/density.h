@@ -33,23 +33,12 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Does the kernel ignore covariances?  Reflecting or periodic axes need such a kernel, since
- *  mirror images have covariances of the opposite sign. */
-MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
-{
-  int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
-  for (int a = 0; a < s->n_dim; a++)
-    along = along || mill_particle_has_images(s, a);
-  return along;
-}
-
 /** Images of a particle along axis a that may reach the grid, itself included.  A kernel is not
  *  wider than an axis with images (check_axis). */
 MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a, double width)
 {
-  if (!mill_particle_has_images(s, a))
-    return 1;
-  return 1 + 2 * (int)(1.0 + MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a])));
+  const double reach = MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a]));
+  return mill_particle_has_images(s, a) ? 1 + 2 * (int)(1.0 + reach) : 1;
 }
 
 /** Set all of k except width and images from a kernel's covariance [3][3] over n_dim axes. */
@@ -88,14 +77,17 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
 MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
                                             mill_particle_kernel *k)
 {
-  const int n_dim = s->n_dim, along_axes = mill_kernel_is_along_axes(s);
+  const int n_dim = s->n_dim;
   const double n = rint(moment[0] * s->n_particle); /* the particles left */
   const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
   const double factor = pow(base, -1.0 / (n_dim + 4));
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
+  int along_axes = s->along_axes || s->bandwidth == MILL_WIDTH_GIVEN;
   k->is_there = 0;
   if (!(n >= 1.0)) /* none, or NaN */
     return;
+  for (int a = 0; a < n_dim; a++) /* mirror images have covariances of the opposite sign */
+    along_axes = along_axes || mill_particle_has_images(s, a);
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
       const int at = a < e ? mill_particle_cross(a, e) : mill_particle_cross(e, a);
@@ -215,23 +207,18 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** Weights of four nodes for cubic interpolation; t goes from 0 to 1 between the middle two. */
-MILL_HD static inline void mill_node_weights(double t, double weight[4])
-{
-  const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
-  weight[0] = -sixth * t * q * r;
-  weight[1] = 0.5 * p * q * r;
-  weight[2] = -0.5 * p * t * r;
-  weight[3] = sixth * p * t * q;
-}
-
 /** For the position u, in node spacings from the first node, find the first of the four nodes
- *  around it (*at) and their weights.  Returns 0 if u is outside the inner nodes. */
+ *  around it (*at) and their weights for cubic interpolation.  Returns 0 if u is outside the inner
+ *  nodes. */
 MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double weight[4])
 {
   const int is_inside = u >= 1.0 && u < n_node - 2;
   *at = is_inside ? (int)u - 1 : 0;
-  mill_node_weights(u - (*at + 1), weight);
+  const double t = u - (*at + 1), p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
+  weight[0] = -sixth * t * q * r;
+  weight[1] = 0.5 * p * q * r;
+  weight[2] = -0.5 * p * t * r;
+  weight[3] = sixth * p * t * q;
   return is_inside;
 }
 

@@ -35,26 +35,22 @@ static int check_axis(const mill_particle_setup *s, int a)
 
 int mill_particle_check_setup(const mill_particle_setup *s)
 {
-  double n_grid = 1, n_node = 1, n_work;
+  double n_grid = 1, n_node = 1;
   for (int a = 0; a < s->n_dim; a++) {
     MILL_CHECK(check_axis(s, a));
     n_grid *= s->n_grid[a];
     n_node *= s->form == MILL_DENSITY_BINNED ? s->n_node[a] : 1;
   }
-  if (n_grid > 1 << 26 || n_node > 1 << 26)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "grid, nodes: %.0f points and %.0f nodes; give at most %d of each", n_grid,
-                      n_node, 1 << 26);
-  n_work = n_node;
+  double n_most = fmax(n_grid, n_node), n_work = n_node;
   for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {
     n_work = n_work / s->n_node[a] * s->n_grid[a];
-    if (n_work > 1 << 26)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes, computed axis by axis, needs an array of "
-          "%.0f numbers, more than %d: give fewer points or nodes",
-          n_grid, n_node, n_work, 1 << 26);
+    n_most = fmax(n_most, n_work);
   }
+  if (n_most > 1 << 26)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a density of %.0f points from %.0f nodes, computed axis by axis, needs an "
+                      "array of %.0f numbers, more than %d: give fewer points or nodes",
+                      n_grid, n_node, n_most, 1 << 26);
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     return MILL_ERROR(

@@ -116,8 +116,8 @@ typedef struct mill_particle_result {
   double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
                     *   mean, and their covariance (sums divided by n - 1) */
   double *position; /**< [n_particle][n_dim] at the end, NaN if absorbed; NULL: not wanted */
-  int bad_step; /**< -1, or the first step that moved a particle to NaN or too far for its axis,
-                 *   because setup.step is too long; later results are NaN */
+  int bad_step;     /**< -1, or the first step that moved a particle to NaN or too far for its axis,
+                    *   because setup.step is too long; later results are NaN */
 } mill_particle_result;
 
 /** The engine of a backend. */
