@@ -231,17 +231,20 @@ done:
   return err;
 }
 
-/* Fail unless an existing file has this identity. */
-static int check_same(hid_t file, const char *path, const char *identity)
+/* Open an existing file, which must have this identity, and read status [n_problem]. */
+static int reopen(mill_particle_file *f, const char *identity, int64_t n_problem,
+                  unsigned char *status)
 {
   MILL_OWNED char *made = NULL;
-  MILL_CHECK(mill_output_read_text(file, path, "IDENTITY", &made));
+  MILL_CHECK(mill_h5_check_output(f->path));
+  MILL_CHECK(mill_output_open(f->path, H5F_ACC_RDWR, &f->file));
+  MILL_CHECK(mill_output_read_text(f->file, f->path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s exists and was made with another configuration, potential or samples: "
                       "give another --output, or --overwrite",
-                      path);
-  return MILL_OK;
+                      f->path);
+  return mill_output_read_whole(f->file, f->path, "STATUS", H5T_NATIVE_UCHAR, n_problem, status);
 }
 
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,
@@ -262,14 +265,14 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   if (overwrite)
     MILL_TRY(mill_refuse_foreign(path, "--output", FORMAT));
   const int is_there = access(path, F_OK) == 0;
-  if (overwrite || !is_there)
-    MILL_TRY(make(f, identity, c));
-  else
-    MILL_TRY(mill_h5_check_output(path));
-  MILL_TRY(mill_output_open(path, H5F_ACC_RDWR, &f->file));
-  MILL_TRY(check_same(f->file, path, identity));
-  MILL_TRY(mill_output_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
-  err = MILL_GIVE(&f, out);
+  err = is_there ? reopen(f, identity, c->n_problem, status) : MILL_OK;
+  const int is_left = err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
+  if (!is_there || (overwrite && !is_left)) {
+    err = mill_output_end(path, &f->file, MILL_OK);
+    MILL_STEP(make(f, identity, c));
+    MILL_STEP(reopen(f, identity, c->n_problem, status));
+  }
+  MILL_STEP(MILL_GIVE(&f, out));
 done:
   (void)mill_particle_file_close(f, err);
   return err;
@@ -292,25 +295,33 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   return MILL_OK;
 }
 
-int mill_particle_file_flush(mill_particle_file *f)
-{
-  if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
-    return MILL_OUTPUT_ERROR(f->path, "to the disk");
-  return MILL_OK;
-}
-
 int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
                              const mill_particle_result *r)
 {
-  const unsigned char status = r->bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
-  const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
-                                  &r->bad_step, r->position, &status};
+  const void *value[STATUS] = {r->density, r->bound, r->moment, &r->bad_step, r->position};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* STATUS last: it tells that the rest is written */
-  for (int i = 0; i < N_DATASET; i++)
+  for (int i = 0; i < STATUS; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));
   return MILL_OK;
+}
+
+/* Wait until all that was written is on the disk. */
+static int sync_file(const mill_particle_file *f)
+{
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
+  if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
+    return MILL_OUTPUT_ERROR(f->path, "to the disk");
+  MILL_CHECK(mill_output_hold(f->path, &fd));
+  return mill_output_sync(f->path, fd);
+}
+
+int mill_particle_file_mark(mill_particle_file *f, const unsigned char *status)
+{
+  MILL_CHECK(sync_file(f));
+  MILL_CHECK(mill_lock_keep(&f->lock));
+  MILL_CHECK(mill_output_write_whole(f->file, f->path, "STATUS", H5T_NATIVE_UCHAR, status));
+  return sync_file(f);
 }
 
 int mill_particle_file_close(mill_particle_file *f, int err)

@@ -28,7 +28,8 @@ enum mill_particle_status {
 /** The result file. */
 typedef struct mill_particle_file mill_particle_file;
 
-/** Take the lock of path, and create the file or continue one of the same identity.
+/** Take the lock of path, and create the file or continue one of the same identity.  overwrite: also
+ *  replace any file of the job except an unfinished one of the same identity.
  *
  *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated
@@ -38,12 +39,13 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
                             const mill_particle_config *config, unsigned char *status,
                             mill_particle_file **out);
 
-/** Write the result of a problem, then its status.  MILL_ERR_OUTPUT. */
+/** Write the result of a problem, without its status.  MILL_ERR_OUTPUT. */
 int mill_particle_file_write(mill_particle_file *file, int64_t i_problem,
                              const mill_particle_result *result);
 
-/** Flush the problems written so far to disk.  MILL_ERR_OUTPUT. */
-int mill_particle_file_flush(mill_particle_file *file);
+/** Write status [n_problem] once the results written so far are on the disk, where they stay after
+ *  a power failure.  MILL_ERR_OUTPUT. */
+int mill_particle_file_mark(mill_particle_file *file, const unsigned char *status);
 
 /** Close the file and release its lock; NULL is allowed.
  *  err: an earlier failure, which is returned; then nothing is flushed. */

@@ -64,7 +64,8 @@ static const mill_option_table table = {
     "starmill help config particles lists the keys of CONFIG.yaml.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite),
+         .help = "replace an output, unless it is to be continued"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device that moves particles (default cpu); auto: GPUs if every rank gets one, "
                  "else the CPU"},
@@ -128,10 +129,8 @@ static int load(void *context)
                         "%s: problem %lld needs a file: give potential_file for `potential: grid`, "
                         "samples_file for `start: samples`",
                         job->options.config, (long long)i);
-    const int code = mill_particle_check_problem(&c->setup, p);
-    if (code == MILL_ERR_CONFIG)
-      return MILL_ERROR(code, "%s: %s", job->options.config, mill_error_message());
-    MILL_CHECK(code);
+    if (mill_particle_check_problem(&c->setup, p) != MILL_OK)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s", job->options.config, mill_error_message());
   }
   return MILL_OK;
 }
@@ -316,7 +315,7 @@ static int keep(particle_job *job, int64_t first)
     job->status[i_problem] = r.bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
     MILL_CHECK(mill_particle_file_write(job->file, i_problem, &r));
   }
-  return mill_particle_file_flush(job->file);
+  return mill_particle_file_mark(job->file, job->status);
 }
 
 /* Work in rounds: each rank evolves job->n_round problems, then rank 0 gathers and writes all

@@ -105,12 +105,11 @@ static void body_density(mill_block *b, void *argument)
   const int begin = mill_particle_first(&c->c, t->part);
   const int end = mill_particle_first(&c->c, t->part + 1);
   double *out = c->grid_part + (size_t)t->part * (size_t)t->e->n_out;
-  const int n_image = mill_particle_all_images(s);
   for (int a = 0; a < s->n_dim; a++)
     batch.x[a] = work->x[a];
   MILL_FOR(b, i, t->e->n_out)
   out[i] = 0.0;
-  for (int image = 0; image < n_image; image++)
+  for (int image = 0; image < c->kernel.n_all_image; image++)
     for (int first = begin; first < end; first += MILL_PARTICLE_BATCH) {
       batch.n = end - first < MILL_PARTICLE_BATCH ? end - first : MILL_PARTICLE_BATCH;
       mill_block_batch(b, &c->c, &c->kernel, image, first, batch.n, &batch);

@@ -16,13 +16,13 @@ enum {
 struct particle_view {
   mill_particle_setup setup; /**< without record */
   int n_cloud;
-  int n_part;       /**< parts of a cloud's particles, for steps */
-  int n_slab;       /**< parts of a cloud's particles, for densities */
-  int n_segment;    /**< segments of a block, a power of 2 */
-  int n_grid;       /**< points of a density */
-  int n_node;       /**< 0 for the exact form */
-  double node_unit; /**< unit of the integer nodes, a power of 2 */
-  double rounding;  /**< rounding of one particle's and its images' nodes, in kernel peaks */
+  int n_part;                   /**< parts of a cloud's particles, for steps */
+  int n_slab;                   /**< parts of a cloud's particles, for densities */
+  int n_segment;                /**< segments of a block, a power of 2 */
+  int n_grid;                   /**< points of a density */
+  int n_node;                   /**< 0 for the exact form */
+  double node_unit;             /**< unit of the integer nodes, a power of 2 */
+  double rounding;              /**< rounding of one particle's nodes, in kernel peaks */
   mill_particle_cloud *cloud;   /**< [n_cloud] */
   mill_particle_kernel *kernel; /**< [n_cloud] */
   double *total;                /**< [n_cloud][MILL_PARTICLE_STRIDE][MILL_PARTICLE_SUMS] */
@@ -161,12 +161,11 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   const int group = b->thread / n_segment;
   double sum[MILL_SEGMENT];
   particle_segment g = {};
-  const int n_image = mill_particle_all_images(s);
   particle_segment_make(v, s, k, i_tile * n_segment + b->thread % n_segment, &g);
   MILL_UNROLL
   for (int q = 0; q < MILL_SEGMENT; q++)
     sum[q] = 0.0;
-  for (int image = 0; image < n_image; image++)
+  for (int image = 0; image < k->n_all_image; image++)
     for (int first = begin; first < end; first += MILL_PARTICLE_TILE) {
       const int n = end - first < MILL_PARTICLE_TILE ? end - first : MILL_PARTICLE_TILE;
       const mill_particle_batch batch = particle_batch_of(tile, n);
@@ -202,13 +201,12 @@ static __device__ inline void particle_slab_spread(mill_block *b, const mill_par
   const int begin = mill_particle_first(c, i_slab), end = mill_particle_first(c, i_slab + 1);
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
-  const int n_image = mill_particle_all_images(s);
   MILL_FOR_AXES(a, s->n_dim)
   {
     mill_node_axis(s, k, a, &low[a], &spacing);
     inverse[a] = 1.0 / spacing;
   }
-  for (int image = 0; image < n_image; image++)
+  for (int image = 0; image < k->n_all_image; image++)
     for (int first = begin; first < end; first += MILL_PARTICLE_TILE) {
       const int n = end - first < MILL_PARTICLE_TILE ? end - first : MILL_PARTICLE_TILE;
       const mill_particle_batch batch = particle_batch_of(tile, n);

@@ -438,8 +438,7 @@ static void shape(batch *b)
 {
   const mill_particle_setup *s = b->setup;
   particle_view *v = &b->view;
-  int64_t n_segment = 1, n_grid = 1, n_most = 0;
-  const int64_t n_image = mill_particle_all_images(s);
+  int64_t n_segment = 1, n_grid = 1, n_most = 0, n_image = 1;
   int bits = 0;
   v->setup = *s;
   v->setup.record = NULL;
@@ -449,6 +448,7 @@ static void shape(batch *b)
     n_grid *= n;
     n_segment *= a == s->n_dim - 1 ? (n + MILL_SEGMENT - 1) / MILL_SEGMENT : n;
     v->n_node *= s->n_node[a];
+    n_image *= mill_particle_images(s, a, INFINITY); /* of the widest kernel */
   }
   v->n_grid = (int)n_grid;
   /* a power of two */
@@ -466,7 +466,7 @@ static void shape(batch *b)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);
   /* each of a particle's 4, 16 or 64 nodes is rounded by half a unit at most */
-  v->rounding = 0.5 * v->node_unit * (double)(n_image << (2 * s->n_dim));
+  v->rounding = 0.5 * v->node_unit * (1 << (2 * s->n_dim));
   /* the largest array between two convolutions */
   for (int64_t a = s->n_dim - 1, n = v->n_node; a > 0; a--) {
     n = n / s->n_node[a] * s->n_grid[a];

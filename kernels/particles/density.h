@@ -20,6 +20,8 @@
 typedef struct mill_particle_kernel {
   int is_there;                    /**< 0: the cloud has no width, so no kernel */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
+  int n_image[MILL_PARTICLE_DIM];  /**< images of a particle along each axis, with itself */
+  int n_all_image;                 /**< their product */
   double peak;  /**< peak of one particle's kernel, divided by the number of particles */
   double along; /**< inverse variance along the last axis at fixed other axes */
   double shear[MILL_PARTICLE_DIM]; /**< minus the regression slopes of the last axis */
@@ -31,17 +33,15 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Does the kernel ignore covariances?  Reflecting or periodic axes need such a kernel, since
- *  mirror images have covariances of the opposite sign. */
-MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
+/** Images of a particle along axis a that may reach the grid, itself included.  A kernel is not
+ *  wider than an axis with images (check_axis). */
+MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a, double width)
 {
-  int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
-  for (int a = 0; a < s->n_dim; a++)
-    along = along || s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;
-  return along;
+  const double reach = MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a]));
+  return mill_particle_has_images(s, a) ? 1 + 2 * (int)(1.0 + reach) : 1;
 }
 
-/** Set all of k except width from a kernel's covariance [3][3] over n_dim axes. */
+/** Set all of k except width and images from a kernel's covariance [3][3] over n_dim axes. */
 MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTICLE_DIM],
                                              mill_particle_kernel *k)
 {
@@ -77,14 +77,17 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
 MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
                                             mill_particle_kernel *k)
 {
-  const int n_dim = s->n_dim, along_axes = mill_kernel_is_along_axes(s);
-  const double n = moment[0] * s->n_particle;
+  const int n_dim = s->n_dim;
+  const double n = rint(moment[0] * s->n_particle); /* the particles left */
   const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
   const double factor = pow(base, -1.0 / (n_dim + 4));
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
+  int along_axes = s->along_axes || s->bandwidth == MILL_WIDTH_GIVEN;
   k->is_there = 0;
-  if (!(n >= 1.0)) /* no particle is left, or NaN */
+  if (!(n >= 1.0)) /* none, or NaN */
     return;
+  for (int a = 0; a < n_dim; a++) /* mirror images have covariances of the opposite sign */
+    along_axes = along_axes || mill_particle_has_images(s, a);
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
       const int at = a < e ? mill_particle_cross(a, e) : mill_particle_cross(e, a);
@@ -96,8 +99,11 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
     }
   mill_kernel_split(n_dim, cov, k);
   k->peak /= n;
-  for (int a = 0; a < n_dim; a++)
+  k->n_all_image = 1;
+  for (int a = 0; a < n_dim; a++) {
     k->width[a] = sqrt(cov[a][a]);
+    k->n_all_image *= k->n_image[a] = mill_particle_images(s, a, k->width[a]);
+  }
 }
 
 /** Grid line i runs along the last axis.  Write its coordinates on the axes before the last one to
@@ -126,33 +132,16 @@ typedef struct mill_particle_batch {
   void *work;                   /**< work space of the backend's sum */
 } mill_particle_batch;
 
-/** Images along axis a that may reach the grid: 1, or 3 on reflecting and periodic axes. */
-MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a)
-{
-  return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
-}
-
-MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
-{
-  int n = 1;
-  for (int a = 0; a < s->n_dim; a++)
-    n *= mill_particle_images(s, a);
-  return n;
-}
-
-/** Image `which` along axis a of a particle at x lies at sign * x + shift. */
+/** Image `which` along axis a of a particle at x lies at sign * x + shift, `cell` lengths of the
+ *  axis away: 0, -1, 1, -2, ... */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {
   const double length = s->high[a] - s->low[a];
-  *sign = 1.0;
-  *shift = 0.0;
-  if (which > 0 && s->boundary[a] == MILL_PERIODIC) {
-    *shift = which == 1 ? -length : length;
-  } else if (which > 0) {
-    *sign = -1.0;
-    *shift = 2.0 * (which == 1 ? s->low[a] : s->high[a]);
-  }
+  const int cell = which % 2 ? -(which + 1) / 2 : which / 2;
+  const int is_mirrored = s->boundary[a] == MILL_REFLECTING && cell % 2 != 0;
+  *sign = is_mirrored ? -1.0 : 1.0;
+  *shift = cell * length + (is_mirrored ? s->low[a] + s->high[a] : 0.0);
 }
 
 /** Fill batch with image number `image` of particles [first, first + n) of a cloud; image 0 is the
@@ -167,9 +156,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
   int rest = image;
   MILL_FOR_AXES(a, s->n_dim)
   {
-    const int n_image = mill_particle_images(s, a);
-    mill_particle_image(s, a, rest % n_image, &sign[a], &shift[a]);
-    rest /= n_image;
+    mill_particle_image(s, a, rest % k->n_image[a], &sign[a], &shift[a]);
+    rest /= k->n_image[a];
   }
   MILL_FOR_SIMD(b, i, n)
   {
@@ -219,23 +207,18 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** Weights of four nodes for cubic interpolation; t goes from 0 to 1 between the middle two. */
-MILL_HD static inline void mill_node_weights(double t, double weight[4])
-{
-  const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
-  weight[0] = -sixth * t * q * r;
-  weight[1] = 0.5 * p * q * r;
-  weight[2] = -0.5 * p * t * r;
-  weight[3] = sixth * p * t * q;
-}
-
 /** For the position u, in node spacings from the first node, find the first of the four nodes
- *  around it (*at) and their weights.  Returns 0 if u is outside the inner nodes. */
+ *  around it (*at) and their weights for cubic interpolation.  Returns 0 if u is outside the inner
+ *  nodes. */
 MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double weight[4])
 {
   const int is_inside = u >= 1.0 && u < n_node - 2;
   *at = is_inside ? (int)u - 1 : 0;
-  mill_node_weights(u - (*at + 1), weight);
+  const double t = u - (*at + 1), p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
+  weight[0] = -sixth * t * q * r;
+  weight[1] = 0.5 * p * q * r;
+  weight[2] = -0.5 * p * t * r;
+  weight[3] = sixth * p * t * q;
   return is_inside;
 }
 
@@ -302,7 +285,10 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
     return NAN;
   if (s->form == MILL_DENSITY_EXACT)
     return 0.0;
-  return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
+  double n = moment[0] * s->n_particle;
+  for (int a = 0; a < s->n_dim; a++) /* all but one of the images can be near a point */
+    n *= k->n_image[a] > 1 ? k->n_image[a] - 1 : 1;
+  return (mill_node_bound(s, k) + rounding) * k->peak * n;
 }
 
 /** Convolve `in` [n_row][n_node][n_inner], values at nodes, along axis a with a kernel of peak 1.

@@ -16,39 +16,41 @@ static int check_axis(const mill_particle_setup *s, int a)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "axis %d has ends at %g and %g: give two numbers, the lower first", a + 1,
                       s->low[a], s->high[a]);
-  if (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a]))
+  const int is_box = mill_particle_has_images(s, a); /* images would add to densities beyond it */
+  const double low = is_box ? s->low[a] : -MILL_PARTICLE_FAR;
+  const double high = is_box ? s->high[a] : MILL_PARTICLE_FAR;
+  if (s->grid_low[a] < low || s->grid_high[a] > high ||
+      (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a])))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the density's points along axis %d go from %g to %g: give two numbers, the lower first",
-        a + 1, s->grid_low[a], s->grid_high[a]);
-  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0))
-    return MILL_ERROR(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
-                      s->width[a], a + 1);
+        "the density's points along axis %d go from %g to %g: give grid_low and a higher "
+        "grid_high from %g to %g",
+        a + 1, s->grid_low[a], s->grid_high[a], low, high);
+  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= high - low))
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a kernel of width %g along axis %d: give a `width` above 0, up to %g",
+                      s->width[a], a + 1, high - low);
   return MILL_OK;
 }
 
 int mill_particle_check_setup(const mill_particle_setup *s)
 {
-  double n_grid = 1, n_node = 1, n_work;
+  double n_grid = 1, n_node = 1;
   for (int a = 0; a < s->n_dim; a++) {
     MILL_CHECK(check_axis(s, a));
     n_grid *= s->n_grid[a];
     n_node *= s->form == MILL_DENSITY_BINNED ? s->n_node[a] : 1;
   }
-  if (n_grid > 1 << 26 || n_node > 1 << 26)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "grid, nodes: %.0f points and %.0f nodes; give at most %d of each", n_grid,
-                      n_node, 1 << 26);
-  n_work = n_node;
+  double n_most = fmax(n_grid, n_node), n_work = n_node;
   for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {
     n_work = n_work / s->n_node[a] * s->n_grid[a];
-    if (n_work > 1 << 26)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "a density of %.0f points from %.0f nodes, computed axis by axis, needs an array of "
-          "%.0f numbers, more than %d: give fewer points or nodes",
-          n_grid, n_node, n_work, 1 << 26);
+    n_most = fmax(n_most, n_work);
   }
+  if (n_most > 1 << 26)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a density of %.0f points from %.0f nodes, computed axis by axis, needs an "
+                      "array of %.0f numbers, more than %d: give fewer points or nodes",
+                      n_grid, n_node, n_most, 1 << 26);
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     return MILL_ERROR(

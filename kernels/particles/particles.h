@@ -102,6 +102,12 @@ typedef struct mill_particle_setup {
   int n_thread;      /**< threads of the CPU; bits do not depend on them */
 } mill_particle_setup;
 
+/** Do particles have images beyond the ends of axis a?  They add to densities. */
+MILL_HD static inline int mill_particle_has_images(const mill_particle_setup *s, int a)
+{
+  return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;
+}
+
 /** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
   double *density;  /**< [n_record][n_grid[0]]...: its integral is 1; NaN if no particle is left, or
@@ -110,8 +116,8 @@ typedef struct mill_particle_result {
   double *moment;   /**< [n_step + 1][MILL_PARTICLE_MOMENTS]: the fraction of particles left, their
                     *   mean, and their covariance (sums divided by n - 1) */
   double *position; /**< [n_particle][n_dim] at the end, NaN if absorbed; NULL: not wanted */
-  int bad_step; /**< -1, or the first step that moved a particle to NaN or further than an axis's
-                 *   length, because setup.step is too long; later results are NaN */
+  int bad_step;     /**< -1, or the first step that moved a particle to NaN or too far for its axis,
+                    *   because setup.step is too long; later results are NaN */
 } mill_particle_result;
 
 /** The engine of a backend. */

@@ -308,19 +308,21 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read the key `dimensions`, which other keys depend on; set the axes' defaults. */
-static int read_dimensions(const reader *in, const yaml_node_t *root)
+/* Read the keys that other keys or their defaults depend on; set the axes' defaults. */
+static int read_axes_first(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};
+  static const char *const first[] = {"dimensions", "boundary", "low", "high"};
   mill_particle_setup *s = &in->config->setup;
-  const yaml_node_t *node = value_of(in, root, keys[0].name);
-  if (node)
-    MILL_CHECK(read_value(in, &keys[0], node, in->config));
+  for (int i = 0; i < 4; i++)
+    if (value_of(in, root, first[i]))
+      MILL_CHECK(read_value(in, find(keys, first[i]), value_of(in, root, first[i]), in->config));
   for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
+    const int is_box = mill_particle_has_images(s, a);
     s->n_grid[a] = a < s->n_dim ? 100 : 1;
     s->n_node[a] = a < s->n_dim ? n_node[a] : 1;
-    s->grid_low[a] = -5;
-    s->grid_high[a] = 5;
+    s->grid_low[a] = is_box ? s->low[a] : -5;
+    s->grid_high[a] = is_box ? s->high[a] : 5;
   }
   return MILL_OK;
 }
@@ -347,7 +349,7 @@ static int check_needs(const reader *in, const yaml_node_t *root)
   return MILL_OK;
 }
 
-/* Read a document: dimensions first, then all keys, then the problems. */
+/* Read a document: axes first, then all keys, then the problems. */
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
   mill_particle_config *c = base;
@@ -355,7 +357,7 @@ static int take_document(yaml_document_t *document, void *base, int *line)
   const yaml_node_t *root = yaml_document_get_root_node(document);
   if (root->type != YAML_MAPPING_NODE)
     return MILL_ERROR(MILL_ERR_CONFIG, "expected lines 'key: value'");
-  MILL_CHECK(read_dimensions(&in, root));
+  MILL_CHECK(read_axes_first(&in, root));
   MILL_CHECK(read_mapping(&in, root, 0, &c->common));
   MILL_CHECK(read_problems(&in, value_of(&in, root, "problems")));
   MILL_CHECK(check_needs(&in, root));

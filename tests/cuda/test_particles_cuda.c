@@ -135,9 +135,10 @@ MILL_TEST(a_step_that_leads_nowhere_is_told)
   evolution_init(&e, 1, N_FEW, 3, 0.001);
   e.n_problem = 2;
   e.s.boundary[0] = MILL_REFLECTING;
-  e.s.low[0] = -1;
-  e.s.high[0] = 1;
-  e.problem[0].diffusion = 1e5;
+  e.s.low[0] = -4;
+  e.s.high[0] = 4;
+  e.problem[0].diffusion = 1e6;
+  e.problem[0].potential = MILL_HARMONIC;
   evolution_run_by(&e, tested);
   assert_int_equal(e.result[0].bad_step, 1);
   assert_true(isnan(e.result[0].density[3]));

@@ -23,6 +23,7 @@ start_spread: 0.5
 grid: 40
 times: [0, 0.5, 1]
 """
+BOX = "boundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
 
 
 class Particles(ProgramTest):
@@ -66,14 +67,17 @@ class Particles(ProgramTest):
             self.job("ranks.h5", text, "--overwrite", ranks=ranks)
             self.assertEqual(content(tmp("ranks.h5")), content(tmp("one.h5")))
         # a run that died leaves a file in which some problems are not done
-        with h5py.File(tmp("ranks.h5"), "r+") as f:
-            f["STATUS"][1:4] = 0
-            f["DENSITY"][1:4] = -1
-        done = self.job("ranks.h5", text)
-        self.assertIn("problems     5, 2 of them already done\n", done.stdout)
-        with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
-            for name in b:
-                np.testing.assert_array_equal(a[name][()], b[name][()])
+        for options in (), ("--overwrite",):
+            with h5py.File(tmp("ranks.h5"), "r+") as f:
+                f["STATUS"][1:4] = 0
+                f["DENSITY"][1:4] = -1
+            done = self.job("ranks.h5", text, *options)
+            self.assertIn("problems     5, 2 of them already done\n", done.stdout)
+            with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
+                for name in b:
+                    np.testing.assert_array_equal(a[name][()], b[name][()])
+        done = self.job("ranks.h5", text, "--overwrite")  # a finished one begins anew
+        self.assertIn("problems     5\n", done.stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
         self.assertOneLine(done, "starmill particles: ", "another configuration", status=4)
@@ -82,8 +86,13 @@ class Particles(ProgramTest):
     def test_killed_while_it_writes(self):
         text = OU + "problems: 3\n"
         self.job("whole.h5", text)
-        env = faults("kill:write:killed.h5$:2:0")
-        self.job("killed.h5", text, status=-signal.SIGKILL, env=env)
+        for fault in ("write:killed.h5$:2:0", "sync:killed.h5$:1:1"):
+            self.job("killed.h5", text, "--overwrite", status=-signal.SIGKILL,
+                     env=faults("kill:" + fault))
+        with h5py.File(tmp("killed.h5"), "r") as f:  # data reach the disk before STATUS is written
+            self.assertTrue(f["DENSITY"][:].any() and not f["STATUS"][:].any())
+        done = self.job("killed.h5", text, status=4, env=faults("EIO:sync:killed.h5$:2:1"))
+        self.assertIn("cannot be flushed to disk", done.stderr)
         self.job("killed.h5", text)
         with h5py.File(tmp("killed.h5"), "r") as a, h5py.File(tmp("whole.h5"), "r") as b:
             for name in b:
@@ -188,8 +197,10 @@ class Particles(ProgramTest):
                 ("dimensions: 2\ndensity: binned\n", "along the axes only"),
                 ("dimensions: 2\ndensity: binned\nalong_axes: true\nnodes: [1048576, 16]\ngrid: [40, 4096]\n",
                  "needs an array of 4294967296 numbers"),
-                ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"), ("start_spread: -1\n", "a spread of -1"),
+                ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"),
+                (BOX + "grid_high: 1.5\n", "go from 0 to 1.5: ", "grid_high from 0 to 1"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
+                (BOX + "bandwidth: given\nwidth: 1.5\n", "a kernel of width 1.5 along axis 1", "up to 1"),
                 ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),
                 ("nodes: 64\ndensity: exact\n", ":1: nodes needs density: binned"),
                 ("dimensions: 2\nlow: 0\n", ":2: low needs a boundary that is not open"), ("high: 1\n", ":1: high needs"),
@@ -197,6 +208,8 @@ class Particles(ProgramTest):
             self.refused(text, *says)
         self.job("one-end.h5", "dimensions: 2\nparticles: 10\ngrid: 4\nboundary: [open, periodic]\n"
                                "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis is not open
+        with h5py.File(tmp("one-end.h5"), "r") as f:  # beyond a box images would be added
+            np.testing.assert_allclose([f["X1"], f["X2"]], np.linspace([-5, 0], [5, 1], 4).T)
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
@@ -225,8 +238,7 @@ class Particles(ProgramTest):
             np.testing.assert_array_equal(a["STATUS"], 1)
 
     def test_a_step_that_is_too_long(self):
-        box = ("particles: 100\npositions: true\nboundary: reflecting\nlow: 0\nhigh: 1\n"
-               "start_centre: 0.5\n")
+        box = BOX + "particles: 100\npositions: true\npotential: harmonic\n"
         done = self.job("long.h5", box + "problems:\n  - {diffusion: 1.0e6}\n  - {diffusion: 1.0}\n")
         self.assertIn("too large for 1 of 2 problems", done.stderr)
         with h5py.File(tmp("long.h5"), "r") as f:

@@ -241,6 +241,12 @@ class Sample(ProgramTest):
         both, all_of = read(tmp("both.h5")), read(self.first)
         order = [list(both["TARGETID"]).index(i) for i in self.ids]
         self.assertEqual(differing({k: v[order] for k, v in both.items()}, all_of), [])
+        # of fits of their own
+        own, args = tmp("own.h5"), ("--library", self.library, "--quiet", tmp("part1.fits"))
+        run("fit", "--output", own, *args)
+        run("sample", "--fit", own, "--output", tmp("own_sample.h5"), *QUICK, *args)
+        done = starmill("merge", "--output", tmp("none.h5"), parts[0], tmp("own_sample.h5"))
+        self.assertOneLine(done, "start: ", "merge the fits, then sample the result", status=2)
 
     def test_failed_rows_are_tried_again(self):
         shutil.copy(self.first, tmp("again.h5"))

@@ -42,13 +42,12 @@ class Column:
 
     def take(self, other, first, path):
         """Check the same column of another part; take its type if texts about files are longer."""
-        need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind), USAGE,
-             f"{self.name} differs in shape or kind in {path} and {first}: fit both by one version")
-        if self.unit == FILES and self.dtype.kind == "S":
+        is_text = self.unit == FILES and self.dtype.kind == "S"
+        need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind) and
+             (is_text or other.type == self.type), USAGE,
+             f"{self.name} differs in shape or type in {path} and {first}: fit both by one version")
+        if is_text:
             self.type = max(self.type, other.type, key=lambda t: t.get_size())
-            return
-        need(other.type == self.type, USAGE,
-             f"{self.name} differs in type in {path} and {first}: fit both by one version")
 
 
 class Part:
@@ -101,8 +100,8 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require the same settings, library, kind of device and columns.  Return the part whose
-    columns the merged result takes: a part with rows, since a part without rows knows no arms."""
+    """Require the same settings (a sample's name its fit), library, kind of device and columns.
+    Return the part whose columns are taken: with rows, since a part without rows knows no arms."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
     if not part.n[ROWS]:
@@ -111,8 +110,9 @@ def compare(first, part):
     names = f"{first.path} and {part.path} were made"
     settings, hashes, devices, *versions = ([one.said[key] for one in (first, part)] for key in (
         "IDENTITY", "LIBRARY_HASH", "DEVICE", "VERSION", "REVISION"))
+    advice = ": merge the fits, then sample the result" if "sample_seed: " in settings[0] else ""
     need(settings[0] == settings[1], USAGE,
-         f"{names} with different settings ({difference(*settings)})")
+         f"{names} with different settings ({difference(*settings)}){advice}")
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
     need(devices[0] == devices[1], USAGE, f"{names} on different devices "

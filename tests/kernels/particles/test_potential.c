@@ -205,6 +205,27 @@ MILL_TEST(density_at_ends_has_images)
   check_images(mill_particle_ops_cpu(NULL));
 }
 
+/* The other 48 of 49 begin beyond an absorbing end.  (1 / 49) * 49 is below 1 in float64. */
+MILL_TEST(one_particle_left_has_its_kernel)
+{
+  double density[N0], sample[49];
+  mill_particle_setup s = setup_of(1);
+  s.n_particle = 49;
+  s.boundary[0] = MILL_ABSORBING;
+  s.low[0] = -1;
+  s.high[0] = 1;
+  s.bandwidth = MILL_WIDTH_GIVEN;
+  s.width[0] = 0.5;
+  for (int i = 0; i < 49; i++)
+    sample[i] = i == 20 ? 0.25 : 2;
+  density_of(&s, mill_particle_ops_cpu(NULL), sample, density);
+  for (int i = 0; i < N0; i++) {
+    const double u = (low[0] + i * (high[0] - low[0]) / (N0 - 1) - 0.25) / 0.5;
+    const double kernel = exp(-0.5 * u * u) / (0.5 * sqrt(2 * M_PI));
+    assert_close(density[i], kernel, 1e-9 * kernel); /* rounding, as above */
+  }
+}
+
 MILL_TEST(particles_in_one_place_have_no_density)
 {
   double density[N0], sample[N_SAMPLE];
