@@ -19,7 +19,7 @@
 
 /** Largest v sin i of a start, km/s: a guess without line-spread functions takes their width for
  *  rotation.  From here one step of the polish reaches 0 and 100 km/s. */
-#define MILL_START_VSINI 40.0
+#define MILL_START_VSINI 50.0
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 
