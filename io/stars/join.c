@@ -112,8 +112,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
  * rows with only a TARGETID; then rows with neither, each an object of its own. */
 static int compare_object(const entry *a, const entry *b)
 {
-  const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
-  const int kind_b = b->object[0] ? 0 : b->target_id >= 0 ? 1 : 2;
+  const int kind_a = a->object[0] ? 0 : a->target_id != -1 ? 1 : 2;
+  const int kind_b = b->object[0] ? 0 : b->target_id != -1 ? 1 : 2;
   if (kind_a != kind_b)
     return kind_a - kind_b;
   if (kind_a == 0)
@@ -185,7 +185,7 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
     rank[i] = mpi->rank;
     if (e->object[0])
       rank[i] = rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object));
-    else if (e->target_id >= 0)
+    else if (e->target_id != -1)
       rank[i] = rank_of_key(mpi, &e->target_id, sizeof e->target_id);
   }
   MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));

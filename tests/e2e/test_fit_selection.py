@@ -118,9 +118,10 @@ class Exposures(EndToEnd):
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
-        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -1."""
-        for column, row, value, n_exposure in (("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
-                                               ("TARGETID", slice(None), -1, [1] * 4)):
+        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -7 or -1."""
+        for column, row, value, n_exposure in (
+                ("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
+                ("TARGETID", [0, 2, 3], -7, [3, 1]), ("TARGETID", slice(None), -1, [1] * 4)):
             def edit(hdus):
                 as_spectra(hdus)
                 hdus["FIBERMAP"].data[column][row] = value
@@ -207,9 +208,11 @@ class Join(EndToEnd):
         one = self.generic("one.fits", [{"NAME": "A"}, {"NAME": "B", "TARGETID": 100}])
         two = self.generic("two.fits", [{"NAME": "A", "TARGETID": 99}])
         wave = np.linspace(4000, 5000, 100)
-        for name in ("three.fits", "four.fits"):  # of targets 100 and 101, which have no name
+        for name in ("three.fits", "four.fits"):  # of targets 100 and -7, which have no name
             write_desi(tmp(name), {"B": {"WAVELENGTH": wave, "FLUX": np.ones((2, 100)),
                                          "IVAR": np.ones((2, 100))}})
+            with pyfits.open(tmp(name), mode="update") as hdus:
+                hdus["FIBERMAP"].data["TARGETID"][1] = -7
         self.assertEqual(self.objects(one, tmp("three.fits"), two, tmp("four.fits")), [
             [(0, 0), (2, 0)], [(0, 1)], [(1, 0), (3, 0)], [(1, 1), (3, 1)]])
 
