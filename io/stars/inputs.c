@@ -269,7 +269,8 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
-/* Compare two inputs; 0: the same file on disk or, of missing files, the same name. */
+/* Compare two inputs; 0: the same file on disk or, of missing files, the same name.  Size and time
+ * tell files apart whose device and inode agree by chance, seen by different hosts. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;
@@ -280,7 +281,11 @@ static int compare_identity(const void *a, const void *b, void *context)
     return strcmp(all->name[*(const int *)a], all->name[*(const int *)b]);
   if (x->device != y->device)
     return x->device < y->device ? -1 : 1;
-  return (x->inode > y->inode) - (x->inode < y->inode);
+  if (x->inode != y->inode)
+    return x->inode < y->inode ? -1 : 1;
+  if (x->file.size != y->file.size)
+    return x->file.size < y->file.size ? -1 : 1;
+  return (x->file.mtime > y->file.mtime) - (x->file.mtime < y->file.mtime);
 }
 
 /* Fail if two inputs are the same file: its stars would be fitted twice. */

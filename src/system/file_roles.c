@@ -161,16 +161,15 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
   return compare(roles, what, path, &file);
 }
 
-/* Like mill_file_roles_read, but look at the disk only if the name may be reserved. */
+/* Look at the disk only if the name may be reserved, or if the numbers agree: numbers of another
+ * host may agree by chance. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {
   const mill_file_number file = {exists, device, inode};
-  for (int i = 0; i < roles->n; i++) {
-    if (is_same(&roles->written[i].identity.file, &file))
-      return refuse_one_file(what, path, roles->written[i].option, roles->written[i].path);
-    if (belongs_to(path + folder_length(path), roles->written[i].identity.name))
-      MILL_CHECK(mill_file_roles_read(roles, what, path));
-  }
+  for (int i = 0; i < roles->n; i++)
+    if (is_same(&roles->written[i].identity.file, &file) ||
+        belongs_to(path + folder_length(path), roles->written[i].identity.name))
+      return mill_file_roles_read(roles, what, path);
   return MILL_OK;
 }
