@@ -127,9 +127,7 @@ static int read_sky(const mill_h5_file *file, mill_arm *arm)
       return MILL_REFUSED(file, "dataset %s is not finite in component %zu at pixel %zu", component,
                           i / dim[1], i % dim[1]);
   if (!mill_arm_overlaps(arm, sky->wave_aa[0], sky->wave_aa[dim[1] - 1]))
-    return MILL_REFUSED(file,
-                        "dataset %s, from %g to %g, lies outside arm %s; give "
-                        "observed wavelengths in Angstrom",
+    return MILL_REFUSED(file, "dataset %s, from %g to %g, lies outside arm %s; give it in Angstrom",
                         wave, sky->wave_aa[0], sky->wave_aa[dim[1] - 1], arm->name);
   return MILL_OK;
 }

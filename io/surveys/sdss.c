@@ -356,8 +356,7 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
     snprintf(row->identifier, sizeof row->identifier, "sdss %d-%d-%lld", plate, mjd, catalog_id);
   } else if (!is_v) {
     snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
-    snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd,
-             row->fiber);
+    snprintf(row->identifier, sizeof row->identifier, "sdss %s", row->object + strlen("spec-"));
   }
   return MILL_OK;
 }

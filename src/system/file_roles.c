@@ -99,14 +99,6 @@ static int belongs_to(const char *name, const char *written)
          strcmp(name, MILL_NEW_END) == 0 || strncmp(name, ".tmp-", 5) == 0;
 }
 
-static int refuse_one_file(const char *what, const char *path, const char *option,
-                           const char *written)
-{
-  return MILL_ERROR(MILL_ERR_USAGE,
-                    "%s %s and %s %s are one file: give another name for one of them", what, path,
-                    option, written);
-}
-
 static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
   return MILL_ERROR(MILL_ERR_USAGE,
@@ -123,7 +115,9 @@ static int compare(const mill_file_roles *roles, const char *what, const char *p
     const mill_file_identity *other = &roles->written[i].identity;
     const int is_beside = is_same(&file->folder, &other->folder);
     if (is_same(&file->file, &other->file) || (is_beside && strcmp(file->name, other->name) == 0))
-      return refuse_one_file(what, path, option, written);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "%s %s and %s %s are one file: give another name for one of them", what,
+                        path, option, written);
     if (is_beside && belongs_to(file->name, other->name))
       return refuse_name(what, path, option, written);
   }

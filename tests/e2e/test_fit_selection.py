@@ -190,7 +190,7 @@ class Join(EndToEnd):
     def objects(self, *files, config=""):
         """The exposures of each row, as (file, row)."""
         put("join.yaml", "lsf: off\nwave_mask: []\njoin_by_name: true\nminsn: 1.0e6\n" + config)
-        self.fit(os.path.basename(files[0]) + ".h5", "--config", tmp("join.yaml"), *files, status=3)
+        self.done = self.fit(os.path.basename(files[0]) + ".h5", "--config", tmp("join.yaml"), *files, status=3)
         e = read(self.path, "catalog/exposures")
         exposures = list(zip(map(int, e["FILE"]), map(int, e["FITS_ROW"])))
         catalog = read(self.path, "catalog")
@@ -215,6 +215,15 @@ class Join(EndToEnd):
                 hdus["FIBERMAP"].data["TARGETID"][1] = -7
         self.assertEqual(self.objects(one, tmp("three.fits"), two, tmp("four.fits")), [
             [(0, 0), (2, 0)], [(0, 1)], [(1, 0), (3, 0)], [(1, 1), (3, 1)]])
+
+    def test_a_listed_star_keeps_all_its_rows(self):
+        """The list may have any name of any of its rows.  What no row has is told."""
+        one = self.generic("listed-1.fits", [{"NAME": "A", "TARGETID": 5}, {"NAME": "B", "RA": 10.0}])
+        two = self.generic("listed-2.fits", [{"NAME": "C", "RA": 10.0}, {"NAME": "A"}])
+        a, b = [(0, 0), (1, 1)], [(0, 1), (1, 0)]  # B and C are at one place
+        for name, expected in ("5", a), ("A", a), ("listed-2.fits:1", a), ("B", b), ("C", b):
+            self.assertEqual(self.objects(one, two, config=f"objects: ['{name}', none]\njoin_radius: 1\n"), [expected])
+            self.assertIn("1 of 2 listed stars have no selected row in the inputs, the first 'none'", self.done.stderr)
 
     def test_positions(self):
         """Within join_radius they are one object, whatever their names."""
