@@ -514,7 +514,7 @@ class Others(Formats):
                     ("sdss-v", "SPALL CATALOGID@0=-999"), ("sdss-v", "SPALL CATALOGID@0=0"),
                     ("mwm star", "!SDSS_ID;+SDSS_ID = 0;!CAT_ID;+CAT_ID  = -1"),
                     ("pfs", "TARGET!OBJID;TARGET+OBJID   = -1"))
-                  for name, none in (("object", ""), ("identifier", "coadd-x.fits:0" if "mwm" in kind else "coadd-x.fits:1"))),
+                  for name, none in (("object", ""), ("identifier", f"coadd-x.fits:{int(kind != 'mwm star')}"))),
                 *(("lamost", f"!{key};+{key:<8}= {value}", name, [none]) for key, value, name, none in (
                     ("Z  ", -9999.0, "z", "nan"), ("RA ", -9999, "ra", "nan"), ("OBSID", -9999, "exp_id", -1),
                     ("DESIG", "'-9999.0'", "object", "3703110"), ("FIBERID", -9999, "identifier", "coadd-x.fits:1")))):
