@@ -115,34 +115,26 @@ static void identify_rows(const char *path, mill_file_index *index)
   }
 }
 
-/* Keep only the rows of listed stars, with their exposures (mill_file_index_identify). */
-static void keep_listed(const mill_star_list *stars, int by_object, mill_file_index *index)
+/* Keep only the rows of listed stars, with their exposures. */
+static void keep_listed(const mill_star_list *stars, mill_file_index *index)
 {
-  int64_t n_row = 0, n_exposure = 0;
-  for (int64_t i = 0; i < index->n_row; i++) {
-    mill_catalog_row row = index->row[i];
-    const int64_t first = row.first_exposure;
-    const int will_be_joined = by_object && (row.target_id != -1 || row.object[0]);
-    const char *identifier = will_be_joined ? "" : row.identifier;
-    if (!mill_star_list_has(stars, row.target_id, identifier, row.object, NULL))
+  const mill_file_index old = *index; /* has the same arrays */
+  index->n_row = index->n_exposure = 0;
+  for (int64_t i = 0; i < old.n_row; i++) {
+    const mill_catalog_row row = old.row[i];
+    if (!mill_star_list_has(stars, row.target_id, row.identifier, row.object, NULL))
       continue;
-    row.first_exposure = n_exposure;
-    for (int64_t k = first; k < first + row.n_exposure; k++, n_exposure++) {
-      index->exposure_row[n_exposure] = index->exposure_row[k];
-      index->exposure_id[n_exposure] = index->exposure_id[k];
-      index->exposure_mjd[n_exposure] = index->exposure_mjd[k];
-    }
-    index->row[n_row++] = row;
+    index->row[index->n_row] = row;
+    index->row[index->n_row++].n_exposure = 0;
+    for (int64_t k = row.first_exposure; k < row.first_exposure + row.n_exposure; k++)
+      mill_file_index_expose(index, old.exposure_row[k], old.exposure_id[k], old.exposure_mjd[k]);
   }
-  index->n_row = n_row;
-  index->n_exposure = n_exposure;
 }
 
-void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
-                              mill_file_index *index)
+void mill_file_index_identify(const char *path, const mill_star_list *stars, mill_file_index *index)
 {
   identify_rows(path, index);
   if (stars)
-    keep_listed(stars, by_object, index);
+    keep_listed(stars, index);
   index->rows_hash = hash_rows(index);
 }

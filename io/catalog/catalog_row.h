@@ -72,11 +72,9 @@ void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_
 
 /** Complete an index: set identifiers, keep the rows of listed stars, and hash these rows.
  *
- *  path       the file, whose name becomes the IDENTIFIER where the survey gives none
- *  stars      NULL: keep all rows
- *  by_object  1: rows of one TARGETID or OBJECT will be joined.  Such rows cannot be listed by
- *             IDENTIFIER, which names only one of them */
-void mill_file_index_identify(const char *path, const mill_star_list *stars, int by_object,
+ *  path   the file, whose name becomes the IDENTIFIER where the survey gives none
+ *  stars  NULL: keep all rows */
+void mill_file_index_identify(const char *path, const mill_star_list *stars,
                               mill_file_index *index);
 
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */

@@ -66,8 +66,8 @@ int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const do
     if (i == 0 || row[i].key != number)
       places.n = 0;
     number = row[i].key;
-    /* a negative number means no name: the row is a star of its own */
-    row[i].key = number < 0 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
+    /* -1 means no name: the row is a star of its own */
+    row[i].key = number == -1 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
     has_several |= places.n > 1;
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by star */

@@ -24,7 +24,7 @@ enum { MILL_MOST_PLACES = 64 };
 
 /** Group rows into stars: rows of one name (or TARGETID) within MILL_FAR_DEG of the first row.
  *
- *  row [n].key    in   number of the row's name; negative: no name, a star of its own
+ *  row [n].key    in   number of the row's name; -1: no name, a star of its own
  *                 out  the star: place of its first row; row is then sorted by star and place
  *  row [n].place  in   index of the row in ra_deg and dec_deg
  *

@@ -204,14 +204,13 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
     const char *object = mill_fits_text_at(&rows->object, (int64_t)i);
     const int is_star = !stars || mill_star_list_has(stars, rows->id[i], "", object, found);
     const int is_row = stars && mill_star_list_has(stars, -1, identifier, "", found);
-    const int by_star = is_star || config->join_by_name; /* joined rows have no IDENTIFIER */
     const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
     const int has_sn =
         !wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn);
     if ((is_star || is_row) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
         is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
-      MILL_CHECK(mill_star_list_add_row(kept, by_star ? rows->id[i] : -1, identifier,
-                                        by_star ? object : ""));
+      MILL_CHECK(mill_star_list_add_row(kept, is_star ? rows->id[i] : -1, identifier,
+                                        is_star ? object : ""));
   }
   const int64_t n_missing = wish->is_listing ? mill_star_list_missing(stars, found, name) : 0;
   if (n_missing > 0)

@@ -33,7 +33,7 @@ typedef struct raw_table {
   int n_lib;
   const mill_fit_settings *set;
   int library; /* use only rows with this code in LIBRARY; 0: all rows */
-  int exact;   /* 1: find rows by IDENTIFIER first */
+  int exact;   /* 1: a sample's: find rows by IDENTIFIER first, take values beyond the limits */
   int64_t n_row;
   mill_fits_values *column; /* [MILL_N_STAR_COLUMN] */
   double *value;            /* [n_row] the column just read */
@@ -55,20 +55,18 @@ static int start_rows(raw_table *raw, int64_t n_row)
   return MILL_ALLOC(n_row, &raw->value);
 }
 
-/* Set column i_par of theta to raw->value, or to the parameter's fixed value.  Values outside the
- * range become NaN, lest a fit find a wrong minimum; labels may exceed the range by a tenth. */
-static void put_values(raw_table *raw, int i_par)
+/* Set parameter j of row i to a value, or to its fixed value.  A value outside the range becomes
+ * NaN, lest a fit find a wrong minimum; a label may exceed its range by a tenth.  A sample
+ * starts from any value: its fit had the same limits. */
+static void put_value(const raw_table *raw, int64_t i, int j, double given)
 {
   double range[2];
-  mill_star_table_range(raw->lib, raw->n_lib, raw->set, i_par, range);
-  const double far = i_par < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
-  for (int64_t i = 0; i < raw->n_row; i++) {
-    const double given = raw->value[i];
-    const int is_possible = given >= range[0] - far && given <= range[1] + far;
-    const double value = is_possible ? given : (double)NAN;
-    raw->out->theta[i * raw->out->n_par + i_par] =
-        raw->set->fixed[i_par] ? raw->set->fixed_value[i_par] : value;
-  }
+  mill_star_table_range(raw->lib, raw->n_lib, raw->set, j, range);
+  const double far = j < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
+  const int is_possible = raw->exact || (given >= range[0] - far && given <= range[1] + far);
+  raw->out->theta[i * raw->out->n_par + j] = raw->set->fixed[j] ? raw->set->fixed_value[j]
+                                             : is_possible      ? given
+                                                                : (double)NAN;
 }
 
 /* ---- FITS ---- */
@@ -122,7 +120,8 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
       MILL_CHECK(mill_fits_column_double(
           file, i_hdu, mill_star_table_has(file, i_hdu, name[0]) ? name[0] : name[1], raw->value,
           NULL));
-    put_values(raw, j);
+    for (int64_t i = 0; i < raw->n_row; i++)
+      put_value(raw, i, j, raw->value[i]);
   }
   return MILL_OK;
 }
@@ -212,13 +211,12 @@ static int take_row(void *context, int64_t i, const char *row)
   if (at->m2ll)
     memcpy(&fit->m2ll, row + at->m2ll->at, sizeof fit->m2ll);
   for (int j = 0; j < n_par; j++) {
-    double *theta = &raw->out->theta[i * n_par + j];
+    double value = 0.0;
     if (at->par[j])
-      memcpy(theta, row + at->par[j]->at, sizeof *theta);
-    else
-      *theta = raw->set->fixed_value[j];
+      memcpy(&value, row + at->par[j]->at, sizeof value);
+    put_value(raw, i, j, value);
     if (!is_whole || (at->library && row[at->library->at] != raw->library))
-      *theta = NAN;
+      raw->out->theta[i * n_par + j] = NAN;
   }
   return MILL_OK;
 }

@@ -24,8 +24,8 @@ enum mill_start_found {
  *  - Needed columns: keys of the stars, VRAD, VSINI, and each label of lib [0], named as in the
  *    library or in the result, in upper or lower case.
  *  - A fixed parameter (set->fixed) needs no column; all rows take the fixed value.
- *  - A star's first finite row is used.  A FITS table's value outside the range of its parameter
- *    counts as not finite.
+ *  - A star's first finite row is used.  A value outside the range of its parameter counts as
+ *    not finite, unless exact is 1.
  *
  *  limits   may be NULL (io/fits/fits_guard.h)
  *  exact    1: look for a spectrum's own row, by IDENTIFIER, before any row of its star

@@ -102,12 +102,13 @@ int mill_library_check_file(const char *path, const void *image, size_t n_byte, 
 
 /* ---- components of the sky ---------------------------------------------------------------- */
 
-static int read_sky(const mill_h5_file *file, const char *arm, mill_sky *sky)
+static int read_sky(const mill_h5_file *file, mill_arm *arm)
 {
+  mill_sky *sky = &arm->sky;
   char wave[MILL_MAX_NAME + 16], component[MILL_MAX_NAME + 16];
   size_t dim[2];
-  snprintf(wave, sizeof wave, "%s/wave", arm);
-  snprintf(component, sizeof component, "%s/components", arm);
+  snprintf(wave, sizeof wave, "%s/wave", arm->name);
+  snprintf(component, sizeof component, "%s/components", arm->name);
   MILL_CHECK(mill_h5_shape(file, component, 2, dim));
   if (dim[0] < 1 || dim[0] > MILL_MAX_ERROR || dim[1] < 2 || dim[1] > MILL_LIBRARY_MAX_PIX)
     return MILL_REFUSED(file,
@@ -125,6 +126,9 @@ static int read_sky(const mill_h5_file *file, const char *arm, mill_sky *sky)
     if (!isfinite(sky->component[i]))
       return MILL_REFUSED(file, "dataset %s is not finite in component %zu at pixel %zu", component,
                           i / dim[1], i % dim[1]);
+  if (!mill_arm_overlaps(arm, sky->wave_aa[0], sky->wave_aa[dim[1] - 1]))
+    return MILL_REFUSED(file, "dataset %s, from %g to %g, lies outside arm %s; give it in Angstrom",
+                        wave, sky->wave_aa[0], sky->wave_aa[dim[1] - 1], arm->name);
   return MILL_OK;
 }
 
@@ -140,10 +144,10 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
   MILL_TRY(mill_h5_scan(&file));
   for (int a = 0; a < lib->n_arm; a++) {
     const char *name = lib->arm[a].name;
-    mill_sky *sky = &lib->arm[a].sky;
+    const mill_sky *sky = &lib->arm[a].sky;
     if (!mill_h5_exists(&file, name))
       continue;
-    MILL_TRY(read_sky(&file, name, sky));
+    MILL_TRY(read_sky(&file, &lib->arm[a]));
     const size_t n = (size_t)sky->n_pix;
     mill_sha256_update(&sha, name, strlen(name) + 1);
     mill_sha256_update(&sha, sky->wave_aa, n * sizeof *sky->wave_aa);

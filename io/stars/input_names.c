@@ -95,27 +95,36 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
+/* Would a fit of the input use the redrock file at path?  Not an unreadable file, for example. */
+static int uses_redrock(const mill_config *config, const char *input, const char *path)
+{
+  const mill_format *format;
+  const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
+  MILL_AT_END(mill_redrock_clear) mill_redrock redrock = {0};
+  return mill_format_of(input, config, &format) != MILL_OK ||
+         ((format->selects & MILL_SELECTS_REDROCK) &&
+          mill_redrock_read(path, &limits, &redrock) != MILL_ERR_INPUT);
+}
+
 /* Find an input's entry in the table; NULL: not done with these settings, or changed since. */
 static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
-                                         const mill_selection *select, const char *name)
+                                         const mill_config *config, const char *name)
 {
-  char path[PATH_MAX], beside[MILL_FITS_MAX_PATH] = "";
+  char path[PATH_MAX], beside[MILL_FITS_MAX_PATH];
   if (!realpath(name, path))
     return NULL;
   const mill_input_entry *entry = mill_input_table_find(table, path);
   if (!entry || !entry->is_done || strcmp(entry->settings, settings) != 0 ||
       !is_as_it_was(path, entry->size, entry->mtime))
     return NULL;
-  const char *redrock = select->redrock_file;
-  if (!*redrock) {
-    if (mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      return NULL;
-    redrock = beside;
-  }
-  return (*redrock ? is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime)
-                   : entry->redrock_size == 0)
-             ? entry
-             : NULL;
+  const char *redrock = config->select.redrock_file;
+  if (!*redrock && mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
+    return NULL;
+  redrock = *redrock ? redrock : beside;
+  const int is_same = entry->redrock_size > 0
+                          ? is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime)
+                          : !*redrock || !uses_redrock(config, name, redrock);
+  return is_same ? entry : NULL;
 }
 
 /* An input that the table lists as done. */
@@ -175,7 +184,7 @@ static int look_for(const done_input *done, size_t n, const mill_input_names *na
 
 /* Set is_done [list->n]: does the table say that the input is done, and its result confirm that? */
 static int mark_done(const mill_input_request *request, const mill_input_table *table,
-                     const mill_input_names *names, const mill_selection *select,
+                     const mill_input_names *names, const mill_config *config,
                      const mill_path_list *list, char *is_done)
 {
   char output[PATH_MAX];
@@ -184,7 +193,7 @@ static int mark_done(const mill_input_request *request, const mill_input_table *
   MILL_CHECK(mill_input_absolute(request->output, output));
   MILL_CHECK(MILL_ALLOC(list->n, &done));
   for (size_t i = 0; i < list->n; i++) {
-    const mill_input_entry *entry = find_done(table, names->settings, select, list->path[i]);
+    const mill_input_entry *entry = find_done(table, names->settings, config, list->path[i]);
     if (entry)
       done[n++] = (done_input){entry->result, entry, i};
   }
@@ -287,7 +296,7 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
   MILL_CHECK(mill_input_table_read(request->input_table, &table));
   MILL_CHECK(MILL_ALLOC(list->n, &is_done));
-  MILL_CHECK(mark_done(request, table, names, &config->select, list, is_done));
+  MILL_CHECK(mark_done(request, table, names, config, list, is_done));
   for (size_t i = 0; i < list->n; i++)
     if (is_done[i])
       mill_free(list->path[i]);

@@ -269,18 +269,21 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
-/* Compare two inputs; 0: the same file on disk or, of missing files, the same name. */
+/* Compare two inputs; 0: one file on disk or, of missing files, one name.  On different hosts, two
+ * files may have one device and inode by chance, but hardly one size and time. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;
   const file_facts *x = &all->facts[*(const int *)a], *y = &all->facts[*(const int *)b];
-  if (x->on_disk != y->on_disk)
-    return x->on_disk - y->on_disk;
-  if (!x->on_disk)
-    return strcmp(all->name[*(const int *)a], all->name[*(const int *)b]);
   if (x->device != y->device)
     return x->device < y->device ? -1 : 1;
-  return (x->inode > y->inode) - (x->inode < y->inode);
+  if (x->inode != y->inode)
+    return x->inode < y->inode ? -1 : 1;
+  if (x->file.size != y->file.size)
+    return x->file.size < y->file.size ? -1 : 1;
+  if (x->file.mtime != y->file.mtime)
+    return x->file.mtime < y->file.mtime ? -1 : 1;
+  return x->on_disk ? 0 : strcmp(all->name[*(const int *)a], all->name[*(const int *)b]);
 }
 
 /* Fail if two inputs are the same file: its stars would be fitted twice. */
@@ -349,25 +352,24 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
 }
 
 /* Join the rows of all files, and set the files' counts to those after joining. */
-static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
+static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
-  int64_t n_before = 0, n_after = 0;
   MILL_OWNED int64_t *n_row = NULL, *n_exposure = NULL;
   MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(inputs->n_file, &n_row),
                                                MILL_ALLOC(inputs->n_file, &n_exposure))));
-  MILL_CHECK(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start,
-                            inputs->file_end, inputs->index, n_row, n_exposure, &inputs->join));
+  MILL_CHECK(mill_join_make(mpi, config->join_radius_arcsec, config->select.star, inputs->n_file,
+                            inputs->file_start, inputs->file_end, inputs->index, n_row, n_exposure,
+                            &inputs->join));
   MILL_CHECK(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
   for (int i = 0; i < inputs->n_file; i++) {
-    n_before += facts[i].file.n_row;
-    n_after += n_row[i];
     facts[i].file.n_row = n_row[i];
     facts[i].n_exposure = n_exposure[i];
   }
+  const int64_t n_after = inputs->join->row_start[inputs->n_file];
   if (mpi->rank == 0)
     mill_log_info("join_by_name: %lld rows of the input files make up %lld objects",
-                  (long long)n_before, (long long)n_after);
+                  (long long)inputs->join->start[n_after].part, (long long)n_after);
   return MILL_OK;
 }
 
@@ -490,7 +492,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                            "bytes of redrock paths and warnings are too many: split the inputs",
                            (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
-    MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
+    MILL_TRY(join_rows(mpi, config, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));
   inputs->settings = job.settings;
   inputs->path_text = names.text;

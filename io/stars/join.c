@@ -16,7 +16,8 @@ typedef struct entry {
   int64_t target_id;
   char object[sizeof((mill_catalog_row *)0)->object];
   double ra, dec; /* degrees; NaN: unknown */
-  int32_t file, n_exposure, tile_id, night;
+  int32_t file, n_exposure, tile_id, night, is_listed;
+  int64_t first_exposure; /* index in survey.exposure, of an ordered row */
   mill_kind kind;
 } entry;
 
@@ -28,10 +29,10 @@ typedef struct exposure {
 
 /* Rows in catalog order: of this rank's files or, after joining, of this rank's objects. */
 typedef struct survey {
-  int64_t n_entry, n_exposure;
-  entry *entry;       /* [n_entry] */
-  exposure *exposure; /* [n_exposure] */
-  int64_t *start;     /* [size + 1] place of each rank's first row */
+  int64_t n_entry, n_exposure, n_kept; /* n_kept: rows of listed objects */
+  entry *entry;                        /* [n_entry] */
+  exposure *exposure;                  /* [n_exposure] */
+  int64_t *start;                      /* [size + 1] place of each rank's first row */
 } survey;
 
 void mill_join_free(mill_join *join)
@@ -40,10 +41,11 @@ void mill_join_free(mill_join *join)
     return;
   mill_node_array_free(&join->parts);
   mill_node_array_free(&join->starts);
-  MILL_FREE(join->n_row_before, join->row_start, join);
+  MILL_FREE(join->n_row_before, join->row_start, join->found, join);
 }
 
-static int list_mine(const mill_file_index *index, int file_start, int file_end, survey *mine)
+static int list_mine(const mill_star_list *stars, const mill_file_index *index, int file_start,
+                     int file_end, survey *mine, unsigned char *found)
 {
   int64_t n_row = 0, n_exposure = 0;
   for (int f = file_start; f < file_end; f++) {
@@ -57,6 +59,8 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
     for (int64_t i = 0; i < from->n_row; i++) {
       const mill_catalog_row *row = &from->row[i];
       entry *e = &mine->entry[mine->n_entry++];
+      e->is_listed =
+          !stars || mill_star_list_has(stars, row->target_id, row->identifier, row->object, found);
       memcpy(e->object, row->object, sizeof e->object);
       e->target_id = row->target_id;
       e->ra = row->target_ra;
@@ -112,8 +116,8 @@ static int rank_of_key(const mill_mpi *mpi, const void *key, size_t n_byte)
  * rows with only a TARGETID; then rows with neither, each an object of its own. */
 static int compare_object(const entry *a, const entry *b)
 {
-  const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
-  const int kind_b = b->object[0] ? 0 : b->target_id >= 0 ? 1 : 2;
+  const int kind_a = a->object[0] ? 0 : a->target_id != -1 ? 1 : 2;
+  const int kind_b = b->object[0] ? 0 : b->target_id != -1 ? 1 : 2;
   if (kind_a != kind_b)
     return kind_a - kind_b;
   if (kind_a == 0)
@@ -185,7 +189,7 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
     rank[i] = mpi->rank;
     if (e->object[0])
       rank[i] = rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object));
-    else if (e->target_id >= 0)
+    else if (e->target_id != -1)
       rank[i] = rank_of_key(mpi, &e->target_id, sizeof e->target_id);
   }
   MILL_CHECK(mill_exchange_send(mpi, rank, mine->entry, mine->n_entry, sizeof(entry), &met));
@@ -411,20 +415,35 @@ static void combine(entry *first, const entry *other)
   first->night = first->night == other->night ? first->night : -1;
 }
 
+/* Sort this rank's rows by owner into order [n_entry]: for each row, the owner (key) and the index
+ * in owned->entry (place).  Leave out objects without a listed row. */
+static void order_rows(survey *owned, mill_keyed *order)
+{
+  for (int64_t i = 0, n = 0; i < owned->n_entry; n += owned->entry[i++].n_exposure) {
+    order[i] = (mill_keyed){owned->entry[i].owner, i};
+    owned->entry[i].first_exposure = n;
+  }
+  if (owned->n_entry > 0)
+    qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
+  for (int64_t i = 0, end; i < owned->n_entry; i = end) {
+    int is_listed = 0;
+    for (end = i; end < owned->n_entry && order[end].key == order[i].key; end++)
+      is_listed |= owned->entry[order[end].place].is_listed;
+    for (int64_t k = i; k < end && is_listed; k++)
+      order[owned->n_kept++] = order[k];
+  }
+}
+
 /* Write the parts of this rank's joined rows to `part`, sorted by entry.owner, and the places where
  * joined rows begin to `start`.  n_row and n_exposure, by file: the file of a joined row's first
- * part gets the row and all its exposures.
- * order [n_entry] out: for each part, the owner (key) and the index in owned->entry (place). */
-static void list_parts(survey *owned, mill_keyed *order, mill_join_part *part,
-                       mill_join_start *start, int64_t *n_new, int64_t *n_row, int64_t *n_exposure)
+ * part gets the row and all its exposures.  Returns the number of exposures. */
+static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part *part,
+                          mill_join_start *start, int64_t *n_new, int64_t *n_row,
+                          int64_t *n_exposure)
 {
   int64_t n_taken = 0;
   entry *first = NULL; /* of the joined row */
-  for (int64_t i = 0; i < owned->n_entry; i++)
-    order[i] = (mill_keyed){owned->entry[i].owner, i};
-  if (owned->n_entry > 0)
-    qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
-  for (int64_t i = 0; i < owned->n_entry; i++) {
+  for (int64_t i = 0; i < owned->n_kept; i++) {
     entry *e = &owned->entry[order[i].place];
     part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
     if (e->place == e->owner) {
@@ -437,18 +456,19 @@ static void list_parts(survey *owned, mill_keyed *order, mill_join_part *part,
     n_exposure[first->file] += e->n_exposure;
     n_taken += e->n_exposure;
   }
+  return n_taken;
 }
 
 /* Make the table of joined rows on all ranks, and count the rows and exposures of all files. */
-static int make_table(const mill_mpi *mpi, survey *owned, int n_file, mill_keyed *order,
+static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int64_t n[2] = {owned->n_entry, owned->n_exposure}, before[2] = {0, 0}, n_new = 0;
+  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* parts, exposures */
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
-  MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(owned->n_entry, &part),
-                                               MILL_ALLOC(owned->n_entry + 1, &start))));
-  list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
+  MILL_CHECK(
+      mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start))));
+  n[1] = list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */
     start[n_new++] = (mill_join_start){n[0], n[1], 0};
@@ -462,17 +482,16 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, mill_keyed
       MPI_Allreduce(MPI_IN_PLACE, join->n_row_before, n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
   for (int f = 0; f < n_file; f++)
     join->row_start[f + 1] = join->row_start[f] + n_row[f];
-  MILL_CHECK(mill_node_gather(mpi, part, owned->n_entry, sizeof *part, &join->parts));
+  MILL_CHECK(mill_node_gather(mpi, part, n[0], sizeof *part, &join->parts));
   MILL_CHECK(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
   join->part = join->parts.data;
   join->start = join->starts.data;
   return MILL_OK;
 }
 
-/* Replace a file's index by its n_row joined rows, which begin at order[*next].
- * exposure_start [n_entry]: index in owned->exposure of the first exposure of owned->entry[i]. */
-static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *exposure_start,
-                   int64_t *next, int64_t n_row, int64_t n_exposure, mill_file_index *index)
+/* Replace a file's index by its n_row joined rows, which begin at order[*next]. */
+static int rebuild(const survey *owned, const mill_keyed *order, int64_t *next, int64_t n_row,
+                   int64_t n_exposure, mill_file_index *index)
 {
   int err = MILL_OK;
   const mill_file_index old = *index;
@@ -492,10 +511,10 @@ static int rebuild(const survey *owned, const mill_keyed *order, const int64_t *
     row->tile_id = first->tile_id;
     row->night = first->night;
     row->kind = first->kind;
-    for (; *next < owned->n_entry && order[*next].key == owner; ++*next) {
-      const int64_t k = order[*next].place;
-      const exposure *from = owned->exposure + exposure_start[k];
-      for (int32_t e = 0; e < owned->entry[k].n_exposure; e++) {
+    for (; *next < owned->n_kept && order[*next].key == owner; ++*next) {
+      const entry *part = &owned->entry[order[*next].place];
+      const exposure *from = owned->exposure + part->first_exposure;
+      for (int32_t e = 0; e < part->n_exposure; e++) {
         index->exposure_file[index->n_exposure] = from[e].file;
         mill_file_index_expose(index, from[e].row, from[e].id, from[e].mjd);
       }
@@ -506,32 +525,21 @@ done:
   return err;
 }
 
-/* Replace the index of each of this rank's n_mine files by its joined rows. */
-static int rebuild_all(const survey *owned, const mill_keyed *order, int n_mine,
-                       const int64_t *n_row, const int64_t *n_exposure, mill_file_index *index)
+/* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
+int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
+                   int n_file, int file_start, int file_end, mill_file_index *index, int64_t *n_row,
+                   int64_t *n_exposure, mill_join **out)
 {
   int64_t next = 0;
-  MILL_OWNED int64_t *start = NULL;
-  MILL_CHECK(MILL_ALLOC(owned->n_entry + 1, &start));
-  for (int64_t i = 0; i < owned->n_entry; i++)
-    start[i + 1] = start[i] + owned->entry[i].n_exposure;
-  for (int f = 0; f < n_mine; f++)
-    MILL_CHECK(rebuild(owned, order, start, &next, n_row[f], n_exposure[f], &index[f]));
-  return MILL_OK;
-}
-
-/* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
-int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
-                   int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
-                   mill_join **out)
-{
   survey mine = {0}, owned = {0};
   mill_join *join = NULL;
   mill_keyed *order = NULL;
   *out = NULL;
-  int err = list_mine(index, file_start, file_end, &mine);
+  const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
+  int err = MILL_ALLOC(1, &join);
+  MILL_STEP(MILL_ALLOC(n_star, &join->found));
+  MILL_STEP(list_mine(stars, index, file_start, file_end, &mine, join->found));
   MILL_STEP(MILL_ALLOC(mpi->size + 1, &mine.start));
-  MILL_STEP(MILL_ALLOC(1, &join));
   MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));
   MILL_STEP(MILL_ALLOC(n_file + 1, &join->row_start));
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -549,9 +557,10 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   mine.entry = NULL;
   mine.exposure = NULL;
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(owned.n_entry, &order)));
+  order_rows(&owned, order);
   MILL_TRY(make_table(mpi, &owned, n_file, order, n_row, n_exposure, join));
-  err = rebuild_all(&owned, order, file_end - file_start, n_row + file_start,
-                    n_exposure + file_start, index);
+  for (int f = file_start; f < file_end; f++)
+    MILL_STEP(rebuild(&owned, order, &next, n_row[f], n_exposure[f], index++));
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = MILL_GIVE(&join, out);
 done:

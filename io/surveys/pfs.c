@@ -213,12 +213,13 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   row.fiber = p->fiber;
   const unsigned long long id = (unsigned long long)row.target_id;
   const int visit = p->cameras.camera[0].exposure_id, type = v[TYPE].i32[0];
-  snprintf(row.object, sizeof row.object, "%05d-%016llx", v[CATALOG].i32[0], id);
+  if (row.target_id != -1) /* else others have no OBJID, too */
+    snprintf(row.object, sizeof row.object, "%05d-%016llx", v[CATALOG].i32[0], id);
   if (visit >= 0)
     snprintf(of_visit, sizeof of_visit, "-%06d", visit);
-  if (snprintf(row.identifier, sizeof row.identifier, "pfs %05d-%05d-%s-%016llx%s",
-               v[CATALOG].i32[0], v[TRACT].i32[0], mill_fits_text_at(&v[PATCH], 0), id,
-               of_visit) >= (int)sizeof row.identifier)
+  if (row.object[0] && snprintf(row.identifier, sizeof row.identifier, "pfs %05d-%05d-%s-%016llx%s",
+                                v[CATALOG].i32[0], v[TRACT].i32[0], mill_fits_text_at(&v[PATCH], 0),
+                                id, of_visit) >= (int)sizeof row.identifier)
     row.identifier[0] = '\0'; /* too long: identify by file and row */
   return mill_cameras_index(&p->cameras, select, &row,
                             type >= 1 && type <= 3 ? objtype[type] : "BAD", 1, index);

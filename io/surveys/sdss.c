@@ -351,14 +351,12 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, row);
   const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
   const long long catalog_id = (long long)v[CATALOGID].i64[0];
-  row->target_id = row->target_id > 0 ? row->target_id : -1; /* -999: none */
-  if (is_v) {
+  if (is_v && catalog_id > 0) {
     snprintf(row->object, sizeof row->object, "%lld", catalog_id);
     snprintf(row->identifier, sizeof row->identifier, "sdss %d-%d-%lld", plate, mjd, catalog_id);
-  } else {
+  } else if (!is_v) {
     snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
-    snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd,
-             row->fiber);
+    snprintf(row->identifier, sizeof row->identifier, "sdss %s", row->object + strlen("spec-"));
   }
   return MILL_OK;
 }
@@ -386,11 +384,15 @@ static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   mill_fits_fill(file->guard->path, mwm_wish, N_MWM_WISH, v, 0, row);
   mill_fits_text_copy(file->guard->path, "CAT_ID", mill_fits_text_at(&v[MWM_CATALOGID], 0),
                       row->object, sizeof row->object);
-  snprintf(row->identifier, sizeof row->identifier, "sdss_id %lld", (long long)row->target_id);
+  if (strtoll(row->object, NULL, 10) <= 0)
+    row->object[0] = '\0';
+  if (row->target_id > 0)
+    snprintf(row->identifier, sizeof row->identifier, "sdss_id %lld", (long long)row->target_id);
   return MILL_OK;
 }
 
-/* List the file's star in the index, if the star is selected. */
+/* List the file's star in the index, if it is selected.  Without SDSS_ID or CATALOGID (-999, -1, 0)
+ * a star lacks the names made of it, which it would share with other stars. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   sdss *s = state;
@@ -398,6 +400,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_FITS_VALUES(v, N_WISH);
   mill_catalog_row_init(&row);
   MILL_CHECK((s->is_mwm ? describe_mwm : describe_object)(s, v, &row));
+  row.target_id = row.target_id > 0 ? row.target_id : -1;
   const char *objtype =
       s->is_mwm ? NULL : mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
   return mill_cameras_index(&s->cameras, select, &row, objtype, s->joint, index);

@@ -396,8 +396,8 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
-  mill_file_index_identify(spectra->name, select->star, spectra->settings.config->join_by_name,
-                           index);
+  mill_file_index_identify(spectra->name,
+                           spectra->settings.config->join_by_name ? NULL : select->star, index);
   for (int64_t i = 0; i < index->n_row; i++)
     index->row[i].kind.is_extragalactic = mill_selection_is_extragalactic(select, &index->row[i]);
 done:

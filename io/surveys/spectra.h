@@ -89,7 +89,8 @@ MILL_CLOSER(mill_spectra, mill_spectra_close)
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU. */
+/** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU.  With
+ *  join_by_name, select->star is left to mill_join_make. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
 /** Read n exposures, numbered as in the index, into segments.  A segment has neighbouring pixels of

@@ -79,8 +79,7 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   return MILL_OK;
 }
 
-/* Count the rows, and warn of listed stars without a row.  No warning if inputs are skipped or rows
- * are joined, since the rows then lack names of stars. */
+/* Count the rows, and warn of listed stars without a row.  No warning if inputs are skipped. */
 static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
                       const mill_inputs *inputs, int64_t n[N_COUNT])
 {
@@ -88,11 +87,12 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
   int64_t mine[N_COUNT] = {0};
   char first[MILL_STAR_NAME];
   MILL_OWNED unsigned char *found = NULL;
-  const mill_star_list *stars =
-      setup->config.join_by_name || call->options->skip_done ? NULL : setup->config.select.star;
+  const mill_star_list *stars = call->options->skip_done ? NULL : setup->config.select.star;
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   if (stars)
     code = MILL_ALLOC(n_star, &found);
+  if (found && inputs->join) /* by the names of joined rows, too */
+    memcpy(found, inputs->join->found, (size_t)n_star);
   for (int f = inputs->file_start; f < inputs->file_end && code == MILL_OK; f++)
     code = count_file(setup, inputs, f, mine, found);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));

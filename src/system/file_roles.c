@@ -99,14 +99,6 @@ static int belongs_to(const char *name, const char *written)
          strcmp(name, MILL_NEW_END) == 0 || strncmp(name, ".tmp-", 5) == 0;
 }
 
-static int refuse_one_file(const char *what, const char *path, const char *option,
-                           const char *written)
-{
-  return MILL_ERROR(MILL_ERR_USAGE,
-                    "%s %s and %s %s are one file: give another name for one of them", what, path,
-                    option, written);
-}
-
 static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
   return MILL_ERROR(MILL_ERR_USAGE,
@@ -123,7 +115,9 @@ static int compare(const mill_file_roles *roles, const char *what, const char *p
     const mill_file_identity *other = &roles->written[i].identity;
     const int is_beside = is_same(&file->folder, &other->folder);
     if (is_same(&file->file, &other->file) || (is_beside && strcmp(file->name, other->name) == 0))
-      return refuse_one_file(what, path, option, written);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "%s %s and %s %s are one file: give another name for one of them", what,
+                        path, option, written);
     if (is_beside && belongs_to(file->name, other->name))
       return refuse_name(what, path, option, written);
   }
@@ -161,16 +155,15 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
   return compare(roles, what, path, &file);
 }
 
-/* Like mill_file_roles_read, but look at the disk only if the name may be reserved. */
+/* Look at the disk only if the name may be reserved, or if the numbers agree: numbers of another
+ * host may agree by chance. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {
   const mill_file_number file = {exists, device, inode};
-  for (int i = 0; i < roles->n; i++) {
-    if (is_same(&roles->written[i].identity.file, &file))
-      return refuse_one_file(what, path, roles->written[i].option, roles->written[i].path);
-    if (belongs_to(path + folder_length(path), roles->written[i].identity.name))
-      MILL_CHECK(mill_file_roles_read(roles, what, path));
-  }
+  for (int i = 0; i < roles->n; i++)
+    if (is_same(&roles->written[i].identity.file, &file) ||
+        belongs_to(path + folder_length(path), roles->written[i].identity.name))
+      return mill_file_roles_read(roles, what, path);
   return MILL_OK;
 }

@@ -185,6 +185,11 @@ class Daily(ProgramTest):
             self.assertIn("nothing to fit", self.run_fit("f.h5", *daily).stdout)
             if out == "d.h5":
                 os.remove(beside)
+        put(beside, "no FITS file")  # is not read, so the input stays done until it is mended
+        self.run_fit("g.h5", *daily, "--npoly", 9)
+        for text, expected in ("no FITS file", True), ("another", True), (None, False):
+            put(beside, text) if text else write_redrock(beside, target, [0.5], ["GALAXY"])
+            self.assertEqual("nothing to fit" in self.run_fit("h.h5", *daily, "--npoly", 9).stdout, expected)
 
     def test_a_result_that_has_lost_its_input(self):
         star, other = self.add("coadd-x.fits"), self.add("coadd-y.fits")
@@ -204,12 +209,13 @@ class Daily(ProgramTest):
     def test_inputs_of_another_survey_are_skipped_too(self):
         """wave_mask: auto masks nothing in them."""
         with pyfits.open(STAR) as hdus:
-            generic.write(self.at("x.fits"), [{
+            generic.write(self.at("coadd-x.fits"), [{
                 "NAME": "star", "ARM": arm, "WAVELENGTH": hdus[f"{arm}_WAVELENGTH"].data.astype(float),
                 "FLUX": hdus[f"{arm}_FLUX"].data[0], "IVAR": hdus[f"{arm}_IVAR"].data[0]} for arm in "BRZ"], "vacuum")
         put(self.at("off.yaml"), "lsf: off\n")
-        daily = ("--config", self.at("off.yaml"), "--input-table", self.table, "--skip-done", self.at("x.fits"))
+        daily = ("--config", self.at("off.yaml"), "--input-table", self.table, "--skip-done", self.at("coadd-x.fits"))
         self.run_fit("a.h5", *daily)
+        write_redrock(self.at("redrock-x.fits"), [1], [0.5], ["GALAXY"])  # this format reads none
         self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
         self.run_fit("c.h5", *daily, "--npoly", 9)
         self.assertEqual(len(self.lines()), 2)

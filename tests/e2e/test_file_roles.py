@@ -39,6 +39,16 @@ class OneFile(ProgramTest):
         os.symlink("circle.h5", tmp("circle.h5"))
         self.assertOneLine(fit("--output", tmp("circle.h5"), SURVEY), "circle.h5", status=4)
 
+    def test_numbers_that_agree_by_chance(self):
+        """Rank 1 is as on another host, whose file has the numbers of a file of rank 0's."""
+        args = "--output", tmp("host-out.h5"), "--overwrite", *(
+            shutil.copy(SURVEY, tmp(f"host-{name}.fits")) for name in ("first", "last"))
+        for name in "", "first.fits", "out.h5":
+            numbers = f"EIO:inode:host-{name}$:1:0:0;EIO:inode:host-last.fits$:1:0:1"
+            with self.subTest(name):
+                done = fit(*args, ranks=2, env=faults(numbers) if name else None)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_what_is_read_is_not_written(self):
         """By its own name, a link, or the other name of a hard one."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),

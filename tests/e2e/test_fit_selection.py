@@ -118,9 +118,10 @@ class Exposures(EndToEnd):
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
-        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -1."""
-        for column, row, value, n_exposure in (("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
-                                               ("TARGETID", slice(None), -1, [1] * 4)):
+        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -7 or -1."""
+        for column, row, value, n_exposure in (
+                ("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
+                ("TARGETID", [0, 2, 3], -7, [3, 1]), ("TARGETID", slice(None), -1, [1] * 4)):
             def edit(hdus):
                 as_spectra(hdus)
                 hdus["FIBERMAP"].data[column][row] = value
@@ -189,7 +190,7 @@ class Join(EndToEnd):
     def objects(self, *files, config=""):
         """The exposures of each row, as (file, row)."""
         put("join.yaml", "lsf: off\nwave_mask: []\njoin_by_name: true\nminsn: 1.0e6\n" + config)
-        self.fit(os.path.basename(files[0]) + ".h5", "--config", tmp("join.yaml"), *files, status=3)
+        self.done = self.fit(os.path.basename(files[0]) + ".h5", "--config", tmp("join.yaml"), *files, status=3)
         e = read(self.path, "catalog/exposures")
         exposures = list(zip(map(int, e["FILE"]), map(int, e["FITS_ROW"])))
         catalog = read(self.path, "catalog")
@@ -207,11 +208,22 @@ class Join(EndToEnd):
         one = self.generic("one.fits", [{"NAME": "A"}, {"NAME": "B", "TARGETID": 100}])
         two = self.generic("two.fits", [{"NAME": "A", "TARGETID": 99}])
         wave = np.linspace(4000, 5000, 100)
-        for name in ("three.fits", "four.fits"):  # of targets 100 and 101, which have no name
+        for name in ("three.fits", "four.fits"):  # of targets 100 and -7, which have no name
             write_desi(tmp(name), {"B": {"WAVELENGTH": wave, "FLUX": np.ones((2, 100)),
                                          "IVAR": np.ones((2, 100))}})
+            with pyfits.open(tmp(name), mode="update") as hdus:
+                hdus["FIBERMAP"].data["TARGETID"][1] = -7
         self.assertEqual(self.objects(one, tmp("three.fits"), two, tmp("four.fits")), [
             [(0, 0), (2, 0)], [(0, 1)], [(1, 0), (3, 0)], [(1, 1), (3, 1)]])
+
+    def test_a_listed_star_keeps_all_its_rows(self):
+        """The list may have any name of any of its rows.  What no row has is told."""
+        one = self.generic("listed-1.fits", [{"NAME": "A", "TARGETID": 5}, {"NAME": "B", "RA": 10.0}])
+        two = self.generic("listed-2.fits", [{"NAME": "C", "RA": 10.0}, {"NAME": "A"}])
+        a, b = [(0, 0), (1, 1)], [(0, 1), (1, 0)]  # B and C are at one place
+        for name, expected in ("5", a), ("A", a), ("listed-2.fits:1", a), ("B", b), ("C", b):
+            self.assertEqual(self.objects(one, two, config=f"objects: ['{name}', none]\njoin_radius: 1\n"), [expected])
+            self.assertIn("1 of 2 listed stars have no selected row in the inputs, the first 'none'", self.done.stderr)
 
     def test_positions(self):
         """Within join_radius they are one object, whatever their names."""

@@ -408,6 +408,8 @@ class Sky(ProgramTest):
                 (("z/wave",), {"z/components": rows}), (("1 to 18",), {"z/wave": wave, "z/components": rows[:, :1]}),
                 (("not ascending at pixel 1",), {"z/wave": wave[::-1], "z/components": rows}),
                 (("component 1 at pixel 0",), {"z/wave": wave, "z/components": rows * [[1], [np.nan]]}),
+                (("z/wave, from 900 to 980, lies outside arm z", "Angstrom"),
+                 {"z/wave": wave / 10, "z/components": rows}),  # in nm
                 (("arm z has 20", "at most 18"), {"z/wave": wave, "z/components": np.ones((18, 50), "f4")})):
             with self.subTest(parts):
                 with h5py.File(tmp("wrong.h5"), "w") as f:

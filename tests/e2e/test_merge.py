@@ -158,7 +158,7 @@ class Merge(ProgramTest):
         # TARGETID goes before OBJECT: SDSS-V's OBJECT changes with the version of the catalogue
         with h5py.File(parts[0], "r+") as f:
             ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
-            f["fits/TARGETID"][:5] = [5, 6, 5, -1, -1]
+            f["fits/TARGETID"][:5] = [-5, 6, -5, -1, -1]
             f["catalog/OBJECT"][:5] = [b"a", b"a", b"b", b"c", b"c"]
             f["catalog/TARGET_RA"][4] = np.nan
         # a row far from the first row of its TARGETID is another star; (0, 0) is no position

@@ -226,6 +226,18 @@ class Sample(ProgramTest):
         run("fit", "--library", self.library, "--output", tmp("same.h5"), "--quiet", self.input, same)
         self.assertEqual(self.sample("named.h5", same, "--quiet", fit=tmp("same.h5")).returncode, 0)
 
+    def test_a_share_of_joined_stars_keeps_all_their_rows(self):
+        joined, second = tmp("joined.h5"), tmp("second.fits")
+        with pyfits.open(self.input) as hdus:
+            hdus["FIBERMAP"].data["TARGETID"] += 1000
+            hdus.writeto(second)
+        run("fit", "--library", self.library, "--output", joined, "--quiet", "--join-by-name", "--join-radius", 1,
+            self.input, second)
+        run("sample", "--fit", joined, "--library", self.library, "--output", tmp("share.h5"), *QUICK,
+            "--fraction", max(place(int(i)) for i in self.ids) + 1e-9, "--quiet", self.input, second)
+        self.assertEqual(list(read(tmp("share.h5"))["STATUS"]), [FITTED] * 2)
+        self.assertEqual(list(read(tmp("share.h5"), "catalog")["N_EXPOSURE"]), [2, 2])
+
     def test_parts_merge(self):
         parts = []
         for rows in ([0, FAILED], [1]):

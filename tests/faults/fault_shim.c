@@ -11,7 +11,8 @@
  *           kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
  *           count               nothing
  *           touch, cut          the file itself changes: its time, or it keeps only 5000 bytes
- *    CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang
+ *    CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang; inode, whose
+ *           failure makes stat() give device and inode 7, as another host may happen to have them
  *
  * FAULTS_COUNT=FILE: at its end, or before a call hangs, the process appends to FILE how many
  * calls each fault has counted.  FAULTS_CLOCK=S: time() is S seconds ahead. */
@@ -281,6 +282,15 @@ OPEN(open64)
   }
 FOPEN(fopen)
 FOPEN(fopen64)
+
+int stat(const char *path, struct stat *out)
+{
+  NEXT(int, "stat", const char *, struct stat *);
+  const int code = next(path, out);
+  if (code == 0 && n_fault > 0 && fails("inode", path))
+    out->st_dev = out->st_ino = 7;
+  return code;
+}
 
 int rename(const char *from, const char *to)
 {

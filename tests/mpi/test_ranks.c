@@ -228,8 +228,8 @@ static void make_rows(void)
       if (rand() % 3 == 0)
         snprintf(row->object, sizeof row->object, "star %d", rand() % 100);
       else if (rand() % 3 > 0)
-        row->target_id = rand() % 100;
-      if (rand() % 5 > 0) { /* chains of near rows, over borders of strips too */
+        row->target_id = rand() % 100 - 50; /* -1: none */
+      if (rand() % 5 > 0) {                 /* chains of near rows, over borders of strips too */
         row->target_ra = 10 + rand() % 4;
         row->target_dec = -20 + rand() % 200 * 1.3 / 3600.0;
       }
@@ -253,7 +253,7 @@ static int is_one(const mill_catalog_row *a, const mill_catalog_row *b)
 {
   if (a->object[0] || b->object[0])
     return strcmp(a->object, b->object) == 0;
-  return a->target_id >= 0 && a->target_id == b->target_id;
+  return a->target_id != -1 && a->target_id == b->target_id;
 }
 
 static int is_near(const mill_catalog_row *a, const mill_catalog_row *b)
@@ -331,21 +331,39 @@ static void check_row(const mill_join *join, int64_t new_row, int i, const mill_
                         (made->kind.z == kind.z || (isnan(made->kind.z) && isnan(kind.z)))));
 }
 
+/* Is a row of owner i among the stars -40 to -20, star 1 and star 7? */
+static int is_listed(int i)
+{
+  int n = 0;
+  for (int k = i; k < n_all; k++)
+    n += owner_at[k] == i &&
+         ((row_at[k]->target_id >= -40 && row_at[k]->target_id <= -20) ||
+          strcmp(row_at[k]->object, "star 1") == 0 || strcmp(row_at[k]->object, "star 7") == 0);
+  return n > 0;
+}
+
 MILL_TEST(the_same_groups_as_a_search_of_all_pairs)
 {
+  mill_star_list stars = {0};
+  for (int64_t id = -40; id <= -20; id++)
+    assert_int_equal(mill_star_list_add_row(&stars, id, "", ""), MILL_OK);
+  for (int k = 0; k < 2; k++)
+    assert_int_equal(mill_star_list_add_row(&stars, -1, "", k ? "star 7" : "star 1"), MILL_OK);
+  mill_star_list_sort(&stars);
   make_rows();
-  for (int by_place = 0; by_place < 2; by_place++) {
+  for (int round = 0; round < 3; round++) { /* by name; by place too; listed stars alone */
+    const int by_place = round > 0;
     int64_t n_row[N_FILE], n_exposure[N_FILE], end, new_row = 0, n = 0;
     const int start = (int)mill_mpi_share(&mpi, N_FILE, &end);
     mill_file_index mine[N_FILE] = {0};
     mill_join *join = NULL;
     find_owners(by_place);
     copy_mine(start, (int)end, mine);
-    assert_int_equal(mill_join_make(&mpi, by_place * RADIUS_ARCSEC, N_FILE, start, (int)end, mine,
-                                    n_row, n_exposure, &join),
+    assert_int_equal(mill_join_make(&mpi, by_place * RADIUS_ARCSEC, round == 2 ? &stars : NULL,
+                                    N_FILE, start, (int)end, mine, n_row, n_exposure, &join),
                      MILL_OK);
     for (int i = 0; i < n_all; i++)
-      if (owner_at[i] == i) {
+      if (owner_at[i] == i && (round < 2 || is_listed(i))) {
         const int f = file_at[i], is_mine = f >= start && f < end;
         check_row(join, new_row++, i, is_mine ? &mine[f - start] : NULL, &n);
       }
@@ -363,6 +381,7 @@ MILL_TEST(the_same_groups_as_a_search_of_all_pairs)
   }
   for (int f = 0; f < N_FILE; f++)
     mill_file_index_clear(&all[f]);
+  MILL_FREE(stars.number, stars.name);
 }
 
 MILL_RANKS_TEST_MAIN(NULL, NULL)

@@ -242,7 +242,7 @@ def primary(file):
     # Rows of one TARGETID are a star, as are rows of one OBJECT without TARGETID.  OBJECT comes
     # second because SDSS-V's OBJECT, CATALOGID, changes with the version of the catalogue.
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
-    star = np.select([targets >= 0, objects != b""], [numbers, n_row + names],
+    star = np.select([targets != -1, objects != b""], [numbers, n_row + names],
                      2 * n_row + np.arange(n_row))
     n_name = len(np.unique(star))
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))

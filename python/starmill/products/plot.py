@@ -74,7 +74,7 @@ def write_table(figure, result, row, note):
     def write(x, i, words, **how):
         figure.text(x, 1 - (0.32 / height) - i * line, words, va="baseline", **how)
 
-    target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] >= 0 else values["IDENTIFIER"]
+    target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] != -1 else values["IDENTIFIER"]
     write(left, 0, literal(values["OBJECT"] or values["IDENTIFIER"]), weight="bold", fontsize=12)
     write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
           color=INK)

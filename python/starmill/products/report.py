@@ -313,7 +313,7 @@ class Stars:
         flags = self.result.words(values["RVS_WARN"], self.result.warnings) if is_fitted else \
             [": ".join(status)]
         sn = self.result.sn(values)
-        star = values["TARGETID"] if values["TARGETID"] >= 0 else f"'{values['IDENTIFIER']}'"
+        star = values["TARGETID"] if values["TARGETID"] != -1 else f"'{values['IDENTIFIER']}'"
         facts = f"S/N {number(sn)}" if sn > 0 else "no S/N"
         facts += (f", reduced chi-square {number(values['RCHISQ_TOT'])}, without model error "
                   f"{number(self.result.chisq_of_data(values))}")

@@ -192,7 +192,7 @@ class Survey:
         but no row with a second star or a prior.  A row without a name has a key of its own."""
         target = block["TARGETID"]
         key = mixed(target)
-        named = target >= 0
+        named = target != -1
         if not named.all():
             by_name = object_keys(block["OBJECT"])
             key = np.select([named, by_name != 0], [key, by_name], mixed(~block.rows))
@@ -202,7 +202,7 @@ class Survey:
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= block["FIT_INFO"] & self._no_repeat == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
-        self._keys.append((key[use], target[use] >= 0, block.rows[use], place[:, use]))
+        self._keys.append((key[use], target[use] != -1, block.rows[use], place[:, use]))
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta: the
