@@ -3,6 +3,7 @@
 the parts that residuals are made of; fits scatter as a library's report says.  `starmill library
 correct` learns from spectra a line that templates lack, and puts it into every kind of emulator."""
 
+import dataclasses
 import types
 
 from base import *  # noqa: F403
@@ -280,6 +281,11 @@ class LibraryCorrect(ProgramTest):
         # of 150 K the benchmark stars' own share in the correction is left
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
+        twins = library_file.read(tmp("bare.h5"))
+        twins.arm.append(dataclasses.replace(twins.arm[0], name="twin"))
+        library_file.write(tmp("twins.h5"), twins, False, STARMILL)
+        off = re.findall("teff +off by .*", run(*correct, *extra, tmp("twins.h5")).stdout)
+        self.assertEqual(off, 2 * re.findall("teff +off by .*", done.stdout))  # the same spectra
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("bare.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("bare.h5")),
