@@ -58,30 +58,29 @@ job_refuse() {
 }
 
 # --- what is to be run ------------------------------------------------------
-job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the script was given them
-  local backend=$1 has_backend=0 emulator=network previous='' argument
+job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as the script was given them
+  local backend=cpu has_backend=0 emulator=network previous='' argument
+  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
   case "${1-} ${2-}" in
     'fit '* | 'sample '*) job_command=("$1"); shift ;;
     'library train') job_command=(library train); shift 2 ;;
   esac
   job_arguments=("$@")
-  for argument; do
+  for argument; do # starmill takes shortened options
+    [[ $argument != --*=* ]] || previous=${argument%%=*}
+    case $previous in
+      --output) job_output=${argument#--*=} ;;
+      --sto | --stop | --stop- | --stop-f*) job_stop_files+=("${argument#--*=}") ;;
+      --em*) emulator=${argument#--*=} ;;
+    esac
     case $argument in
-      --ov*) # starmill takes shortened options
+      --bac*) has_backend=1 ;;
+      --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
-      --output=*) job_output=${argument#*=} ;;
-      --stop-file=*) job_stop_files+=("${argument#*=}") ;;
-      --emulator=*) emulator=${argument#*=} ;;
-      --backend | --backend=*) has_backend=1 ;;
     esac
-    case $previous in
-      --output) job_output=$argument ;;
-      --stop-file) job_stop_files+=("$argument") ;;
-      --emulator) emulator=$argument ;;
-    esac
-    previous=$argument
+    previous=${argument##*=*}
   done
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
   # library train takes --backend for networks only
@@ -261,10 +260,7 @@ job_main() { # COMMAND...: run it; retry after a crash, requeue, or exit with it
 
 # --- the jobs ---------------------------------------------------------------
 job_fit() { # gpu|cpu ARGUMENTS...: starmill fit, sample or library train with a rank per task
-  local backend=cpu
-  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
-  shift
-  job_read_arguments "$backend" "$@"
+  job_read_arguments "$@"
   job_set_up
   job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
@@ -282,10 +278,7 @@ job_part() { # gpu|cpu ARGUMENTS...: job_fit with {part} replaced by the task's 
 }
 
 job_profile() { # gpu|cpu ARGUMENTS...: job_fit under nsys, without retries and requeueing
-  local backend=cpu
-  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
-  shift
-  job_read_arguments "$backend" "$@"
+  job_read_arguments "$@"
   job_set_up
   job_can_requeue=0
   SITE_RETRIES=0

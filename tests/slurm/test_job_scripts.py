@@ -163,6 +163,8 @@ class JobScripts(ProgramTest):
                 ("node", ("--output=out.h5",), "out.h5.stop"),
                 ("node", ("--output=out.h5", "--stop-file", "s t"), "s t"),
                 ("node", ("--output=out.h5", "--stop-file=s t"), "s t"),
+                ("node", ("--stop=a", "--output=out.h5", "--stop-f", "s t"), "s t"),
+                ("node", ("--output=out.h5", "--sto=s t", "--log", "l"), "s t"),
                 ("array", ("--output", "p/x{part}.h5"), "p/x0007.h5.stop"),
                 ("array", ("--output", "p/x{part}.h5"), "p/stop"),
                 ("array", ("--output", "x{part}.h5"), "stop")):
@@ -223,17 +225,19 @@ class JobScripts(ProgramTest):
                 self.assertFalse(os.path.exists(os.path.join(self.record, "pwned")))
 
     def test_backend_given(self):
-        self.run_script("gpu", ("--backend", "cpu", "--output", "o"))
-        self.assertIn("fit\0--backend\0cpu\0--output\0o\0", self.noted("srun"))
+        for option in ("--backend", "--back"):
+            self.run_script("gpu", (option, "cpu", "--output", "o"))
+            self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
 
     def test_other_commands(self):
         for command in (("sample",), ("library", "train")):
             self.run_script("gpu", (*command, "--output", "o"))
             self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
                           self.noted("srun"))
-        for emulator, first in (("linear", "--emulator"), ("network", "--backend")):
-            for words in (("--emulator", emulator), ("--emulator=" + emulator,)):
-                self.run_script("cpu", ("library", "train", *words, "--output", "o"))
+        for emulator, first in (("linear", "--em"), ("network", "--backend")):
+            for words in ("--emulator " + emulator, "--emulator=" + emulator, "--em " + emulator):
+                self.run_script("cpu", ("library", "train", *words.split(), "--batch", "8",
+                                        "--output", "o"))
                 self.assertIn("\0train\0" + first, self.noted("srun"))
 
 
