@@ -59,14 +59,13 @@ job_refuse() {
 
 # --- what is to be run ------------------------------------------------------
 job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as the script was given them
-  local backend=cpu has_backend=0 emulator=network previous='' argument
+  local backend=cpu has_backend=0 emulator=network previous='' argument left=()
   [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
   case "${1-} ${2-}" in
     'fit '* | 'sample '*) job_command=("$1"); shift ;;
     'library train') job_command=(library train); shift 2 ;;
   esac
-  job_arguments=("$@")
   for argument; do # starmill takes shortened options
     [[ $argument != --*=* ]] || previous=${argument%%=*}
     case $previous in
@@ -81,8 +80,12 @@ job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as the scr
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
     esac
     previous=${argument##*=*}
+    [[ $argument == --ret* ]] || left+=("$argument")
   done
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
+  # a start with --retry-failed marks failed rows not done; another start would mark them again
+  ((${SLURM_RESTART_COUNT:-0} > 0)) && job_is_lost || left=("$@")
+  job_arguments=("${left[@]}")
   # library train takes --backend for networks only
   [[ $has_backend == 1 || $emulator != network ]] ||
     job_arguments=(--backend "$backend" "${job_arguments[@]}")
@@ -260,8 +263,8 @@ job_main() { # COMMAND...: run it; retry after a crash, requeue, or exit with it
 
 # --- the jobs ---------------------------------------------------------------
 job_fit() { # gpu|cpu ARGUMENTS...: starmill fit, sample or library train with a rank per task
-  job_read_arguments "$@"
   job_set_up
+  job_read_arguments "$@"
   job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
 
@@ -278,8 +281,8 @@ job_part() { # gpu|cpu ARGUMENTS...: job_fit with {part} replaced by the task's 
 }
 
 job_profile() { # gpu|cpu ARGUMENTS...: job_fit under nsys, without retries and requeueing
-  job_read_arguments "$@"
   job_set_up
+  job_read_arguments "$@"
   job_can_requeue=0
   SITE_RETRIES=0
   # %q{...} is a pattern of nsys; escape % in the path

@@ -229,6 +229,14 @@ class JobScripts(ProgramTest):
             self.run_script("gpu", (option, "cpu", "--output", "o"))
             self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
 
+    def test_failed_rows_are_retried_once(self):
+        """A start that began to retry left the result unfinished, its failed rows not done."""
+        for restarts, result, retries in (("0", "75", True), ("2", "75", False), ("2", "0", True)):
+            with self.subTest(restarts=restarts, result=result):
+                self.run_script(args=("--retry-f", "--output", "o"), FAKE_STATUS="2",
+                                SLURM_RESTART_COUNT=restarts, FAKE_RESULT=result)
+                self.assertEqual("\0--retry-f\0" in self.noted("srun"), retries, self.text)
+
     def test_other_commands(self):
         for command in (("sample",), ("library", "train")):
             self.run_script("gpu", (*command, "--output", "o"))
