@@ -98,6 +98,10 @@ job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as the scr
       *) job_stop_files+=(stop) ;;
     esac
   fi
+  argument=$(readlink -f -- "$job_output" || :).new
+  [[ ! -e $job_output || ! $argument -nt $job_output ]] ||
+    job_refuse "$argument, of a run with --overwrite, is newer than $job_output: end that run" \
+      "by hand, or remove $argument to keep $job_output"
 }
 
 job_set_up() { # load the site's modules; set +eu: its functions may fail or use unset variables

@@ -206,6 +206,19 @@ class JobScripts(ProgramTest):
         self.assertEqual(self.run_script(FAKE_SITE_STATUS="5"), 2)
         self.assertIn("site_setup", self.text)
 
+    def test_a_newer_result_of_overwrite(self):
+        """For starmill status OUT.h5 is not finished: the job would be requeued for ever."""
+        out = put("overwritten.h5", "")
+        link = tmp("link-to-overwritten.h5")
+        os.symlink(out, link)
+        put("overwritten.h5.new", "")
+        for age_s, status in ((10, 2), (-10, 0)):
+            os.utime(out, (time.time() - age_s,) * 2)
+            for args in ("--output", out), ("--output", link):
+                with self.subTest(age_s=age_s, args=args):
+                    self.assertEqual(self.run_script(args=args), status, self.text)
+                    self.assertEqual("to keep " + args[1] in self.text, status == 2, self.text)
+
     def test_arguments_arrive_as_they_are(self):
         nasty = ["a b", "$(touch pwned)", "`touch pwned`", "*", "; touch pwned", "x\ny", "'", '"',
                  "\\", "", "-", "~"]
