@@ -91,6 +91,7 @@ job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as the scr
     job_arguments=(--backend "$backend" "${job_arguments[@]}")
   job_stop_files+=("$job_output.stop")
   if ((job_is_part)); then # also the common stop file of all parts
+    export STARMILL_PART=1 # tables may have none of its stars
     job_mark=${job_output%.h5}.ok
     rm -f -- "$job_mark"
     case $job_output in

@@ -12,6 +12,7 @@ FAKES = {
 printf '%s\\0' "$@" >>"$RECORD/srun"
 n=$(cat "$RECORD/n" 2>/dev/null || echo 0)
 echo $((n + 1)) >"$RECORD/n"
+echo "part ${STARMILL_PART-none}" >"$RECORD/part"
 set -- $FAKE_STATUS
 shift $((n < $# ? n : $# - 1))
 status=$1
@@ -89,6 +90,7 @@ class JobScripts(ProgramTest):
     def test_stopped_and_requeued(self):
         self.assertRequeued(self.run_script(FAKE_STATUS="75"), "12")
         self.assertEqual(self.noted("squeue"), "--noheader --jobs=12 --format=%T\n")
+        self.assertEqual(self.noted("part"), "part none\n")
 
     def test_a_launcher_that_lost_a_node_ends_with_0(self):
         for result in ("10", "75"):
@@ -102,6 +104,7 @@ class JobScripts(ProgramTest):
                                  SLURM_ARRAY_TASK_ID="3")
         self.assertRequeued(status, "12_3")
         self.assertIn("\0--output\0a-0003.h5\0--catalog=0003\0", self.noted("srun"))
+        self.assertEqual(self.noted("part"), "part 1\n")
 
     def test_merge_takes_what_the_last_start_completed(self):
         """A part that refuses other settings (4) still has the result of an earlier array."""
