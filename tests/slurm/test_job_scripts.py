@@ -118,9 +118,11 @@ class JobScripts(ProgramTest):
                 self.run_script("array", args, FAKE_STATUS=status, SLURM_ARRAY_TASK_ID=str(task),
                                 SLURM_ARRAY_JOB_ID="12")
                 self.assertEqual(self.run_script("merge", merge), merged, self.text)
+        self.run_script("array", args, FAKE_SITE_STATUS="5", SLURM_ARRAY_TASK_ID="3")
+        self.assertEqual(self.run_script("merge", merge), 2, self.text)
         self.run_script("array", args, FAKE_STATUS="4", SLURM_ARRAY_TASK_ID="4")
         self.run_script("merge", merge)
-        self.assertRegex(self.text, "did not complete %s/part-0004.h5: see .*remove" % folder)
+        self.assertRegex(self.text, "did not complete .* %s/part-0004.h5: see .*remove" % folder)
 
     def test_not_requeued(self):
         for why, variables in (
