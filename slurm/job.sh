@@ -58,37 +58,34 @@ job_refuse() {
 }
 
 # --- what is to be run ------------------------------------------------------
-job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the script was given them
-  local backend=$1 has_backend=0 emulator=network previous='' argument
+job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as given; sets the site up
+  local backend=cpu has_backend=0 emulator=network previous='' argument left=()
+  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
   case "${1-} ${2-}" in
     'fit '* | 'sample '*) job_command=("$1"); shift ;;
     'library train') job_command=(library train); shift 2 ;;
   esac
-  job_arguments=("$@")
-  for argument; do
+  for argument; do # starmill takes shortened options
+    [[ $argument != --*=* ]] || previous=${argument%%=*}
+    case $previous in
+      --output) job_output=${argument#--*=} ;;
+      --sto | --stop | --stop- | --stop-f*) job_stop_files+=("${argument#--*=}") ;;
+      --em*) emulator=${argument#--*=} ;;
+    esac
     case $argument in
-      --ov*) # starmill takes shortened options
+      --bac*) has_backend=1 ;;
+      --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
-      --output=*) job_output=${argument#*=} ;;
-      --stop-file=*) job_stop_files+=("${argument#*=}") ;;
-      --emulator=*) emulator=${argument#*=} ;;
-      --backend | --backend=*) has_backend=1 ;;
     esac
-    case $previous in
-      --output) job_output=$argument ;;
-      --stop-file) job_stop_files+=("$argument") ;;
-      --emulator) emulator=$argument ;;
-    esac
-    previous=$argument
+    previous=${argument##*=*}
+    [[ $argument == --ret* ]] || left+=("$argument")
   done
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
-  # library train takes --backend for networks only
-  [[ $has_backend == 1 || $emulator != network ]] ||
-    job_arguments=(--backend "$backend" "${job_arguments[@]}")
   job_stop_files+=("$job_output.stop")
   if ((job_is_part)); then # also the common stop file of all parts
+    export STARMILL_PART=1 # tables may have none of its stars
     job_mark=${job_output%.h5}.ok
     rm -f -- "$job_mark"
     case $job_output in
@@ -96,6 +93,17 @@ job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the scr
       *) job_stop_files+=(stop) ;;
     esac
   fi
+  job_set_up
+  argument=$(readlink -f -- "$job_output" || :).new
+  [[ ! -e $job_output || ! $argument -nt $job_output ]] ||
+    job_refuse "$argument, of a run with --overwrite, is newer than $job_output: end that run" \
+      "by hand, or remove $argument to keep $job_output"
+  # a start with --retry-failed marks failed rows not done; another start would mark them again
+  ((${SLURM_RESTART_COUNT:-0} > 0)) && job_is_lost || left=("$@")
+  job_arguments=("${left[@]}")
+  # library train takes --backend for networks only
+  [[ $has_backend == 1 || $emulator != network ]] ||
+    job_arguments=(--backend "$backend" "${job_arguments[@]}")
 }
 
 job_set_up() { # load the site's modules; set +eu: its functions may fail or use unset variables
@@ -261,11 +269,7 @@ job_main() { # COMMAND...: run it; retry after a crash, requeue, or exit with it
 
 # --- the jobs ---------------------------------------------------------------
 job_fit() { # gpu|cpu ARGUMENTS...: starmill fit, sample or library train with a rank per task
-  local backend=cpu
-  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
-  shift
-  job_read_arguments "$backend" "$@"
-  job_set_up
+  job_read_arguments "$@"
   job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
 
@@ -282,11 +286,7 @@ job_part() { # gpu|cpu ARGUMENTS...: job_fit with {part} replaced by the task's 
 }
 
 job_profile() { # gpu|cpu ARGUMENTS...: job_fit under nsys, without retries and requeueing
-  local backend=cpu
-  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
-  shift
-  job_read_arguments "$backend" "$@"
-  job_set_up
+  job_read_arguments "$@"
   job_can_requeue=0
   SITE_RETRIES=0
   # %q{...} is a pattern of nsys; escape % in the path

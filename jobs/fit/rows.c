@@ -109,12 +109,12 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
 }
 
 /* Log how many rows have a start in the table.  Fail if no row has one, since the table then
- * probably belongs to other stars. */
+ * probably belongs to other stars; a part of a job array (job.sh) may have none of its stars. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE];
-  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
+  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: %s has values for none of the %lld rows (%lld not found, %lld "
                       "without finite values within the limits): is it the table of these stars?",
@@ -206,7 +206,7 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
     mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
                      "%s: give NaN for missing values, and use the result's units",
                      setup->config.prior_table, (long long)n_beyond, first);
-  if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0)
+  if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors for none of the %lld rows: is it the table of "
                       "these stars?",

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# {argument of Spectrum, or "variance": known names of its column, in any case}
+# {argument of Spectrum, or "variance" or "deviation": known names of its column, in any case}
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
-    "error": ("error", "err", "errs", "sigma", "flux_err", "flux_error", "err_flux", "e_flux",
-              "eflux", "uncertainty", "std"),
+    "error": ("error", "err", "errs", "flux_err", "flux_error", "err_flux", "e_flux", "eflux",
+              "uncertainty", "std"), "deviation": ("sigma",),  # the error if no other is there
     "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var")}
 
 
@@ -213,12 +213,9 @@ class FromOthers:
                 found[argument] = mask_of(str(name), values) if argument == "mask" else values
         if "loglam" in found:
             found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))
-        if "ivar" in found or {"ivar", "error"} & more.keys():
-            found.pop("error", None)
-        if "error" in more:
-            found.pop("ivar", None)
-        found.update(more)
-        found.pop("variance", None)
+        own = [("error" if kind == "deviation" else kind, found.pop(kind)) for kind in (
+            "ivar", "error", "variance", "deviation") if kind in found]  # the first counts
+        found.update(own[:not {"ivar", "error"} & more.keys()], **more)
         missing = [n for n in ("wave", "flux") if n not in found]
         missing += ["ivar or error"] * (not {"ivar", "error"} & found.keys())
         need(not missing, ValueError,

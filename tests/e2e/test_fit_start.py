@@ -292,6 +292,16 @@ class StartByName(ProgramTest):
         done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS,
                         "--start", start, self.input)
         self.assertOneLine(done, start, "none of the 3 rows", status=2)
+        # but in a part of a job array: other parts have the table's stars
+        priors = save("numbers-priors.fits", {"TARGETID": [1, 2, 3], "TEFF": [5000.0] * 3,
+                                              "TEFF_ERR": [100.0] * 3})
+        self.fit("no-table.h5")
+        whole = read(self.path)
+        for option, path, says in (("--start", start, "0 of 3 rows start from"),
+                                   ("--prior-table", priors, "0 rows have priors")):
+            done = self.fit("part-of-array.h5", "--overwrite", option, path, env={"STARMILL_PART": "1"})
+            self.assertIn(says, done.stdout + done.stderr)
+            self.assertEqual(differing(read(self.path), whole), [])
 
 
 INFO_PRIOR, NEAR_HULL = 1024, 256

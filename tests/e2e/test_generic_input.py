@@ -297,6 +297,27 @@ class Generic(ProgramTest):
                 run("convert", "--medium", "vacuum", "--overwrite", "--output", tmp("width.fits"), name)
                 np.testing.assert_allclose(pyfits.getdata(tmp("width.fits"))["LSF_SIGMA"][0], sigma)
 
+    def test_sigma_is_the_error_only_where_there_is_no_other(self):
+        wave, ivar, path = np.arange(4000, 4200, 5.0), np.linspace(25, 50, 40), tmp("sigma.txt")
+        for names, third, sigma in (
+                ("sigma", ivar**-0.5, None), ("sigma ivar", 2 + wave / 4e3, ivar),
+                ("ivar sigma", ivar, 2 + wave / 4e3), ("err sigma", ivar**-0.5, 2 + wave / 4e3),
+                ("ivar sigma", ivar, ivar**-0.5)):
+            with self.subTest(names=names):
+                columns = [c for c in (wave, np.sin(wave), third, sigma) if c is not None]
+                np.savetxt(path, np.transpose(columns), "%.9g", header="wave flux " + names,
+                           comments="")
+                done = starmill("convert", "--medium", "vacuum", "--overwrite", "--output",
+                                tmp("s.fits"), path)
+                if sigma is not None and sigma[0] == 0.2:
+                    self.assertOneLine(done, path, "SIGMA is the error again", status=3)
+                    continue
+                row = pyfits.getdata(tmp("s.fits"))[0]
+                np.testing.assert_allclose(row["IVAR"], ivar, rtol=1e-6)  # float32
+                self.assertEqual("LSF_SIGMA" in row.array.names, sigma is not None)
+                if sigma is not None:
+                    np.testing.assert_allclose(row["LSF_SIGMA"], 2 + wave / 4e3, rtol=1e-6)
+
     def test_files_that_cannot_be_converted(self):
         lines = "".join(f"{500 + i} {1 + i % 3}\n" for i in range(20))
         for text, says in (

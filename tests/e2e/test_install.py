@@ -95,6 +95,17 @@ class Installed(ProgramTest):
         said = self.works(self.path("share", "starmill", "smoke-test"))
         self.assertIn("four stars fitted alone, and with two ranks\n", said)
 
+    def test_images_have_what_the_smoke_test_needs(self):
+        """They copy all of /usr/local, or some folders of it."""
+        for name in ("Containerfile", "Containerfile.cuda", "starmill.def"):
+            with self.subTest(name=name):
+                text = content(os.path.join(SOURCE, "packaging", name), "r")
+                copied = re.findall(r"(?m)^ *(?:COPY --from=build )?/usr/local(\S*) /usr", text)
+                self.assertTrue(copied)
+                for folder in copied:
+                    shutil.copytree(self.prefix + folder, tmp(name) + folder, symlinks=True)
+                self.works(os.path.join(tmp(name), "share", "starmill", "smoke-test"))
+
     def test_smoke_test_fails_where_the_library_is_missing(self):
         other = tmp("without")
         for name in ("bin/starmill", "share/starmill/smoke-test"):

@@ -3,6 +3,7 @@
 the parts that residuals are made of; fits scatter as a library's report says.  `starmill library
 correct` learns from spectra a line that templates lack, and puts it into every kind of emulator."""
 
+import dataclasses
 import types
 
 from base import *  # noqa: F403
@@ -10,7 +11,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import cdist
 from starmill.cli.basics import Failure
 from starmill.templates import (correction, emulate, library_file, measure, model_error, radial,
-                                residuals)
+                                residuals, spectra)
 from starmill.templates.correction import Calibrators
 from starmill.templates.labels import make_hulls
 from starmill.templates.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
@@ -164,9 +165,35 @@ class Report(unittest.TestCase):
             self.assertLess(abs(bias), 0.6 * sigma)
             self.assertTrue(0.6 < scatter / sigma < 1.5, row)  # of 60
             self.assertLess(own, 0.01 * sigma)
+        flux[0][::2, 700:900] = np.nan  # gaps
+        with_gaps = measure.report(library, measure.ModelSet(labels, names, flux, [None]), 4, "")[0]
+        self.assertNotIn("did not finish", with_gaps)
         with self.assertRaisesRegex(Failure, "inside the library's hulls"):
             measure.report(library, measure.ModelSet(labels[:1] + [9000, 0, 0, 0], names[:1],
                                                      [f[:1] for f in flux], [None]), 4, "")
+
+    def test_gaps_of_spectra_left_out_are_not_measured(self):
+        """What functions fitted to all spectra fill in is no observation."""
+        rng, x = np.random.default_rng(SEED), np.linspace(-1, 1, 200)
+        label = rng.uniform(-1, 1, (60, 2))
+        y = 0.1 * (np.sin(3 * x + label[:, :1]) + label[:, 1:] * x) + rng.normal(0, 0.01, (60, 200))
+        gap = (x > rng.uniform(-1, 0.8, (60, 1))) & (rng.random((60, 200)) < 0.15)
+        given = types.SimpleNamespace(names=["a", "b"], smoothing=1e-3, components=4, degree=2,
+                                      keep_outliers=True, hull="pairs", guess_templates=5)
+        functions = spectra.Functions(given, label, np.where(gap, 0, y), gap)
+        arm = Arm("opt", "opt", np.log(5000), 1e-4, wavelengths(np.log(5000), 1e-4, 200))
+        found = types.SimpleNamespace(functions=functions, library=functions.library(arm)[0])
+        rest, left = spectra.leave_out(found, [str(i) for i in range(60)], 0.3, 1)
+        rows = [int(name) for name in left.names]
+        np.testing.assert_array_equal(left.flux[0], np.where(gap, np.nan, np.exp(y))[rows])
+        error = 100 * abs(emulate.flux(rest, 0, left.labels) / np.exp(y[rows]) - 1)
+        known = [e[~g] for e, g in zip(error, gap[rows])]
+        want = [*np.percentile(np.concatenate(known), (50, 95, 99, 100)), *np.percentile(
+            [np.sqrt(np.mean(e**2)) for e in known], (50, 95, 100))]
+        lines = [line.split() for line in measure.pixel_lines(rest, left, 2)[0]]
+        for name in ("opt", "all"):  # float32, and printed with three or four decimals
+            line = next(line for line in lines if line[0] == name and len(line) == 8)
+            np.testing.assert_allclose(np.array(line[1:], float), want, atol=6e-4)
 
 
 LINE, DEPTH = 5003.0, 0.1
@@ -280,6 +307,11 @@ class LibraryCorrect(ProgramTest):
         # of 150 K the benchmark stars' own share in the correction is left
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
+        twins = library_file.read(tmp("bare.h5"))
+        twins.arm.append(dataclasses.replace(twins.arm[0], name="twin"))
+        library_file.write(tmp("twins.h5"), twins, False, STARMILL)
+        off = re.findall("teff +off by .*", run(*correct, *extra, tmp("twins.h5")).stdout)
+        self.assertEqual(off, 2 * re.findall("teff +off by .*", done.stdout))  # the same spectra
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("bare.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("bare.h5")),

@@ -460,6 +460,8 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--labels", "teff", path), 2, ("NAME=",)),
             ((*GIVEN, "--labels", "a=A,b=B,c=C,d=D,e=E,f=F,g=G", path), 2, ("at most 6 labels",)),
             ((*GIVEN, "--labels", "vrad=TEFF,logg=LOGG", path), 2, ("vrad",)),
+            ((*GIVEN, "--labels", "Teff=TEFF,logg=LOGG", path), 2, ("write teff=TEFF",)),
+            ((*GIVEN, "--labels", "teff=TEFF,m_h=LOGG,M_H=FEH", path), 2, ("M_H appears twice",)),
             ((*GIVEN, "--medium", "water", path), 2, ("air or vacuum",)),
             ((*GIVEN, "--components", "0", path), 2, ("--components takes", "not '0'")),
             ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),

@@ -149,12 +149,18 @@ class Notebook(unittest.TestCase):
         self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
         sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
         self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
+        for kind, power in ("ivar", -2), ("flux_err", 1), ("sigma", 1):  # sigma beside an error
+            made = Spectrum.from_table({"wave": nm, "flux": [1, 2.0], "sigma": [7, 8.0],
+                                        kind: np.array([0.5, 1]) ** power})
+            np.testing.assert_allclose(made.ivar, [4, 1])
         of = Spectrum
         for error, says, call, given in (
                 (TypeError, "not list", of.from_specutils, [1, 2]),
                 (TypeError, "not SimpleNamespace", of.from_table, spectrum(nm)),
                 (TypeError, "know its units", of.from_table, rows.as_array().view(pyfits.FITS_rec)),
                 (ValueError, "no flux, ivar or error", of.from_table, {"wave": nm}),
+                (ValueError, "no ivar or error", of.from_table, {
+                    "wave": nm, "flux": [1, 2.0], "sigma": [1, 1.0], "var": [4, 4.0]}),
                 (ValueError, "no uncertainty", of.from_specutils, spectrum(nm, uncertainty=None)),
                 (ValueError, r"spectrum\[i\]", of.from_specutils, spectrum(nm, np.ones((2, 2))))):
             self.assertRaisesRegex(error, says, call, given)

@@ -450,3 +450,13 @@ class Shipped(Simulate):
             self.assertFalse(table(how, "coadd-mock-00000.fits", "R_MASK").any())  # no cosmics
             names = table(how, "truth.fits", "TRUTH").columns.names
             self.assertEqual("ERROR_SHARE_R" in names, how == "correlated")
+
+    def test_model_error_of_one_component(self):
+        library = library_file.read(os.path.join(SOURCE, "libraries", "fgk.h5"))
+        for arm in library.arm:
+            arm.error.component, arm.error.sigma = arm.error.component[:1], arm.error.sigma[:1]
+        library_file.write(tmp("one.h5"), library, False, STARMILL)
+        run("simulate", "--library", tmp("one.h5"), "--output", tmp("sole"), "--stars", 3,
+            "--per-file", 2)
+        share = table("sole", "truth.fits", "TRUTH")["ERROR_SHARE_R"].ravel()
+        self.assertEqual((len(share), np.count_nonzero(share)), (3, 3))

@@ -12,6 +12,7 @@ FAKES = {
 printf '%s\\0' "$@" >>"$RECORD/srun"
 n=$(cat "$RECORD/n" 2>/dev/null || echo 0)
 echo $((n + 1)) >"$RECORD/n"
+echo "part ${STARMILL_PART-none}" >"$RECORD/part"
 set -- $FAKE_STATUS
 shift $((n < $# ? n : $# - 1))
 status=$1
@@ -89,6 +90,7 @@ class JobScripts(ProgramTest):
     def test_stopped_and_requeued(self):
         self.assertRequeued(self.run_script(FAKE_STATUS="75"), "12")
         self.assertEqual(self.noted("squeue"), "--noheader --jobs=12 --format=%T\n")
+        self.assertEqual(self.noted("part"), "part none\n")
 
     def test_a_launcher_that_lost_a_node_ends_with_0(self):
         for result in ("10", "75"):
@@ -102,6 +104,7 @@ class JobScripts(ProgramTest):
                                  SLURM_ARRAY_TASK_ID="3")
         self.assertRequeued(status, "12_3")
         self.assertIn("\0--output\0a-0003.h5\0--catalog=0003\0", self.noted("srun"))
+        self.assertEqual(self.noted("part"), "part 1\n")
 
     def test_merge_takes_what_the_last_start_completed(self):
         """A part that refuses other settings (4) still has the result of an earlier array."""
@@ -115,9 +118,11 @@ class JobScripts(ProgramTest):
                 self.run_script("array", args, FAKE_STATUS=status, SLURM_ARRAY_TASK_ID=str(task),
                                 SLURM_ARRAY_JOB_ID="12")
                 self.assertEqual(self.run_script("merge", merge), merged, self.text)
+        self.run_script("array", args, FAKE_SITE_STATUS="5", SLURM_ARRAY_TASK_ID="3")
+        self.assertEqual(self.run_script("merge", merge), 2, self.text)
         self.run_script("array", args, FAKE_STATUS="4", SLURM_ARRAY_TASK_ID="4")
         self.run_script("merge", merge)
-        self.assertRegex(self.text, "did not complete %s/part-0004.h5: see .*remove" % folder)
+        self.assertRegex(self.text, "did not complete .* %s/part-0004.h5: see .*remove" % folder)
 
     def test_not_requeued(self):
         for why, variables in (
@@ -163,6 +168,8 @@ class JobScripts(ProgramTest):
                 ("node", ("--output=out.h5",), "out.h5.stop"),
                 ("node", ("--output=out.h5", "--stop-file", "s t"), "s t"),
                 ("node", ("--output=out.h5", "--stop-file=s t"), "s t"),
+                ("node", ("--stop=a", "--output=out.h5", "--stop-f", "s t"), "s t"),
+                ("node", ("--output=out.h5", "--sto=s t", "--log", "l"), "s t"),
                 ("array", ("--output", "p/x{part}.h5"), "p/x0007.h5.stop"),
                 ("array", ("--output", "p/x{part}.h5"), "p/stop"),
                 ("array", ("--output", "x{part}.h5"), "stop")):
@@ -204,6 +211,19 @@ class JobScripts(ProgramTest):
         self.assertEqual(self.run_script(FAKE_SITE_STATUS="5"), 2)
         self.assertIn("site_setup", self.text)
 
+    def test_a_newer_result_of_overwrite(self):
+        """For starmill status OUT.h5 is not finished: the job would be requeued for ever."""
+        out = put("overwritten.h5", "")
+        link = tmp("link-to-overwritten.h5")
+        os.symlink(out, link)
+        put("overwritten.h5.new", "")
+        for age_s, status in ((10, 2), (-10, 0)):
+            os.utime(out, (time.time() - age_s,) * 2)
+            for args in ("--output", out), ("--output", link):
+                with self.subTest(age_s=age_s, args=args):
+                    self.assertEqual(self.run_script(args=args), status, self.text)
+                    self.assertEqual("to keep " + args[1] in self.text, status == 2, self.text)
+
     def test_arguments_arrive_as_they_are(self):
         nasty = ["a b", "$(touch pwned)", "`touch pwned`", "*", "; touch pwned", "x\ny", "'", '"',
                  "\\", "", "-", "~"]
@@ -223,17 +243,27 @@ class JobScripts(ProgramTest):
                 self.assertFalse(os.path.exists(os.path.join(self.record, "pwned")))
 
     def test_backend_given(self):
-        self.run_script("gpu", ("--backend", "cpu", "--output", "o"))
-        self.assertIn("fit\0--backend\0cpu\0--output\0o\0", self.noted("srun"))
+        for option in ("--backend", "--back"):
+            self.run_script("gpu", (option, "cpu", "--output", "o"))
+            self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
+
+    def test_failed_rows_are_retried_once(self):
+        """A start that began to retry left the result unfinished, its failed rows not done."""
+        for restarts, result, retries in (("0", "75", True), ("2", "75", False), ("2", "0", True)):
+            with self.subTest(restarts=restarts, result=result):
+                self.run_script(args=("--retry-f", "--output", "o"), FAKE_STATUS="2",
+                                SLURM_RESTART_COUNT=restarts, FAKE_RESULT=result)
+                self.assertEqual("\0--retry-f\0" in self.noted("srun"), retries, self.text)
 
     def test_other_commands(self):
         for command in (("sample",), ("library", "train")):
             self.run_script("gpu", (*command, "--output", "o"))
             self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
                           self.noted("srun"))
-        for emulator, first in (("linear", "--emulator"), ("network", "--backend")):
-            for words in (("--emulator", emulator), ("--emulator=" + emulator,)):
-                self.run_script("cpu", ("library", "train", *words, "--output", "o"))
+        for emulator, first in (("linear", "--em"), ("network", "--backend")):
+            for words in ("--emulator " + emulator, "--emulator=" + emulator, "--em " + emulator):
+                self.run_script("cpu", ("library", "train", *words.split(), "--batch", "8",
+                                        "--output", "o"))
                 self.assertIn("\0train\0" + first, self.noted("srun"))
 
 

@@ -371,9 +371,15 @@ class Submitted(Jobs):
         fit = [*FIT, "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
         few = content(tmp("few.txt"), "r")
         put("bad.txt", few + "absent.fits\n")
+        ids = pyfits.getdata(tmp("survey/coadd-mock-00001.fits"), "FIBERMAP")["TARGETID"]
+        priors = put("priors.fits", "")
+        bintable({"TARGETID": ids, "TEFF": ("D", ids * 0 + 5000), "TEFF_ERR": ("D", ids * 0 + 100)}
+                 ).writeto(priors, overwrite=True)
         for before, after, status, says in (
                 ([], ["--object-file", tmp("ids.txt")], 0, " 5 rows in 2 files;"),
                 (["--count", 1], ["--object-file", tmp("ids.txt")], 0, " 10 rows in 2 files, counted in 1 of them;"),
+                (["--count", 1], ["--prior-table", priors], 0, " 24 rows in 2 files, counted in 1"),
+                ([], ["--prior-table", priors, "--catalog", tmp("one.txt")], 2, "--plan ended with"),
                 ([], ["--catalog", tmp("bad.txt")], 0, f" {2 * PER_FILE} rows in 3 files;"),
                 ([], ["--object", 7], 2, "finds no rows"), ([], ["--npoly", "none"], 2, "--plan ended with status 2")):
             done = ended([*args, *before, "gpu", *fit, *after])

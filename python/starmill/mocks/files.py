@@ -82,8 +82,8 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)].  Headers
-    are made here, since to import astropy's tables takes a third of a small survey's time."""
+    """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)], types
+    such as (3,)f8.  Made here: astropy's tables take a third of a small survey's time to import."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([
@@ -94,7 +94,7 @@ def _table(name, columns, n_row):
         ("GCOUNT", 1, "number of groups"), ("TFIELDS", len(columns), "number of table fields")])
     for i, (column, kind, unit) in enumerate(columns, 1):
         header[f"TTYPE{i}"] = column
-        header[f"TFORM{i}"] = f"{kind[1:]}A" if kind[0] == "S" else kind[:-2] + letter[kind[-2:]]
+        header[f"TFORM{i}"] = f"{kind[1:]}A" if kind[0] == "S" else kind[1:-4] + letter[kind[-2:]]
         if unit:
             header[f"TUNIT{i}"] = unit
     header["EXTNAME"] = (name, "extension name")
@@ -202,7 +202,7 @@ def _truth_columns(survey):
     columns += [("VRAD", "f8", "km/s"), ("VSINI", "f8", "km/s"), ("SN", "f8", ""),
                 ("LSF_GROUP", "i4", ""), ("FILE", "i4", ""), ("FITS_ROW", "i8", ""),
                 ("KIND", "S24", "")]
-    return columns + [(f"ERROR_SHARE_{arm.name.upper()}", f"{n}f8", "")
+    return columns + [(f"ERROR_SHARE_{arm.name.upper()}", f"({n},)f8", "")
                       for arm, n in zip(survey.arms, survey.n_share) if n > 0]
 
 

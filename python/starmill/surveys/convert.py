@@ -25,7 +25,7 @@ MASKS = [name.upper() for name in NAMES["mask"]]
 IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
 # known names of columns WAVE, FLUX, ERROR and SIGMA
 KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
-         for kind in ("wave", "flux", "error ivar variance", "sigma")]
+         for kind in ("wave", "flux", "error ivar variance deviation", "sigma deviation")]
 MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # bytes of a text file; pixels of the output
 SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse it
 
@@ -40,7 +40,7 @@ def find_known(names):
     """Return the names of the columns of wavelength, flux, error and sigma up to the first that is
     missing; None without wavelength or flux."""
     have = {split_unit(name)[0]: name for name in reversed(names)}
-    found = [next((have[name] for name in known if name in have), None) for known in KNOWN]
+    found = [next((have.pop(name) for name in known if name in have), None) for known in KNOWN]
     n = found.index(None) if None in found else len(found)
     return found[:n] if n >= 2 else None
 
@@ -212,6 +212,9 @@ def row_of(path, request, power):
     if power:
         row["LSF_SIGMA"] = one.wave / (FWHM_PER_SIGMA * power)
     elif len(one.extra) > 1:
+        pull = one.extra[1][ivar > 0] * np.sqrt(ivar[ivar > 0])
+        need(not np.allclose(pull, 1, 0.01) or np.ptp(one.extra[1]) == 0, INPUT, f"{path}: column "
+             "SIGMA is the error again, not the LSF's sigma: give --columns WAVE,FLUX,ERROR")
         row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit of SIGMA",
                                                   one.origin.units[3] or one.origin.unit)
     return row

@@ -172,8 +172,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels to the scale of the benchmark stars, whose labels come with stated
-    errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
+    """Shift the published labels, for this arm, to the scale of the benchmark stars, whose labels
+    have errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)
@@ -182,14 +182,14 @@ def onto_scale(library, i_arm, found, how, kind):
     need(lines, INPUT, "--error-columns: every label has errors in fewer than "
          f"{correction.LEAST_BENCHMARK} spectra, too few to correct its scale; add benchmark stars")
     published = ~np.isfinite(spectra.errors).any(axis=1)
-    spectra.labels[published] -= scale(library.map(spectra.labels[published]))
+    spectra.labels = spectra.labels - published[:, None] * scale(library.map(spectra.labels))
     return correction.compare(library, i_arm, *how), [
         "labels were brought to the scale of benchmark stars", *lines]
 
 
 def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Correct an arm and measure its model error.  Return lines of text and the labels' floors."""
-    arm, use = library.arm[i_arm], labels_to_use(options, library)
+    arm, use, spectra = library.arm[i_arm], labels_to_use(options, library), copy.copy(spectra)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),

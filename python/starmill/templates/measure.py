@@ -20,7 +20,7 @@ BLOCK = 64  # spectra emulated at once
 MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
 
 # n spectra on the pixels of a library: labels [n, n_label]; names [n], for messages; a list of each
-# arm's flux [n, n_pix]; a list of each arm's continuum [n, n_pix] or None
+# arm's flux [n, n_pix], NaN in gaps; a list of each arm's continuum [n, n_pix] or None
 ModelSet = namedtuple("ModelSet", "labels names flux continuum")
 
 
@@ -63,14 +63,12 @@ def pixel_lines(library, models, n_component):
     lines = [f"error of their pixels, per cent of the {unit}",
              "            all pixels                              rms of a spectrum",
              "  arm       median     95 %     99 %  largest   median     95 %  largest"]
-    square = [(error.astype(float) ** 2).sum(axis=1) for error in errors]
-    rms_all = np.sqrt(sum(square) / sum(arm.n_pix for arm in library.arm))
-    worst = np.argsort(-rms_all, kind="stable")[:N_WORST]
-    names_of_worst = [f"  {rms_all[i]:8.4f}  {models.names[i]}" for i in worst]
-    for name, error, rms in zip(  # for each arm, then for all arms together
-            [*(arm.name for arm in library.arm), "all"], [*errors, np.concatenate(errors, axis=1)],
-            [*(np.sqrt(s / arm.n_pix) for s, arm in zip(square, library.arm)), rms_all]):
-        p, m = (np.percentile(x, (50, 95, 99, 100)) for x in (error, rms))
+    errors.append(np.concatenate(errors, axis=1))  # all arms together
+    rms = [np.sqrt(np.nanmean(error**2, axis=1, dtype=float)) for error in errors]
+    worst = np.argsort(-rms[-1], kind="stable")[:N_WORST]
+    names_of_worst = [f"  {rms[-1][i]:8.4f}  {models.names[i]}" for i in worst]
+    for name, *found in zip([*(arm.name for arm in library.arm), "all"], errors, rms):
+        p, m = (np.nanpercentile(x, (50, 95, 99, 100)) for x in found)
         lines.append(f"  {name:<8} {p[0]:8.4f} {p[1]:8.4f} {p[2]:8.4f} {p[3]:8.3f} {m[0]:8.4f} "
                      f"{m[1]:8.4f} {m[3]:8.3f}")
     return lines + ["worst spectra, rms in per cent", *names_of_worst], residual_lines, model_errors
@@ -118,7 +116,8 @@ def fit_all(library, labels, flux, all_sn):
     from starmill.library import StarmillError
     random = np.random.default_rng(1)
     noise = [random.standard_normal(f.shape) for f in flux]
-    own_flux = [emulate.flux(library, a, labels) for a in range(len(flux))]
+    own_flux = [np.where(np.isnan(f), f, emulate.flux(library, a, labels))
+                for a, f in enumerate(flux)]
     start = np.pad(labels, ((0, 0), (2, 0)))[:, None]  # velocity and v sin i are 0
     with as_failure(INPUT, "labels cannot be fitted", StarmillError, OSError):
         fitter = open_library(library)

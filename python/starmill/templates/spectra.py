@@ -380,11 +380,11 @@ def leave_out(made, names, part, seed):
          "spectrum with the least or greatest value of a label must stay; give more spectra")
     need((~out).sum() >= LEAST_SPECTRA, INPUT,
          f"{(~out).sum()} spectra would remain, {LEAST_SPECTRA} are needed: leave fewer out")
-    rest = Functions(functions.settings, values[~out], functions.y[~out],
-                     np.zeros_like(functions.gap[~out]), functions.weight[~out])
+    rest = Functions(functions.settings, values[~out], functions.y[~out], functions.gap[~out],
+                     functions.weight[~out])
     library, _ = rest.library(replace(arm, error=None))
     left = ModelSet(values[out], [name for name, is_out in zip(names, out) if is_out],
-                    [np.exp(functions.y[out])], [None])
+                    [np.where(functions.gap, np.nan, np.exp(functions.y))[out]], [None])
     return library, left
 
 

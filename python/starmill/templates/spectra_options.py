@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from starmill.cli.basics import INPUT, USAGE, Failure, as_failure, need
+from starmill.templates.labels import KNOWN
 from starmill.templates.library_data import MAX_AXIS
 
 STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
@@ -51,8 +52,10 @@ def read_labels(text, most):
     for i, (name, column) in enumerate(labels):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             raise Failure(USAGE, f"--labels {text}: a name is made of letters, digits and _")
-        if name in [other for other, _ in labels[:i]]:
-            raise Failure(USAGE, f"--labels {text}: {name} appears twice")
+        need(name in KNOWN or name.lower() not in KNOWN, USAGE, f"--labels {text}: write "
+             f"{name.lower()}={column}; only this name has its unit, and teff its logarithm")
+        need(name.lower() not in [other.lower() for other, _ in labels[:i]], USAGE,
+             f"--labels {text}: {name} appears twice")
         need(len(column) <= 31, USAGE, f"--labels {text}: {column} is too long")
     return labels
 
