@@ -541,7 +541,7 @@ class Report(Look):
         page = content(path + ".html", "r")
         card = page[page.index("<h2>Stars"):]
         for words in ("<p>1 row of 1 file, written", "1 file, 0 unreadable", "[Fe/H] −1.50 dex",
-                      "square 2.5, without model error 1.23<", "<span>row</span>", "Too few fitted"):
+                      "square 2.5, without model error 1.23<", "<span>row</span>", "Too few fit"):
             self.assertIn(words, page)
         self.assertIn("orange the model", card)
         self.assertNotIn("[α/Fe]", card)
