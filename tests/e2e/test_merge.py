@@ -481,7 +481,7 @@ class Compare(ProgramTest):
     def test_differences_are_b_less_a(self):
         """B has other chi-squares, some of other pixels, Teff 0.4 errors higher, twice the error,
         and one warning more."""
-        b, row, at = shutil.copy(self.path, tmp("b.h5")), read(self.path), np.arange(self.n)
+        b, row, at = shutil.copy(self.path, tmp("edited.h5")), read(self.path), np.arange(self.n)
 
         def edit(fits, _):
             fits["CHISQ_TOT"] += np.where(at % 3 == 0, -2, 2)
