@@ -123,6 +123,23 @@ MILL_TEST(no_answer_has_a_stale_template)
   compare_kept(MILL_FLOAT32);
 }
 
+/** Compare covariances, errors, v sin i and moments: errors within 5 %, as VRAD_ERR. */
+static inline void compare_errors(const mill_fit_result *b, const mill_fit_result *a)
+{
+  const double *c = a->covar;
+  for (int l = 0; l < N_LABEL; l++)
+    if (a->label_err[l] > 0.0)
+      assert_close(b->label_err[l], a->label_err[l], 0.05 * a->label_err[l]);
+  assert_close(b->vsini_km_s, a->vsini_km_s, 0.05 * a->vsini_err_km_s);
+  assert_close(b->vsini_err_km_s, a->vsini_err_km_s, 0.05 * a->vsini_err_km_s);
+  assert_close(b->vrad_skew, a->vrad_skew, 0.05);
+  assert_close(b->vrad_kurt, a->vrad_kurt, 0.05 * a->vrad_kurt);
+  for (int j = 0, e = 0; j < N_PAR; j++) /* variances are at the rows' begins */
+    for (int l = j; l < N_PAR; l++, e++)
+      assert_close(b->covar[e], c[e],
+                   0.1 * sqrt(c[j * N_PAR - j * (j - 1) / 2] * c[l * N_PAR - l * (l - 1) / 2]));
+}
+
 MILL_TEST(fits_equal_the_cpu)
 {
   static mill_fit_result expected[N_STAR];
@@ -152,6 +169,7 @@ MILL_TEST(fits_equal_the_cpu)
     for (int l = 0; l < N_LABEL; l++)
       if (a->label_err[l] > 0.0)
         assert_close(b->label[l], a->label[l], 0.05 * a->label_err[l]);
+    compare_errors(b, a);
     assert_close(b->rchisq_tot, a->rchisq_tot, 1e-4 * a->rchisq_tot);
     for (int k = 0; k < N_ARM; k++) {
       assert_int_equal(isnan(b->vrad_arm_km_s[k]), isnan(a->vrad_arm_km_s[k]));
@@ -165,10 +183,13 @@ MILL_TEST(fits_equal_the_cpu)
     for (int k = 0; k < data.star[i].n_segment; k++)
       for (int p = 0; p < data.made[i].segment[k].n_pix; p++) {
         const float x = model[i][k][p], y = data.model[i][k][p];
+        const double ivar = (double)data.star[i].segment[k].ivar[p];
+        /* Fits end within 2e-3 of the least -2 ln L (test_polish.c), so two of them differ by at most
+         * 2 sqrt(2e-3) = 0.09 errors of a pixel.  Measured between CPUs: 2e-6 of a flux of 20. */
         if (isnan(x))
           assert_true(isnan(y));
-        else /* the scale of the fluxes is 20 */
-          assert_close(y, x, 0.125);
+        else
+          assert_close(y, x, 0.1 * (ivar > 1.0 && isfinite(ivar) ? 1.0 / sqrt(ivar) : 1.0));
       }
   }
   assert_true(n_fitted >= N_STAR - 2);

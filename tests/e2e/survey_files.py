@@ -305,19 +305,20 @@ def mwm(s, is_visit=False):
         s.spectrum(i, COADD, n)
     vel, stack = s.rng.uniform(-300, 300, n_row).astype("f4"), np.arange(n_row) != 1
     width = s.rng.uniform(1.5, 4, (n_row, n)).astype("f4")
-    rest = np.array([math.pow(10.0, 3.5523 + 1e-4 * k) for k in range(n)])
+    rest = np.array([math.pow(10.0, 3.5523 + 0.05 * k) for k in range(n)])  # and above 6000 A
     flags = np.array([p["mask"] for p in s.spectra], "i8") & 0x7fffffff
     for p, v, used, w, m in zip(s.spectra, vel, stack, width, flags):
         p["wave"] = rest / (1 - float(v) * (used or not is_visit) / 299792.458)
         p["mask"] = (m & SDSS_BAD & ~(1 << 18 | 1 << 25)).astype("i4")
-        power = 1560 + (p["wave"] - 3700) * (710 / 2300)  # all below 6000 A
+        power = np.where(p["wave"] < 6000, 1560 + (p["wave"] - 3700) * (710 / 2300),
+                         1850 + (p["wave"] - 6000) * (800 / 3000))
         p["sigma"] = ((w.astype(float) if is_visit else p["wave"] / power) / math.sqrt(8 * math.log(2))).astype("f4")
     columns = [("flux", f"{n}E", [p["flux"] for p in s.spectra]), ("ivar", f"{n}E", [p["ivar"] for p in s.spectra]),
                ("pixel_flags", f"{n}K", flags)]
     columns += [("xcsao_v_rad", "E", vel), ("in_stack", "L", [b"FT"[i:i + 1] for i in stack.astype(int)]),
                 ("wresl", f"{n}E", width), ("tai_beg", "K", [5184019757 + 86400 * i for i in range(n_row)]),
                 ("tai_end", "K", [5184020757 + 86400 * i for i in range(n_row)])] if is_visit else [("v_rad", "E", vel)]
-    cards = ["CRVAL   =               3.5523", "CDELT   =               0.0001", "CRPIX   =                    1",
+    cards = ["CRVAL   =               3.5523", "CDELT   =                 0.05", "CRPIX   =                    1",
              "CTYPE   = 'LOG-LINEAR'"]
     return [Hdu("", [], cards=["SDSS_ID =             99560000", "CAT_ID  =    63050395967613090",
                                f"RA      = {position['ra']:.17g}", f"DEC     = {position['dec']:.17g}"]),
@@ -470,7 +471,9 @@ def pfs(s, has_wave=False):
     p["wave"] = wave * 10 if has_wave else (start + (np.arange(n) + 2 - (0.5 * n + 1.5)) * 8e-11) * 1e10
     p["ivar"] = (1 / variance.astype(float)).astype("f4")
     p["sigma"] = np.full(n, 2.1 / math.sqrt(8 * math.log(2)), "f4")
-    flags = ["MP_BAD  =                    0", "HIERARCH MP_NO_DATA = 8", "HIERARCH MP_FIBERTRACE = 12"]
+    bad = {"BAD": 3, "SAT": 6, "CR": 9, "SUSPECT": 11, "NO_DATA": 14, "UNMASKEDNAN": 17,
+           "BAD_FLAT": 20, "BAD_SKY": 25, "BAD_FLUXCAL": 31}  # this file's bits
+    flags = [f"HIERARCH MP_{name} = {bit}" for name, bit in (*bad.items(), ("FIBERTRACE", 12))]
     cards = ["CTYPE1  = 'WAVE    '", "CUNIT1  = 'm       '", f"CRPIX1  = {0.5 * n + 1.5}", "CDELT1  = 8E-11",
              f"CRVAL1  = {start:.17g}"]
     hdus = [Hdu("", []), image("FLUX", "E", p["flux"], [] if has_wave else cards), image("MASK", "J", p["mask"], flags),
@@ -482,7 +485,7 @@ def pfs(s, has_wave=False):
             table("OBSERVATIONS", ("visit", "J", [7, 8]), ("arm", "1A", ["b", "r"]),
                   ("fiberId", "J", [row["fiber"]] * 2),
                   ("obsTime", "19A", ["2025-03-23T10:30:00", "2025-03-23T10:50:00"]))]
-    p["mask"] &= 1 | 1 << 8
+    p["mask"] &= np.array(sum(1 << bit for bit in bad.values()), "u4").view("i4")
     return hdus + ([image("WAVELENGTH", "D", wave)] if has_wave else []), UNKNOWN
 
 
@@ -518,7 +521,6 @@ def generic(s, plain=True):
 
 class Reader:
     """A process that reads one file after the other through the readers' common interface."""
-
     process = None
 
     @classmethod
@@ -553,14 +555,12 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 # how a sample is drawn, and whether the file knows the line-spread function
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss", sdss_v, 1),
          "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1),
-         "lamost": ("lamost", lamost, 0),
-         "lamost image": ("lamost", lambda s: lamost(s, True), 0),
+         "lamost": ("lamost", lamost, 0), "lamost image": ("lamost", lambda s: lamost(s, True), 0),
          "lamost dr1": ("lamost", lambda s: lamost(s, True, True), 0),
          "lamost-mrs": ("lamost-mrs", lamost_mrs, 0), "weave": ("weave", weave, 0),
          "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
          "pfs": ("pfs", pfs, 1), "pfs wave": ("pfs", lambda s: pfs(s, True), 1),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
-
 
 FIT, NO_LSF = 0, 1
 NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up

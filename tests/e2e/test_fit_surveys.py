@@ -224,6 +224,7 @@ class RealFiles(Formats):
 
     def test_lamost(self):
         for folder, start in (("lamost", ""), ("cool", "spec-")):
+            n = 0
             for name in sorted(os.listdir(os.path.join(DATA, "real", folder))):
                 if not name.startswith(start) or not name.endswith(".fits.gz"):
                     continue
@@ -236,3 +237,5 @@ class RealFiles(Formats):
                     (got,) = answer["segments"]
                     self.assertPixels(got, of["FLUX"], of["IVAR"], of["ANDMASK"])
                     np.testing.assert_allclose(got["wave"], of["WAVELENGTH"], rtol=1e-15)
+                n += 1
+            self.assertGreater(n, 0, folder)

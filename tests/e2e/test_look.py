@@ -492,7 +492,6 @@ class Report(Look):
         np.testing.assert_allclose(got["repeat-error-VRAD"], 4, 1e-12)
         self.assertIn("Spectra were not asked for", page)
         self.assertNotIn("<script", page)  # names of stars are text
-        self.assertRegex(page, r"reduced chi-square [\d.]+, without model error [\d.]+")
         self.assertIn("&lt;script&gt;", page)
 
     def test_a_page_that_needs_nothing_else(self):
@@ -534,6 +533,7 @@ class Report(Look):
         def edit(fits, _):
             fits["ALPHAFE"][0] = fits["ALPHAFE_ERR"][0] = fits["FEH_ERR"][0] = np.nan
             fits["FEH"][0], fits["RVS_WARN"][0], fits["STATUS"][0] = -1.5, 0, FITTED
+            fits["RCHISQ_TOT"][0], fits["CHISQ_DATA"][0] = 2.5, 1.23 * fits["NPIX_TOT"][0]
 
         path = copied("one.h5", 1, edit)
         with without_pictures():
@@ -541,7 +541,7 @@ class Report(Look):
         page = content(path + ".html", "r")
         card = page[page.index("<h2>Stars"):]
         for words in ("<p>1 row of 1 file, written", "1 file, 0 unreadable", "[Fe/H] −1.50 dex",
-                      "<span>row</span>", "Too few fitted rows"):
+                      "square 2.5, without model error 1.23<", "<span>row</span>", "Too few fit"):
             self.assertIn(words, page)
         self.assertIn("orange the model", card)
         self.assertNotIn("[α/Fe]", card)

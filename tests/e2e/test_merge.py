@@ -396,6 +396,7 @@ class Calibration(ProgramTest):
         kinds of rows agree too well and must not count: Teff that the prior decides, and flagged
         [alpha/Fe]."""
         path, made, rng, true = tmp("prior.h5"), tmp("of-prior.h5"), np.random.default_rng(8), 0.6
+        floor = 10
         self.fit("priors.h5", "--config", put("prior.yaml", "priors: [{param: teff, mean: 5500, sigma: 30}]"),
                  FILES[0], lib=LIBRARY)
         tiled(self.path, path, self.N)
@@ -405,7 +406,8 @@ class Calibration(ProgramTest):
         def edit(fits, catalog):
             self.edit(fits, catalog)
             fits["FIT_INFO"][:], fits["ALPHAFE_ERR"][:] = 0, 0.1
-            fits["TEFF"] = 5500 + share * (truth + true * error * rng.normal(size=self.N) - 5500)
+            spectrum = truth + np.hypot(true * error, floor) * rng.normal(size=self.N)
+            fits["TEFF"] = 5500 + share * (spectrum - 5500)
             fits["TEFF_ERR"] = fits["TEFF_ERR_FORMAL"] = np.sqrt(share) * error
             fits["ALPHAFE"] = np.where(flagged, 0.2, rng.normal(0, 0.1 * true, self.N))
 
@@ -416,10 +418,20 @@ class Calibration(ProgramTest):
         run("merge", "--calibrate", "--output", made, path)
         found, sound = Result(made, calibrated=True), {"TEFF": share > 0.5, "ALPHAFE": ~flagged}
         pull = (found["TEFF"] - truth) / found["TEFF_ERR"]
+        fits = read(path)
         for name, use in sound.items():
-            np.testing.assert_array_equal(found[name + "_ERR"][~use], read(path)[name + "_ERR"][~use])
+            np.testing.assert_array_equal(found[name + "_ERR"][~use], fits[name + "_ERR"][~use])
         with h5py.File(made) as f:
-            said = {key: f["fits"].attrs["CAL_" + key] for key in ("PARAMETERS", "PAIRS", "FACTOR")}
+            said = {key: f["fits"].attrs["CAL_" + key]
+                    for key in ("PARAMETERS", "PAIRS", "FACTOR", "FLOOR", "SN")}
+        k = said["PARAMETERS"].tolist().index(b"TEFF")
+        sn = np.max([fits["SN_" + arm] for arm in "BRZ"], axis=0)
+        self.assertLess(abs(said["FLOOR"][k] / floor - 1), 0.3)  # it decides in half of 357 pairs
+        # the value is share * spectrum + (1 - share) * prior, and so are their variances' parts
+        factor = np.interp(np.log(sn), np.log(said["SN"]), said["FACTOR"][k])
+        wanted = np.hypot(share * np.hypot(factor * error, said["FLOOR"][k]), (1 - share) * 30)
+        use = sound["TEFF"]
+        np.testing.assert_allclose(found["TEFF_ERR"][use], wanted[use], rtol=1e-6)
         for name, n, factor in zip(said["PARAMETERS"].astype(str), said["PAIRS"], said["FACTOR"]):
             if name in sound:  # six standard deviations of a width from n pairs
                 self.assertEqual(n, sound[name].reshape(-1, 2).all(axis=1).sum())
@@ -465,3 +477,36 @@ class Compare(ProgramTest):
         self.assertIn(f"{self.n - 2} stars; rows {self.n} and {self.n}, of them without TARGETID "
                       "1 and 1, not unique 0 and 0, in one file only 1 and 1\n",
                       run("compare", a, b).stdout)
+
+    def test_differences_are_b_less_a(self):
+        """B has other chi-squares, some of other pixels, Teff 0.4 errors higher, twice the error,
+        and one warning more."""
+        b, row, at = shutil.copy(self.path, tmp("edited.h5")), read(self.path), np.arange(self.n)
+
+        def edit(fits, _):
+            fits["CHISQ_TOT"] += np.where(at % 3 == 0, -2, 2)
+            fits["NPIX_TOT"][at % 4 == 1] += 1
+            fits["TEFF"] += 0.4 * fits["TEFF_ERR"]
+            fits["TEFF_ERR"] *= 2
+            fits["RVS_WARN"][np.flatnonzero(row["RVS_WARN"] & 8 == 0)[0]] |= 8
+
+        edited(b, edit)
+        same = at[np.isfinite(row["VRAD"]) & (at % 4 != 1)] % 3
+        n_a, n_b, edge = (same > 0).sum(), (same == 0).sum(), (row["RVS_WARN"] & 8 > 0).sum()
+        self.assertNotEqual(n_a, n_b)
+        for files, pull, *n in (((self.path, b), "0.200", n_a, n_b),
+                                ((b, self.path), "-0.200", n_b, n_a)):
+            said = run("compare", "--all", *files).stdout
+            self.assertIn(f"{n_a + n_b} stars; A lower by more than 1 in {n[0]}, B in {n[1]}", said)
+            self.assertRegex(said, rf"\| TEFF \[K\] \| .* \| {pull} \| 0\.000 \| 0 \|\n")
+        self.assertRegex(said, rf"\| 8 \w+ \| {edge + 1} \| {edge} \| {edge} \|\n")
+
+    def test_visits_are_matched_by_target_and_exposure(self):
+        path, at = shutil.copy(self.path, tmp("visits-of-stars.h5")), np.arange(self.n)
+
+        def edit(fits, catalog):
+            fits["TARGETID"], catalog["EXPID"] = at // 2, at % 2
+
+        edited(path, edit)
+        said = run("compare", path, path).stdout
+        self.assertIn(f"matched by TARGETID+EXPID: {self.n} stars;", said)

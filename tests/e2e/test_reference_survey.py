@@ -307,7 +307,9 @@ class Reference(EndToEnd):
         FIBERMAP's does in a file of DESI's newer format."""
         self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
         export("new.h5", "new-models.h5", "new")
-        for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):
+        products, new = glob.glob(tmp("products/*")), glob.glob(tmp("new/*"))
+        self.assertTrue(products and new)
+        for path in products + new:
             with pyfits.open(path) as hdus:
                 last = hdus[len(hdus) - 1].fileinfo()
                 self.assertEqual(os.path.getsize(path), last["datLoc"] + last["datSpan"], path)
@@ -316,7 +318,7 @@ class Reference(EndToEnd):
                         self.assertEqual(len(atpy.Table.read(path, hdu=i)), hdu.header["NAXIS2"])
         with pyfits.open(tmp("new/rvmod-coadd-special-dark-27247.fits")) as hdus:
             self.assertEqual(hdus["B_WAVELENGTH"].data.shape, hdus["B_MODEL"].data.shape[1:])
-        self.assertVerified(*glob.glob(tmp("products/*")), *glob.glob(tmp("new/*")))
+        self.assertVerified(*products, *new)
 
     def test_exposures_fitted_together(self):
         """One row of RVTAB; FIBERMAP has the first exposure's row; each exposure has a model."""

@@ -256,12 +256,24 @@ static int is_one(const mill_catalog_row *a, const mill_catalog_row *b)
   return a->target_id != -1 && a->target_id == b->target_id;
 }
 
+/* By the sine of the angle: the cross product of unit vectors, exact for near places. */
 static int is_near(const mill_catalog_row *a, const mill_catalog_row *b)
 {
+  const double deg = acos(-1) / 180, da = a->target_dec * deg, db = b->target_dec * deg;
+  const double ra = (b->target_ra - a->target_ra) * deg; /* a: at right ascension 0 */
+  const double east = cos(db) * sin(ra), north = sin(db) * cos(da) - cos(db) * cos(ra) * sin(da);
+  const double radius = sin(RADIUS_ARCSEC / 3600.0 * deg);
   return mill_place_known(a->target_ra, a->target_dec) &&
          mill_place_known(b->target_ra, b->target_dec) &&
-         mill_place_distance_deg(a->target_ra, a->target_dec, b->target_ra, b->target_dec) <=
-             RADIUS_ARCSEC / 3600.0;
+         east * east + north * north <= radius * radius;
+}
+
+MILL_TEST(distances_by_hand)
+{
+  assert_close(mill_place_distance_deg(0, 60, 180, 60), 60, 1e-12); /* over the pole */
+  assert_close(mill_place_distance_deg(10, 0, 200, 90), 90, 1e-12);
+  /* east by 0.002 degrees at cos(dec) = sqrt(1/2); the arc is shorter by 2e-11 of it */
+  assert_close(mill_place_distance_deg(359.999, 45, 0.001, 45), 0.002 * sqrt(0.5), 1e-12);
 }
 
 static void find_owners(int by_place)

@@ -398,9 +398,11 @@ MILL_TEST(errors_need_a_curvature)
               isnan(slot.result.vrad_err_km_s));
 }
 
-/* M2LL has the priors of both stars.  v sin i is fixed, and one of two arms has no data. */
+/* M2LL has the priors of both stars.  v sin i is fixed, and one of two arms has no data.  The
+ * reduced chi-square is 4, so the second star's errors double; VRAD_2_ERR also has its floor. */
 MILL_TEST(a_row_of_two_stars_counts_both)
 {
+  static mill_epoch epoch;
   make(MILL_OPT_LM);
   memset(answers, 0, sizeof answers);
   model.n_arm = 2;
@@ -410,7 +412,19 @@ MILL_TEST(a_row_of_two_stars_counts_both)
   slot.pair.is_fitted = 1;
   memcpy(slot.pair.theta[0], centre, sizeof centre); /* the second star's are 0, but one */
   slot.pair.theta[1][MILL_PAR_LABEL0] = 1;
+  model.set.rescale_errors = 1;
+  model.set.vrad_floor_km_s = 3;
+  answers[MILL_ANSWER_CHISQ] = 4 * (1000 - NP);
+  slot.n_epoch = 1;
+  slot.epoch = &epoch;
+  epoch.result.pair_vrad_err_km_s = slot.result.pair_vrad_err_km_s = 2;
+  slot.result.pair_vsini_err_km_s = 0.5;
+  slot.result.pair_label_err[N_LABEL - 1] = 0.1;
   mill_pair_finish(&model, &slot);
+  assert_close(slot.result.pair_vrad_err_km_s, 5, 1e-12); /* 4 and 3 in quadrature */
+  assert_close(slot.result.pair_vsini_err_km_s, 1, 1e-12);
+  assert_close(slot.result.pair_label_err[N_LABEL - 1], 0.2, 1e-12);
+  assert_close(epoch.result.pair_vrad_err_km_s, 4, 1e-12);
   assert_close(slot.result.m2ll, 0.64 + 4, 1e-12);
   assert_close(slot.result.excess, 0.64 + 4 - 1000, 1e-12);
   assert_int_equal(slot.n_free, NP - 1 + 1);
@@ -528,6 +542,7 @@ MILL_TEST(errors_are_scaled)
     memcpy(segment, four, sizeof four);
     mill_fit_result *r = &slot.result;
     r->rchisq_tot = NAN;
+    r->vrad_offset_err_km_s[1] = 0.7;
     memcpy(slot.starts.theta[0], start, sizeof start);
     slot.starts.n = 1;
     run(arms);
@@ -539,6 +554,7 @@ MILL_TEST(errors_are_scaled)
     assert_close(r->vrad_err_km_s, scale * r->vrad_err_formal_km_s, 1e-14);
     assert_close(r->vsini_err_km_s, scale * r->vsini_err_formal_km_s, 1e-13);
     assert_close(r->label_err[1], scale * r->label_err_formal[1], 1e-14);
+    assert_close(r->vrad_offset_err_km_s[1], scale * 0.7, 1e-15);
     /* the last element of COVAR is the variance of the last label */
     assert_close(r->covar[NP * (NP + 1) / 2 - 1], r->label_err[2] * r->label_err[2], 1e-14);
     /* an arm's velocity error scales with its own chi-square, which is below 1 in the second arm */

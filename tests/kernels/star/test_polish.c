@@ -345,7 +345,8 @@ MILL_TEST(near_hull)
                      c[i].near);
 }
 
-/** An element is WEAK if the spectrum's error, with the floor 0.27, is above the prior's 0.3. */
+/** An element is WEAK if the spectrum's error, with the floor 0.27, is above the prior's 0.3.  A
+ *  label's error has the floor in quadrature. */
 MILL_TEST(a_weak_element_owes_more_to_its_prior)
 {
   float fraction = 0.01F;
@@ -358,6 +359,64 @@ MILL_TEST(a_weak_element_owes_more_to_its_prior)
     slot.result.label_err_formal[1] = sqrt(1 / (1 / (own * own) + 1 / 0.09) + 0.27 * 0.27);
     assert_int_equal(mill_element_is_weak(&model, &slot, 1), own > 0.131);
   }
+  double var[2];
+  for (int k = 0; k < 2; k++) {
+    model.label[1].floor = k * 0.27;
+    memcpy(slot.best.at.hess, hess, sizeof hess);
+    assert_true(mill_fit_covariance(&model, &slot));
+    var[k] = pow(slot.result.label_err[1], 2);
+  }
+  assert_close(var[1] - var[0], 0.27 * 0.27, 1e-14);
+}
+
+/* Each warning just below and just above its limit, with a good row otherwise. */
+MILL_TEST(warnings_begin_at_their_limits)
+{
+  mill_fit_result *r = &slot.result;
+  double *largest = answers + MILL_ANSWER_LARGEST, *light = answers + MILL_ANSWER_EMISSION;
+  const double misfit = 3000 - 1000 * (1 + 3 / sqrt(1000)); /* chi-square, less noise + 3 sigma */
+  const struct {
+    int bit, lower_warns;
+    double *value, limit, *other, other_value;
+  } c[] = {
+      {MILL_WARN_CHISQ, 1, &r->chisq_c_tot, 1050, NULL, 0},
+      {MILL_WARN_VEL_LIMIT, 1, &r->vrad_km_s, -995, NULL, 0},
+      {MILL_WARN_VEL_LIMIT, 0, &r->vrad_km_s, 995, NULL, 0},
+      {MILL_WARN_VEL_ERR, 0, &r->vrad_err_km_s, 100, NULL, 0},
+      {MILL_WARN_LABEL_EDGE, 1, &slot.best.end[MILL_PAR_LABEL0], -1, NULL, 0},
+      {MILL_WARN_LABEL_EDGE, 0, &slot.best.end[MILL_PAR_LABEL0], 2, NULL, 0},
+      {MILL_WARN_VSINI, 0, &r->vsini_km_s, 100, NULL, 0},
+      {MILL_WARN_NEGATIVE, 0, answers + MILL_ANSWER_NEGATIVE, 100, NULL, 0},
+      {MILL_WARN_OUTLIER, 0, largest, 250, NULL, 0}, /* a quarter of chi-square */
+      {MILL_WARN_OUTLIER, 0, largest, 100, &r->chisq_tot, 200},
+      {MILL_WARN_POOR_FIT, 0, &r->chisq_tot, 10000, NULL, 0},
+      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 1050, &r->chisq_data, 1000},
+      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3150, &r->chisq_noise, 3000},
+      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit / 4, NULL, 0},
+      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit, &r->vsini_km_s, 500}, /* broad */
+      {MILL_WARN_EMISSION, 0, light, 200, light + 1, 400},
+      {MILL_WARN_EMISSION, 0, light, 25, light + 1, 25},
+      {MILL_WARN_ARMS, 1, &r->vrad_arms_pval, 1e-6, NULL, 0},
+  };
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
+    for (int above = 0; above < 2; above++) {
+      make();
+      memset(answers, 0, sizeof answers);
+      model.label[0].edge_min = -1;
+      model.label[0].edge_max = 2;
+      slot.best.converged = 1;
+      r->n_pix_tot = 1000;
+      r->chisq_tot = r->chisq_noise = 1000;
+      r->chisq_data = 3000;
+      r->chisq_c_tot = r->chisq_c_data = 20000;
+      r->vrad_arms_pval = 1;
+      assert_int_equal(mill_fit_warnings(&model, &slot, 0), 0);
+      if (c[i].other)
+        *c[i].other = c[i].other_value;
+      *c[i].value = c[i].limit + (above ? 1e-6 : -1e-6) * fabs(c[i].limit);
+      assert_int_equal((mill_fit_warnings(&model, &slot, 0) & c[i].bit) != 0,
+                       above != c[i].lower_warns);
+    }
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -244,6 +244,7 @@ static void make(double gain)
     unit[i] = i == RATIO ? 0.05 : sigma[i % NP];
   }
   both_centre[NP] = 95;
+  both_centre[NP + 1] = 26;
   both_centre[NP + 2] = -0.3;
   for (int i = 0; i < N_ROW; i++)
     for (int j = 0; j < N_ROW; j++) {
@@ -424,12 +425,12 @@ static void expect_joint_minimum(int has_priors, int has_hull)
   assert_int_equal(r->info & MILL_INFO_PAIR, MILL_INFO_PAIR);
   /* The polish ends within 1e-2 of the minimum of F, which is 0.1 errors of a parameter.  Priors of
    * the companion are thirty typical errors wide, which lessens its errors by 1 % at most. */
-  const double found[] = {r->vrad_km_s, r->pair_vrad_km_s, r->label[0], r->pair_label[0],
-                          r->vrad_offset_km_s[1]};
-  const double err[] = {r->vrad_err_km_s, r->pair_vrad_err_km_s, r->label_err[0],
-                        r->pair_label_err[0], r->vrad_offset_err_km_s[1]};
-  const int of[] = {0, NP, 2, NP + 2, OFFSET};
-  for (int i = 0; i < 5; i++) {
+  const double found[] = {r->vrad_km_s,     r->pair_vrad_km_s,      r->label[0],
+                          r->pair_label[0], r->vrad_offset_km_s[1], r->pair_vsini_km_s};
+  const double err[] = {r->vrad_err_km_s,     r->pair_vrad_err_km_s,      r->label_err[0],
+                        r->pair_label_err[0], r->vrad_offset_err_km_s[1], r->pair_vsini_err_km_s};
+  const int of[] = {0, NP, 2, NP + 2, OFFSET, NP + 1};
+  for (int i = 0; i < 6; i++) {
     const double sigma = sqrt(inverse[of[i] * N_ALL + of[i]]);
     const double from = of[i] == OFFSET ? 0 : both_centre[of[i]];
     assert_close(found[i], from + off[of[i]], 0.15 * sigma);

@@ -48,4 +48,47 @@ MILL_TEST(a_row_with_hull_gives_way)
     }
 }
 
+/* A row of the second library, which has feh and teff, in columns of the first: teff, logg, feh. */
+MILL_TEST(a_row_has_the_first_librarys_labels)
+{
+  const mill_library lib[2] = {{.n_label = 3}, {.n_label = 2}};
+  const mill_member member[2] = {{.lib = &lib[0]}, {.lib = &lib[1], .label = {2, 0}}};
+  /* upper triangles of velocity, v sin i and labels */
+  const double covar[15] = {1, 2, 4, 0, 3, 5, 7, 0, 6, 10, 0, 9, 0, 0, 8};
+  mill_fit_result row = {.status = MILL_STATUS_FITTED,
+                         .n_pix_tot = 2000,
+                         .label = {-1, 5000},
+                         .label_err = {0.2, 80},
+                         .label_err_formal = {0.1, 40},
+                         .label_flag = {2, 4},
+                         .pair_label = {-2, 6000},
+                         .pair_label_err = {0.3, 90},
+                         .covar = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
+  mill_star star = {.result = &row};
+  mill_slot_entry entry = {.star = &star, .library = 1};
+  mill_slots slots = {.member = member, .n_lib = 2, .entry = &entry};
+  mill_contest contest = {.tie = INFINITY, .fitted = -INFINITY};
+  int next;
+  double limit;
+  assert_ok(mill_contest_take(&contest, &slots, 0, &next, &limit));
+  const struct {
+    const double *got;
+    double teff, feh;
+  } c[] = {{row.label, 5000, -1},
+           {row.label_err, 80, 0.2},
+           {row.label_err_formal, 40, 0.1},
+           {row.pair_label, 6000, -2},
+           {row.pair_label_err, 90, 0.3}};
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    assert_close(c[i].got[0], c[i].teff, 0);
+    assert_true(isnan(c[i].got[1]));
+    assert_close(c[i].got[2], c[i].feh, 0);
+  }
+  assert_int_equal(row.library, 2);
+  assert_int_equal(row.label_flag[0], 4);
+  assert_int_equal(row.label_flag[2], 2);
+  for (int i = 0; i < 15; i++)
+    assert_close(row.covar[i], covar[i], 0);
+}
+
 MILL_TEST_MAIN(NULL, NULL)
