@@ -36,9 +36,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
 {
   const pfs *p = (const pfs *)c;
   mill_single_spectrum *s = &c->spectrum;
-  (void)camera;
-  for (int i = 0; i < s->n_pix; i++) {
-    const double wave = s->wave_aa[i];
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double wave = camera->wave_aa[i];
     const double fwhm = wave < RED_AA         ? BLUE_FWHM
                         : wave >= INFRARED_AA ? INFRARED_FWHM
                         : p->is_medium        ? MEDIUM_FWHM
