@@ -474,6 +474,8 @@ class Others(Formats):
             self.assertEqual(answer["rows"][0]["exp_id"], found)
             np.testing.assert_allclose(answer["exposure_mjd"], [60757 + 640 / 1440], rtol=1e-14)
             np.testing.assert_allclose(answer["segments"][0]["sigma"], fwhm / np.sqrt(8 * np.log(2)), rtol=1e-6)
+        row = self.read(Sample("pfs", edits="OBSERVATIONS/0"))["rows"][0]
+        self.assertEqual([row["exp_id"], row["fiber"]], [-1, -1])  # without a visit
 
     def test_lamost_exposures(self):
         """Exposure …05 has a blue half alone, …17 both; begins are local minutes."""
