@@ -428,6 +428,28 @@ MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
   mill_library_clear(&fx.lib);
 }
 
+/** Noise is measured from the nearest good pixels that are three or more apart.  If these are more
+ *  than eight apart, all of chi-square may be noise. */
+MILL_TEST(noise_of_sparse_pixels)
+{
+  for (int apart = 1; apart <= 9; apart++) {
+    mill_fit_result r;
+    begin(0, 1, 0);
+    for (int i = 0; i < fx.star.n_segment; i++)
+      for (int p = 0; p < fx.star.segment[i].n_pix; p++)
+        fx.star.segment[i].mask[p] = p % apart != 0;
+    fit_once(&r);
+    assert_int_equal(r.status, MILL_STATUS_FITTED);
+    assert_int_equal(r.warn & MILL_WARN_NO_STAR, 0);
+    const double n = (double)r.n_pix_tot;
+    if (apart < 9)
+      assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n)); /* six standard deviations */
+    else
+      assert_close(r.chisq_noise, r.chisq_data, 0);
+    mill_library_clear(&fx.lib);
+  }
+}
+
 /** The fit's covariance of the model error is the one at its solution: with that covariance the
  *  next step is below 0.1 errors.  Templates are wrong by several times their stated error. */
 MILL_TEST(solution_is_that_of_its_own_covariance)

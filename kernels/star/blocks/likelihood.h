@@ -373,7 +373,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
     data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
     data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
   }
-  const double noise = mill_block_noise(b, &data);
+  const double noise = mill_block_noise(b, &data, data_chisq);
   MILL_SERIAL(b)
   {
     answer[MILL_ANSWER_F] = f;
