@@ -511,22 +511,40 @@ MILL_TEST(exposures_share_the_error)
   mill_fit_result one, two;
   begin(4, 1, 0);
   fx.star.n_segment = 1;
-  made_star_fill(&fx.lib, fx.truth, 20000, 0, &fx.random,
-                 &fx.star); /* the templates' error alone */
+  made_star_fill(&fx.lib, fx.truth, 1e4, 0, &fx.random, &fx.star); /* the templates' error alone */
   fit_once(&one);
   fx.star.segment[1] = fx.star.segment[0];
   fx.star.segment[1].exposure = 1;
   fx.star.n_segment = 2;
   for (int is_noisy = 0; is_noisy < 2; is_noisy++) {
     for (int p = 0; p < fx.star.segment[1].n_pix && is_noisy; p++)
-      fx.star.segment[1].ivar[p] *= 1e-6f; /* S/N 20 */
+      fx.star.segment[1].ivar[p] *= 1e-6f; /* S/N 10 */
     fit_once(&two);
-    /* sigma of a pixel is 5e-5 of its flux, the fraction a hundred times that */
+    /* sigma of a pixel is 1e-4 of its flux, the fraction fifty times that */
     for (int l = 0; l < fx.lib.n_label; l++) {
       assert_close(two.label_err[l] / one.label_err[l], 1, 0.02);
       assert_close((two.label[l] - one.label[l]) / one.label_err[l], 0, 1e-3);
     }
   }
+  mill_library_clear(&fx.lib);
+}
+
+/** Errors too small for float32 count as 1e-4 of the flux, and leave the velocity its error. */
+MILL_TEST(errors_below_rounding)
+{
+  mill_fit_result r[2];
+  begin(0, 1, 0);
+  fx.set.model_error = 0;
+  made_star_fill(&fx.lib, fx.truth, 1e4, 0, &fx.random, &fx.star);
+  for (int k = 0; k < 2; k++) {
+    for (int i = 0; i < fx.star.n_segment; i++)
+      for (int p = 0; p < fx.star.segment[i].n_pix; p++)
+        fx.star.segment[i].ivar[p] = (k == 0 ? 1e8f : 1e14f) / powf(fx.star.segment[i].flux[p], 2);
+    fit_once(&r[k]);
+  }
+  assert_int_equal(r[1].warn, r[0].warn);
+  assert_true(r[0].vrad_err_km_s > 0);
+  assert_close(r[1].vrad_err_km_s / r[0].vrad_err_km_s, 1, 0.01); /* the moments' rounding */
   mill_library_clear(&fx.lib);
 }
 

@@ -394,7 +394,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
  *  (S/N)^2 over its good pixels.  Segments below S/N 1 have nearly equal weights. */
 MILL_HD static inline double mill_segment_weight(const mill_segment *s)
 {
-  const double sn = fmax(s->sn, 0.0);
+  const double sn = fmin(fmax(s->sn, 0.0), MILL_MOST_SN);
   return (double)s->n_good * (1.0 + sn * sn);
 }
 
