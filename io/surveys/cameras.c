@@ -343,51 +343,55 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 /* ---- missing pixels: holes in a grid are filled with bad pixels ----------- */
 
 /* A hole of more than MAX_HOLE pixels stays, and line-spread functions end there.  A spectrum of
- * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance. */
-enum { MAX_HOLE = 16, MIN_GRID = 32 };
+ * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance.
+ * AROUND steps show the grid's own step; longer runs of wide steps are a coarser sampling. */
+enum { MAX_HOLE = 16, MIN_GRID = 32, AROUND = 12 };
 
-/* Return the step from pixel i - 1 to pixel i: in A, or (is_log) as a fraction of wavelength. */
-static double step_to(const double *wave, int i, int is_log)
+/* Return the least of AROUND steps from pixel i on; 0 if the spectrum has not as many there. */
+static double least_step(const double *wave, int n, int i)
 {
-  const double step = wave[i] - wave[i - 1];
-  return is_log ? 2.0 * step / (wave[i] + wave[i - 1]) : step;
+  double least = i >= 0 && i + AROUND < n ? INFINITY : 0.0;
+  for (int k = i; least > 0.0 && k < i + AROUND; k++)
+    least = fmin(least, wave[k + 1] - wave[k]);
+  return least;
 }
 
-/* Count the missing pixels of a linear or (*is_log) logarithmic grid.  0: no pixel is missing, or
- * the pixels form no grid.  *least: the least step. */
-static int count_missing(const double *wave, int n, int *is_log, double *least)
+/* Return the number of the grid's steps from pixel i to the next: 1 if no pixel is missing, or too
+ * many are.  A hole is wide beside the least steps on both sides.  *n_odd counts steps that are no
+ * multiple of the grid's. */
+static int count_steps(const double *wave, int n, int i, int *n_odd)
 {
-  for (*is_log = 0; n >= MIN_GRID && *is_log < 2; ++*is_log) {
-    double most = 0.0;
-    int n_missing = 0, n_odd = 0; /* n_odd: steps that are no multiple of the least */
-    *least = INFINITY;
-    for (int i = 1; i < n; i++) {
-      const double step = step_to(wave, i, *is_log);
-      *least = step < *least ? step : *least;
-      most = step > most ? step : most;
-    }
-    if (most <= 1.5 * *least) /* no step is that of two pixels */
-      return 0;
-    for (int i = 1; i < n && n_odd == 0; i++) {
-      const double steps = step_to(wave, i, *is_log) / *least;
-      if (steps > MAX_HOLE + 1.5)
-        continue;
-      n_odd += fabs(steps - rint(steps)) > 0.2;
-      n_missing += (int)rint(steps) - 1;
-    }
-    if (n_odd == 0 && n_missing <= n / 2)
-      return n_missing;
-  }
-  return 0;
+  const double left = least_step(wave, n, i - AROUND), right = least_step(wave, n, i + 1);
+  const double steps = (wave[i + 1] - wave[i]) / (left > right ? left : right);
+  const int is_odd = fabs(steps - rint(steps)) > 0.2;
+  if (steps < 1.2 || steps > MAX_HOLE + 1.5)
+    return 1;
+  *n_odd += is_odd;
+  return is_odd ? 1 : (int)rint(steps);
 }
 
-/* Set s->wave_aa [n + n_missing] to the wavelengths of the filled grid.  Set s->source to each
- * pixel's index in wave [n]; filled pixels get the index of the pixel left of their hole. */
-static void fill_waves(const double *wave, int n, int is_log, double least, mill_single_spectrum *s)
+/* Count the missing pixels of a grid.  0: none is missing, or the pixels form no grid. */
+static int count_missing(const double *wave, int n)
 {
+  int n_missing = 0, n_odd = 0, i = 2;
+  while (i < n && fabs(wave[i] - 2.0 * wave[i - 1] + wave[i - 2]) < 0.1 * (wave[i] - wave[i - 2]))
+    i++;
+  if (i >= n || n < MIN_GRID) /* each step is like the one before */
+    return 0;
+  for (i = 0; i + 1 < n; i++)
+    n_missing += count_steps(wave, n, i, &n_odd) - 1;
+  return n_odd <= n / 100 && n_missing <= n / 2 ? n_missing : 0;
+}
+
+/* Set s->wave_aa [n + n_missing] to the wavelengths of the filled grid, which is logarithmic if its
+ * step rises with wavelength.  Set s->source to each pixel's index in wave [n]; filled pixels get
+ * the index of the pixel left of their hole. */
+static void fill_waves(const double *wave, int n, mill_single_spectrum *s)
+{
+  const double rise = least_step(wave, n, n - 1 - AROUND) / least_step(wave, n, 0);
+  const int is_log = rise * rise > wave[n - 1] / wave[0];
   for (int i = 0, to = 0; i < n; i++) {
-    const double steps = i + 1 < n ? step_to(wave, i + 1, is_log) / least : 1.0;
-    const int n_step = steps > MAX_HOLE + 1.5 ? 1 : (int)rint(steps);
+    const int n_step = i + 1 < n ? count_steps(wave, n, i, &(int){0}) : 1;
     for (int k = 0; k < n_step; k++, to++) {
       const double share = (double)k / n_step, right = k > 0 ? wave[i + 1] : wave[i];
       s->source[to] = i;
@@ -415,16 +419,14 @@ int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mil
   mill_single_spectrum *s = &c->spectrum;
   int wants = MILL_WANTS_PIXELS; /* needed to repair wavelengths that do not ascend */
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
-  int is_log = 0;
-  double step = 0.0;
   MILL_CHECK(load_wave(c, camera));
   const int ascends = mill_single_disorder(camera->n_pix, camera->wave_aa) == camera->n_pix;
-  const int n_missing = ascends ? count_missing(camera->wave_aa, camera->n_pix, &is_log, &step) : 0;
+  const int n_missing = ascends ? count_missing(camera->wave_aa, camera->n_pix) : 0;
   channel.n_pix += n_missing;
   MILL_CHECK(mill_single_resize(s, channel.n_pix));
   memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);
   if (n_missing > 0)
-    fill_waves(camera->wave_aa, camera->n_pix, is_log, step, s);
+    fill_waves(camera->wave_aa, camera->n_pix, s);
   memcpy(channel.name, camera->name, sizeof channel.name);
   channel.wave_aa = s->wave_aa;
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;

@@ -17,7 +17,7 @@ typedef struct pfs {
   int i_target, i_observations;
   int is_medium; /* the red arm was taken in medium resolution */
   int32_t bad;   /* mask bits of bad pixels */
-  int32_t fiber; /* -1: observations differ */
+  int32_t fiber; /* -1: observations differ, or there is none */
 } pfs;
 
 static int recognise(const mill_fits_guard *guard)
@@ -36,9 +36,8 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
 {
   const pfs *p = (const pfs *)c;
   mill_single_spectrum *s = &c->spectrum;
-  (void)camera;
-  for (int i = 0; i < s->n_pix; i++) {
-    const double wave = s->wave_aa[i];
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double wave = camera->wave_aa[i];
     const double fwhm = wave < RED_AA         ? BLUE_FWHM
                         : wave >= INFRARED_AA ? INFRARED_FWHM
                         : p->is_medium        ? MEDIUM_FWHM
@@ -127,7 +126,7 @@ static double mjd_of(const char *text)
   return (double)timegm(&tm) / 86400.0 + 40587.0;
 }
 
-/* Read visit and fibre (-1: the observations differ), and the mean time of the observations. */
+/* Read visit and fibre (-1: observations differ or are missing), and the mean time. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
   enum { VISIT, FIBER, ARM, TIME, N };
@@ -140,6 +139,7 @@ static int read_observations(pfs *p, mill_camera *camera)
   mill_fits_file *file = p->cameras.file;
   const int64_t n = file->guard->hdu[p->i_observations].axis[1];
   MILL_CHECK(mill_fits_columns(file, p->i_observations, wish, N, v));
+  p->fiber = -1;
   for (int64_t i = 0; i < n; i++) {
     p->is_medium |= strchr(mill_fits_text_at(&v[ARM], i), 'm') != NULL;
     camera->exposure_id = i > 0 && camera->exposure_id != v[VISIT].i32[i] ? -1 : v[VISIT].i32[i];

@@ -145,7 +145,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 static int take_wdisp(mill_cameras *c, const mill_camera *camera)
 {
   mill_single_spectrum *spectrum = &c->spectrum;
-  const int n_pix = spectrum->n_pix;
+  const int n_pix = camera->n_pix;
   double *wdisp = spectrum->number;
   int last = -1; /* last pixel with a valid width */
   for (int i = 0; i < n_pix; i++)
@@ -165,7 +165,7 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
     last = i;
   }
   for (int i = 0; i < n_pix; i++)
-    spectrum->sigma_aa[i] = (float)(wdisp[i] * 1e-4 * M_LN10 * spectrum->wave_aa[i]);
+    spectrum->sigma_aa[i] = (float)(wdisp[i] * 1e-4 * M_LN10 * camera->wave_aa[i]);
   return MILL_OK;
 }
 
@@ -180,8 +180,8 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
   double *fwhm = spectrum->number;
   if (has_width)
     MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, fwhm));
-  for (int i = 0; i < spectrum->n_pix; i++) {
-    const double wave = spectrum->wave_aa[i];
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double wave = camera->wave_aa[i];
     const double power = wave < 6000.0 ? 1560.0 + (wave - 3700.0) * (710.0 / 2300.0)
                                        : 1850.0 + (wave - 6000.0) * (800.0 / 3000.0);
     const int is_width = has_width && isfinite(fwhm[i]) && fwhm[i] > 0.0;

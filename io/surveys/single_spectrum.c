@@ -32,7 +32,6 @@ int mill_single_resize(mill_single_spectrum *spectrum, int n_pix)
     MILL_CHECK(MILL_ALLOC(n_pix, &spectrum->source));
     spectrum->capacity = n_pix;
   }
-  spectrum->n_pix = n_pix;
   return MILL_OK;
 }
 

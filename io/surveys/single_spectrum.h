@@ -10,14 +10,14 @@ enum {
 
 /** Pixels of a spectrum; zero it before use.  Its memory is reused for the next spectrum. */
 typedef struct mill_single_spectrum {
-  int n_pix, capacity;
-  double *wave_aa;        /**< [n_pix]; this and all arrays are owned */
-  double *number;         /**< [n_pix] numbers as read, before conversion to float32 */
-  double *noise, *factor; /**< [n_pix] noise as read; flux per count */
-  float *flux, *ivar;     /**< [n_pix] */
-  float *sigma_aa;        /**< [n_pix] sigma of the line-spread function, A */
-  int32_t *mask;          /**< [n_pix] */
-  int *source;            /**< [n_pix] index of a pixel before holes are filled (cameras.c) */
+  int capacity;
+  double *wave_aa;        /**< [capacity]; this and all arrays are owned */
+  double *number;         /**< [capacity] numbers as read, before conversion to float32 */
+  double *noise, *factor; /**< [capacity] noise as read; flux per count */
+  float *flux, *ivar;     /**< [capacity] */
+  float *sigma_aa;        /**< [capacity] sigma of the line-spread function, A */
+  int32_t *mask;          /**< [capacity] */
+  int *source;            /**< [capacity] index of a pixel before holes are filled (cameras.c) */
 } mill_single_spectrum;
 
 /** Make room for n_pix pixels, whose values are undefined. */

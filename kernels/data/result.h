@@ -183,7 +183,7 @@ typedef struct mill_fit_result {
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
   /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: the
-   *  part of chisq_data due to noise, from differences of residuals three pixels apart. */
+   *  part of chisq_data due to noise, from differences of residuals (mill_block_noise). */
   double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
   /** By arm of the library, summed over exposures. */

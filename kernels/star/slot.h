@@ -48,7 +48,7 @@ typedef struct mill_segment {
   /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` and `is`
    * includes its part that is uncorrelated between pixels */
   int error_fixed;       /**< 1: the model error is fixed */
-  int n_share;           /**< number of segments that share this model error */
+  double n_share;        /**< factor of its variance (mill_block_n_share) */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
   /** [1 + n_deriv][mill_row_pitch(n_pix)] other star's template, derivatives; unit exp(pair_ln). */
@@ -200,14 +200,14 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 }
 
 /** Return the weight of the continuum's ln det in F (docs/science/numerics.md, "Likelihood"): 0 for
- *  the profile likelihood, also used by `likelihood: auto` in arms with a model error.  Each of n
- *  exposures that share a model error has the weight 1/n: together they act like one exposure. */
+ *  the profile likelihood, also used by `likelihood: auto` in arms with a model error.  Weights of
+ *  exposures that share a model error add up to 1: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   const int kind = m->set.likelihood;
   if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && m->arm[s->arm].error.fraction))
     return 0.0;
-  return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
+  return s->error_fixed ? 1.0 / s->n_share : 1.0;
 }
 
 /** Return the part of a segment's F that depends on the unit of the flux.  It is the sum of

@@ -83,8 +83,11 @@ static inline void work_make(work_input *in, int kind)
   in->thin = in->star[1];
   in->thin.n_segment = 1; /* one segment: none after it brings barriers of its own */
   made_segment *thin = &in->thin.segment[0];
-  for (int p = 0; p < thin->n_pix; p++)
-    thin->ivar[p] = p % (thin->n_pix / 3 + 1) == 9 ? 1e16f : 0.0f;
+  for (int p = 0; p < thin->n_pix; p++) {
+    const int is_good = p % (thin->n_pix / 3 + 1) == 9;
+    thin->ivar[p] = is_good ? 1e16f : 0.0f;
+    thin->flux[p] *= is_good ? 1.0f : 1e10f; /* the scale of bad pixels' sigma */
+  }
 }
 
 /** Fit the stars with their models, then evaluate one of them in all ways. */

@@ -393,6 +393,28 @@ class Others(Formats):
             sigma = np.array(widths) * 1e-4 * np.log(10) * got["wave"]
             np.testing.assert_allclose(got["sigma"], sigma, rtol=6e-8)  # float32's rounding
 
+    def test_widths_beside_holes(self):
+        """Pixels have the same widths in a file that lacks other pixels and in one that marks them as bad."""
+        n = 320
+        keep = np.isin(np.arange(n) % 16, (5, 11, 12), invert=True)
+        for kind, coarser in ("sdss", 1), ("pfs wave", 1), ("pfs wave", 2):  # a wider step is no hole if it lasts
+            found, steps = [], np.cumsum(np.where(np.arange(n) < n // 2, 1, coarser))
+            for kept in np.ones(n, bool), keep:
+                s = Sample(kind, edits="COADD/320" if kind == "sdss" else "")
+                for hdu in s.hdus[1:]:
+                    for c in hdu.columns if hdu.name in ("COADD", "FLUX", "MASK", "COVAR", "WAVELENGTH") else ():
+                        hdu.n_row, hdu.shape = hdu.n_row and kept.sum(), hdu.shape and (*hdu.shape[:-1], kept.sum())
+                        values = {"LogLam": 3.6 + 1e-3 * steps, "WAVELENGTH": 600 + 0.3 * steps,
+                                  "wdisp": np.linspace(1, 3, n)}.get(c.name or hdu.name, np.ones(n))
+                        c.set(c.form, np.tile(values[kept], (hdu.shape or [1])[0] if hdu.name == "COVAR" else 1))
+                found.append(self.read(s)["segments"][0])
+            whole, part = found
+            self.assertEqual([got["wave"].size for got in found], [n, n])
+            np.testing.assert_allclose(part["wave"], whole["wave"], rtol=1e-6)  # loglam is in float32
+            good = part["ivar"] > 0
+            np.testing.assert_array_equal(good, keep)
+            self.assertSame(part["sigma"][good], whole["sigma"][good], kind)
+
     def test_sdss_single_exposures(self):
         """Exposure 5 has a blue half; exposure 7 has both, from red to blue as in SDSS-I."""
         for joint in (False, True):
@@ -449,6 +471,8 @@ class Others(Formats):
             self.assertEqual(answer["rows"][0]["exp_id"], found)
             np.testing.assert_allclose(answer["exposure_mjd"], [60757 + 640 / 1440], rtol=1e-14)
             np.testing.assert_allclose(answer["segments"][0]["sigma"], fwhm / np.sqrt(8 * np.log(2)), rtol=1e-6)
+        row = self.read(Sample("pfs", edits="OBSERVATIONS/0"))["rows"][0]
+        self.assertEqual([row["exp_id"], row["fiber"]], [-1, -1])  # without a visit
 
     def test_lamost_exposures(self):
         """Exposure …05 has a blue half alone, …17 both; begins are local minutes."""

@@ -95,8 +95,8 @@ static double width2(const made_segment *s, int p)
 
 /** What the error of the line-spread function's width adds to the covariance, by differences of
  *  densely convolved templates. */
-static void add_width(const made_segment *s, int n_share, const double *templ, const double *model,
-                      dense *d)
+static void add_width(const made_segment *s, double n_share, const double *templ,
+                      const double *model, dense *d)
 {
   const int n = s->n_pix;
   double more[MADE_MAX_PIX], row[MADE_MAX_PIX];
@@ -138,7 +138,7 @@ static void add_sky_rows(const made_segment *s, dense *d)
 }
 
 /** The covariance of a segment with its model error at place, from the definition. */
-static void make_dense(const made_segment *s, int n_share, dense *d)
+static void make_dense(const made_segment *s, double n_share, dense *d)
 {
   const mill_arm *arm = &fx.lib.arm[s->arm];
   const mill_model_error *error = &arm->error;
@@ -192,8 +192,8 @@ static void make_dense(const made_segment *s, int n_share, dense *d)
 }
 
 /** F of a segment at theta.  left: the inverse covariance with the continuum projected out. */
-static double project_dense(const made_segment *s, int n_share, const dense *d, const double *theta,
-                            double *left, double *model)
+static double project_dense(const made_segment *s, double n_share, const dense *d,
+                            const double *theta, double *left, double *model)
 {
   const int n = d->n, nk = fx.set.n_cont;
   static double design[MADE_MAX_PIX * MILL_MAX_CONT], with[MADE_MAX_PIX * MILL_MAX_CONT];
@@ -229,6 +229,27 @@ static double project_dense(const made_segment *s, int n_share, const dense *d, 
   return f;
 }
 
+/** About the sum of (S/N)^2 over a segment's good pixels. */
+static double weight_of(const made_segment *s)
+{
+  static ref_prepared prepared;
+  made_prepare(&fx.lib, &fx.set, s, &prepared);
+  return prepared.n_good * (1 + pow(fmax(prepared.sn, 0), 2));
+}
+
+/** The weight of an arm's segments in the range of s, divided by that of s. */
+static double share_of(const made_segment *s)
+{
+  double sum = 0;
+  for (int k = 0; k < fx.star.n_segment; k++) {
+    const made_segment *t = &fx.star.segment[k];
+    const double low = fmax(t->wave_aa[0], s->wave_aa[0]), last = t->wave_aa[t->n_pix - 1];
+    const double both = log(fmin(last, s->wave_aa[s->n_pix - 1]) / low);
+    sum += t->arm == s->arm ? weight_of(t) * fmax(both, 0) / log(last / t->wave_aa[0]) : 0;
+  }
+  return sum / weight_of(s);
+}
+
 /** f_error, hess_error: tolerances of F and of curvatures. */
 static void compare_dense(const double *theta, double f_error, double hess_error)
 {
@@ -239,12 +260,7 @@ static void compare_dense(const double *theta, double f_error, double hess_error
   jacobian(theta, &eval);
   for (int i = 0; i < fx.star.n_segment; i++) {
     const made_segment *s = &fx.star.segment[i];
-    int n_share = 0;
-    for (int k = 0; k < fx.star.n_segment; k++) {
-      const made_segment *t = &fx.star.segment[k];
-      const double middle = s->wave_aa[s->n_pix / 2];
-      n_share += t->arm == s->arm && t->wave_aa[0] <= middle && middle <= t->wave_aa[t->n_pix - 1];
-    }
+    const double n_share = share_of(s);
     double cont[MADE_MAX_PIX];
     static double v[NP][MADE_MAX_PIX];
     make_dense(s, n_share, &of_segment[i]);
@@ -428,6 +444,28 @@ MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
   mill_library_clear(&fx.lib);
 }
 
+/** Noise is measured from the nearest good pixels that are three or more apart.  If these are more
+ *  than eight apart, all of chi-square may be noise. */
+MILL_TEST(noise_of_sparse_pixels)
+{
+  for (int apart = 1; apart <= 9; apart++) {
+    mill_fit_result r;
+    begin(0, 1, 0);
+    for (int i = 0; i < fx.star.n_segment; i++)
+      for (int p = 0; p < fx.star.segment[i].n_pix; p++)
+        fx.star.segment[i].mask[p] = p % apart != 0;
+    fit_once(&r);
+    assert_int_equal(r.status, MILL_STATUS_FITTED);
+    assert_int_equal(r.warn & MILL_WARN_NO_STAR, 0);
+    const double n = (double)r.n_pix_tot;
+    if (apart < 9)
+      assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n)); /* six standard deviations */
+    else
+      assert_close(r.chisq_noise, r.chisq_data, 0);
+    mill_library_clear(&fx.lib);
+  }
+}
+
 /** The fit's covariance of the model error is the one at its solution: with that covariance the
  *  next step is below 0.1 errors.  Templates are wrong by several times their stated error. */
 MILL_TEST(solution_is_that_of_its_own_covariance)
@@ -466,24 +504,47 @@ MILL_TEST(solution_is_that_of_its_own_covariance)
   }
 }
 
-/** Two segments of an arm with the same spectrum constrain the templates no more than one does. */
+/** Two segments of an arm with the same spectrum constrain the templates no more than one does, and
+ *  no less if the second is noisier. */
 MILL_TEST(exposures_share_the_error)
 {
   mill_fit_result one, two;
   begin(4, 1, 0);
   fx.star.n_segment = 1;
-  made_star_fill(&fx.lib, fx.truth, 20000, 0, &fx.random,
-                 &fx.star); /* the templates' error alone */
+  made_star_fill(&fx.lib, fx.truth, 1e4, 0, &fx.random, &fx.star); /* the templates' error alone */
   fit_once(&one);
   fx.star.segment[1] = fx.star.segment[0];
   fx.star.segment[1].exposure = 1;
   fx.star.n_segment = 2;
-  fit_once(&two);
-  /* sigma of a pixel is 5e-5 of its flux, the fraction a hundred times that */
-  for (int l = 0; l < fx.lib.n_label; l++) {
-    assert_close(two.label_err[l] / one.label_err[l], 1, 0.02);
-    assert_close((two.label[l] - one.label[l]) / one.label_err[l], 0, 1e-3);
+  for (int is_noisy = 0; is_noisy < 2; is_noisy++) {
+    for (int p = 0; p < fx.star.segment[1].n_pix && is_noisy; p++)
+      fx.star.segment[1].ivar[p] *= 1e-6f; /* S/N 10 */
+    fit_once(&two);
+    /* sigma of a pixel is 1e-4 of its flux, the fraction fifty times that */
+    for (int l = 0; l < fx.lib.n_label; l++) {
+      assert_close(two.label_err[l] / one.label_err[l], 1, 0.02);
+      assert_close((two.label[l] - one.label[l]) / one.label_err[l], 0, 1e-3);
+    }
   }
+  mill_library_clear(&fx.lib);
+}
+
+/** Errors too small for float32 count as 1e-4 of the flux, and leave the velocity its error. */
+MILL_TEST(errors_below_rounding)
+{
+  mill_fit_result r[2];
+  begin(0, 1, 0);
+  fx.set.model_error = 0;
+  made_star_fill(&fx.lib, fx.truth, 1e4, 0, &fx.random, &fx.star);
+  for (int k = 0; k < 2; k++) {
+    for (int i = 0; i < fx.star.n_segment; i++)
+      for (int p = 0; p < fx.star.segment[i].n_pix; p++)
+        fx.star.segment[i].ivar[p] = (k == 0 ? 1e8f : 1e14f) / powf(fx.star.segment[i].flux[p], 2);
+    fit_once(&r[k]);
+  }
+  assert_int_equal(r[1].warn, r[0].warn);
+  assert_true(r[0].vrad_err_km_s > 0);
+  assert_close(r[1].vrad_err_km_s / r[0].vrad_err_km_s, 1, 0.01); /* the moments' rounding */
   mill_library_clear(&fx.lib);
 }
 

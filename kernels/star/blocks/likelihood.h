@@ -127,10 +127,10 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
  *    gradient   -2 V^T r + 2 mill_det_weight sum t (dt/dtheta_j) p^T N^-1 p
  *  The sum over pixels is from ln det N: t is T / sigma, p the continuum functions at a pixel.
  *
- *  n_share  in   > 0: first fix the model error, which n_share segments share; 0: leave it
+ *  n_share  in   > 0: first fix the model error (mill_block_n_share); 0: leave it
  *  answer   out  by enum mill_answer_place */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
-                                       int n_share, mill_workspace *work, double *answer)
+                                       double n_share, mill_workspace *work, double *answer)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const int is_pair = mill_is_paired(s), n_row = mill_n_row(m, is_pair);
@@ -138,7 +138,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   mill_real *smooth = (mill_real *)work->smooth;
   if (is_pair)
     mill_block_pair_rows(b, m, s, work, tangents + n_row + n_row * (n_row + 1) / 2);
-  if (n_share > 0) {
+  if (n_share > 0.0) {
     mill_block_release_error(b, s);
     if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),
                                     MILL_LN_SCALE(arm, work), work)))
@@ -373,7 +373,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
     data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
     data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
   }
-  const double noise = mill_block_noise(b, &data);
+  const double noise = mill_block_noise(b, &data, data_chisq);
   MILL_SERIAL(b)
   {
     answer[MILL_ANSWER_F] = f;
@@ -390,9 +390,17 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Return how many of the star's segments, s included, share the templates' error with segment s:
- *  the mean number of used segments of the arm at a wavelength of s, rounded. */
-MILL_BLOCK_FN int mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
+/** Return the weight of a segment that shares the templates' error with others, about the sum of
+ *  (S/N)^2 over its good pixels.  Segments below S/N 1 have nearly equal weights. */
+MILL_HD static inline double mill_segment_weight(const mill_segment *s)
+{
+  const double sn = fmin(fmax(s->sn, 0.0), MILL_MOST_SN);
+  return (double)s->n_good * (1.0 + sn * sn);
+}
+
+/** Return by how much segment s multiplies the variance of the templates' error, which it shares
+ *  with the arm's other used segments: the weight of all in its range, divided by its own. */
+MILL_BLOCK_FN double mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
 {
   const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];
   double part = 0.0;
@@ -401,10 +409,11 @@ MILL_BLOCK_FN int mill_block_n_share(mill_block *b, const mill_slot *slot, const
     const mill_segment *t = &slot->segment[i];
     const double first = t->ws->ln_wave[0], last = t->ws->ln_wave[t->n_pix - 1];
     const double shared = (last < high ? last : high) - (first > low ? first : low);
-    if (t->arm == s->arm && t->n_good > 0 && mill_is_asked(slot, i) && shared > 0.0)
-      part += shared / (high - low);
+    if (t->arm == s->arm && mill_is_asked(slot, i) && shared > 0.0)
+      part += mill_segment_weight(t) * shared / (last - first);
   }
-  return (int)fmax(mill_block_sum(b, part) + 0.5, 1.0);
+  part = mill_block_sum(b, part);
+  return s->n_good > 0 ? fmax(part / mill_segment_weight(s), 1.0) : 1.0;
 }
 
 /** Answer MILL_REQ_TANGENTS for an arm.  Each row of the template is rotated, then interpolated to
@@ -441,8 +450,9 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     else if (slot->weigh_lines)
       mill_block_weigh_lines(b, m, s, work, mill_answer_of(m, slot, i) + MILL_ANSWER_TANGENTS);
     else
-      mill_block_jacobian(b, m, s, slot->fix_error && s->own_d ? mill_block_n_share(b, slot, s) : 0,
-                          work, mill_answer_of(m, slot, i));
+      mill_block_jacobian(b, m, s,
+                          slot->fix_error && s->own_d ? mill_block_n_share(b, slot, s) : 0.0, work,
+                          mill_answer_of(m, slot, i));
     n_done++;
   }
 }

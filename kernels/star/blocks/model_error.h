@@ -41,7 +41,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
       s->own_sum_ln_var = s->sum_ln_var;
       s->own_dd = s->dd;
     }
-    s->error_fixed = s->n_share = 1;
+    s->error_fixed = 1;
+    s->n_share = 1.0;
     s->n_error = 0;
   }
   MILL_BARRIER(b);
@@ -65,7 +66,7 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
  *  the component's sigma, times the template before the resolution matrix.  Without a matrix also
  *  multiply by continuum / (pixel's sigma), which gives the component in units of the noise. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
-                                           mill_segment *s, double level, int n_share,
+                                           mill_segment *s, double level, double n_share,
                                            const mill_workspace *work)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
@@ -98,7 +99,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     }
     for (int j = 0; j < arm->error.n_component; j++) {
       const float *row = arm->error.component + (size_t)j * (size_t)arm->error.pitch;
-      const float scale = (float)(arm->error.sigma[j] * sqrt((double)n_share));
+      const float scale = (float)(arm->error.sigma[j] * sqrt(n_share));
       float *to = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
       mill_load_pairs_f32(len, row, from, point[0], point[1]);
       mill_load_pairs_f32(len, row + 2, from, point[2], point[3]);
@@ -194,13 +195,13 @@ MILL_BLOCK_FN int mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
  *  s->scratch [n_pix]  in   the segment's continuum
  *  total [2]           out  sum of ln(1 + model variance / data variance), and |s->d|^2 */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
-                                          const mill_real *templ, double level, int n_share,
+                                          const mill_real *templ, double level, double n_share,
                                           const mill_workspace *work, double *total)
 {
   const mill_model_error *e = &arm->error;
   /* a pixel averages errors: their variance falls as correlation length / pixel width */
   const double scale =
-      (double)n_share * e->correlation * arm->ln_step / (e->finer > 1 ? (double)e->finer : 1.0);
+      n_share * e->correlation * arm->ln_step / (e->finer > 1 ? (double)e->finer : 1.0);
   double part[2] = {0.0, 0.0};
   if (!e->fraction) {
     total[0] = 0.0;
@@ -246,7 +247,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
  *  matrix times (component * template), times continuum (s->scratch) / sigma.  Row 0 of
  *  mill_sharp_rows is the template before the matrix; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
-                                         double level, int n_share, mill_workspace *work)
+                                         double level, double n_share, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const size_t pitch = (size_t)m->max_seg_pix;
@@ -302,12 +303,12 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
  *  A relative change x of the width adds x width^2 times the template's second derivative (heat
  *  equation).  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
-                                         const mill_real *templ, int n_share)
+                                         const mill_real *templ, double n_share)
 {
   /* weights of a second derivative, fitted by least squares: 2 sum_j a_j (1 - cos jk) is close to
    * k^2 at the wavenumbers k of Gaussian lines whose sigma is one pixel or more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
-  const double scale = s->width_error * sqrt((double)n_share);
+  const double scale = s->width_error * sqrt(n_share);
   const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
   float *even = s->error + (size_t)arm->error.n_component * mill_row_pitch(n);
   float *sloped = even + mill_row_pitch(n);
@@ -354,15 +355,15 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  n_share segments share
- *  one template error.  To count this error once, each segment multiplies the variance by n_share.
+/** Fix the model error of a segment after mill_block_release_error.  The segment multiplies the
+ *  variance by n_share, so that segments that share one template error count it once.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix
  *  work                      in   solve: continuum coefficients; index, frac: pixels on the grid
  *                            out  normal, sums and error are overwritten */
 MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
-                                        const mill_real *templ, double level, int n_share,
+                                        const mill_real *templ, double level, double n_share,
                                         mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];

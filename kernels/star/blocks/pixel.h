@@ -116,28 +116,33 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
   *n_block = total[1];
 }
 
-/** Noise is measured from differences of residuals this many pixels apart: more than the
- *  correlation length of resampled noise, less than the width of a line. */
-enum { MILL_NOISE_LAG = 3 };
+/** Noise is measured from differences of residuals LAG pixels apart: more than the correlation
+ *  length of resampled noise, less than the width of a line.  If masks leave less than one pair for
+ *  ENOUGH good pixels, pairs one pixel farther apart follow, up to FAR. */
+enum { MILL_NOISE_LAG = 3, MILL_NOISE_FAR = 8, MILL_NOISE_ENOUGH = 8 };
 
 /** Return the part of a segment's chi-square that is due to noise or to misfits narrower than
- *  MILL_NOISE_LAG pixels.  The model / sigma is in s->scratch. */
-MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
+ *  MILL_NOISE_LAG pixels.  Without pairs this may be all of it.  The model / sigma is in
+ *  s->scratch. */
+MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s, double chisq)
 {
   const float *d = s->d, *model = s->scratch;
   const unsigned char *good = s->good;
-  double sum = 0.0, n_both = 0.0, total[2];
-  MILL_FOR_SUM(b, i, s->n_pix - MILL_NOISE_LAG, sum, n_both)
-  {
-    const int k = i + MILL_NOISE_LAG, both = good[i] & good[k];
-    const double here = (double)d[i] - (double)model[i];
-    const double there = (double)d[k] - (double)model[k];
-    sum += both ? 0.5 * (here - there) * (here - there) : 0.0;
-    n_both += both;
+  double sum = 0.0, n_both = 0.0, total[2] = {0.0, 0.0};
+  for (int lag = MILL_NOISE_LAG;
+       lag <= MILL_NOISE_FAR && MILL_NOISE_ENOUGH * total[1] < (double)s->n_good; lag++) {
+    MILL_FOR_SUM(b, i, s->n_pix - lag, sum, n_both)
+    {
+      const int k = i + lag, both = good[i] & good[k];
+      const double here = (double)d[i] - (double)model[i];
+      const double there = (double)d[k] - (double)model[k];
+      sum += both ? 0.5 * (here - there) * (here - there) : 0.0;
+      n_both += both;
+    }
+    const double part[2] = {sum, n_both};
+    mill_block_sum_n(b, part, 2, total);
   }
-  const double part[2] = {sum, n_both};
-  mill_block_sum_n(b, part, 2, total);
-  return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
+  return total[1] > 0.0 ? s->n_good * total[0] / total[1] : chisq;
 }
 
 /** H alpha and H beta (vacuum A).  A line's core extends to CORE km/s, its sides from NEAR to FAR.

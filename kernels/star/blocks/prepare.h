@@ -139,6 +139,10 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   return n_good;
 }
 
+/** A good pixel's S/N is at most this.  Templates and the rows of the model error are float32, so
+ *  with smaller errors F would be rounding. */
+#define MILL_MOST_SN 1e4
+
 /** Write flux / sigma to s->d and 1 / sigma to s->is.
  *  bad, most  in   1 / sigma to give to bad pixels; upper limit of 1 / sigma for good pixels
  *  total [3]  out  sum of ln(1 / sigma), sum of d^2, number of pixels with an unusable d or is */
@@ -159,7 +163,8 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
       const double weight = sqrt((double)s->raw_ivar[first + i]);
       const int good = s->good[first + i];
       flux[i] = (double)s->raw_flux[first + i];
-      inverse[i] = good ? (weight < most ? weight : most) : bad;
+      const double least = weight < most ? weight : most, limit = MILL_MOST_SN / fabs(flux[i]);
+      inverse[i] = good ? (least < limit ? least : limit) : bad;
       n_left += !good;
     }
     if (n_left > 0)

@@ -4,7 +4,7 @@
 
 #include "kernels/star/blocks/likelihood.h"
 
-static void jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
+static void jacobian(mill_block *b, const mill_model *m, mill_segment *s, double n_share,
                      mill_workspace *work, double *answer)
 {
   mill_block_resolve(b, s, m->n_deriv + 1, m->max_seg_pix, mill_sharp_rows(s, work),

@@ -24,6 +24,6 @@ extern const struct blocks_f32 {
                   float *out);
   double (*project)(mill_block *b, const mill_model *m, const mill_segment *s, const float *templ,
                     double level, double ln_scale, mill_workspace *work);
-  void (*jacobian)(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
+  void (*jacobian)(mill_block *b, const mill_model *m, mill_segment *s, double n_share,
                    mill_workspace *work, double *answer);
 } blocks_f32;

@@ -98,7 +98,8 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
   for (int i = 0; i < n; i++) {
     out->sigma[i] = raw->bad_factor * fabs(scale);
     if (out->good[i])
-      out->sigma[i] = fmax(1 / sqrt((double)raw->ivar[i]), floor);
+      out->sigma[i] =
+          fmax(fmax(1 / sqrt((double)raw->ivar[i]), floor), 1e-4 * fabs((double)raw->flux[i]));
     int left = i, right = i;
     while (left >= 0 && !usable[left])
       left--;
