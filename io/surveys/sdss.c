@@ -391,8 +391,8 @@ static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   return MILL_OK;
 }
 
-/* List the file's star in the index, if it is selected.  Without SDSS_ID or CATALOGID (-999, -1, 0)
- * a star lacks the names made of it, which it would share with other stars. */
+/* List the file's star in the index, if it is selected.  An SDSS_ID or CATALOGID of 0 or less means
+ * none.  No name is made of such a number, lest stars without a number share one name. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   sdss *s = state;

@@ -123,8 +123,8 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
  *  other           in   place of the line on the other axes
  *  delta           in   centre of the particles' cell less the start point of the line, grid steps
  *  w->start        out  kernel of each lane at the start point; 0 in lanes without a particle
- *  w->up, w->down  out  k points up the line the kernel is start * up^k * w->fade[k - 1], and k
- *                       points down the line it is start * down^k * w->fade[k - 1] */
+ *  w->up, w->down  out  the kernel is start * up^k * w->fade[k - 1] at the k-th point up the line,
+ *                       and start * down^k * w->fade[k - 1] at the k-th point down the line */
 static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
                                     int from, int n, mill_kernel_work *w)
 {

@@ -298,10 +298,11 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows.
+/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows, and
+ *  each lane has eight of the row's pixels (mill_load_row).
  *
- *  r, x [n_own]  in      this lane's row in each of n_own groups; the row's eight pixels
- *  q, other      in      this lane's row in another group; the row's eight pixels (mill_load_row)
+ *  r, x [n_own]  in      this lane's row in each of n_own groups; its eight pixels of the row
+ *  q, other      in      this lane's row in another group; its eight pixels of the row
  *  own           in/out  products of all pairs of rows in the n_own groups
  *  across        in/out  if n_own is 1: products of that group's rows with the other group's rows
  *  gradient      in/out  for a Jacobian: sum over the lane's pixels of row r[0] times half of

@@ -145,7 +145,7 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
                           config->arm[i].arm, names);
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
-                        "%s%s%s}, or {name: %s, min: A, max: B%s%s} for a part of it",
+                        "%s%s%s}, or {name: %s, min: FIRST, max: LAST%s%s} for a part of it",
                         config->arm[i].arm, only, lib->arm[0].wave_aa[0],
                         lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only,
                         channel[0] ? ", channel: " : "", channel, config->arm[i].arm,

@@ -102,7 +102,7 @@ class Alike(Formats):
             s = Sample(kind)
             data, starts = packed(s.hdus)
             for i in range(1, len(starts)):
-                # DESI files cut before hdus[5], [6] or [7] are read: arm b has its flux, arm r
+                # A DESI file that ends with hdus[4], [5] or [6] is read: arm b has its flux, arm r
                 # nothing.  SDSS files are read if they have lost only unwanted exposures.
                 whole = 5 <= i <= 7 if kind == "desi" else kind == "sdss" and i >= 3
                 answer = Reader.read(put("cut.fits", data[:starts[i][0]]), f"format: {s.format}\n",

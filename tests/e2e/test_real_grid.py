@@ -537,9 +537,9 @@ class RealLibrary(ProgramTest):
             wave, error = arm["wavelength"][:], arm["model_error"]
             size = np.sqrt(np.sum((error["sigmas"][:][:, None] * error["components"][:]) ** 2, axis=0)
                            + error["fraction"][:] ** 2)
-        # The correction removes the mean of the line that the models lack, and leaves the spread of
-        # its depth over the stars.  This is 0.144 for depths uniform in 0 to 0.5, times 0.8 / 1.33,
-        # the line's sigma (A) before and after smoothing.  40 stars measure a spread to 11 %.
+        # The correction adds the mean of the line that the models lack.  The spread of the line's
+        # depth over the stars stays: 0.144 for uniform depths from 0 to 0.5.  Smoothing broadens the
+        # line's sigma from 0.8 to 1.33 A, so the spread becomes 0.087.  40 stars measure it to 11 %.
         peak = wave[np.argmax(size)]
         self.assertLess(abs(peak - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)

@@ -193,7 +193,7 @@ def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
     need(one.origin.unit or request.wave or request.wave_file or one.wave[-1] >= SHORT_AA, INPUT,
-         f"{path}: its wavelengths, to {one.wave[-1]:g}, have no unit; give --unit nm or Angstrom")
+         f"{path}: its wavelengths, {one.wave[-1]:g} at most, have no unit; give --unit nm or Angstrom")
     name = stem(path, FILES)[-31:].strip()  # the most characters that a name may have
     need(name and name.isascii() and name.isprintable(), INPUT,
          f"{path}: a star's name must be printable ASCII; rename the file")

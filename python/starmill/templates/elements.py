@@ -41,6 +41,7 @@ class Models:
     """
 
     def __init__(self, grid, library):
+        """Take the grid's good models but cool carbon-rich ones (CARBON); arm 0 of the library."""
         rows = grid.good(False)
         labels = grid.values[rows]
         a = labels[:, N_FOUR:] - np.column_stack(
