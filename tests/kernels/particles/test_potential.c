@@ -195,13 +195,9 @@ MILL_TEST(exact_form_is_the_sum_of_kernels)
       check_exact(mill_particle_ops_cpu(isa[k]));
 }
 
-MILL_TEST(binned_form_keeps_its_bound)
+MILL_TEST(binned_form_keeps_its_bound_and_ends_have_images)
 {
   check_binned(mill_particle_ops_cpu(NULL));
-}
-
-MILL_TEST(density_at_ends_has_images)
-{
   check_images(mill_particle_ops_cpu(NULL));
 }
 
