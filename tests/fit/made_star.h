@@ -45,10 +45,7 @@ typedef struct made_answer {
   int n_good[MILL_MAX_ARM];
 } made_answer;
 
-static inline void made_check(int err)
-{
-  assert_ok(err);
-}
+#define made_check(call) assert_ok(call)
 
 /* Irwin-Hall: sums of twelve numbers, good to 3 sigma; stars do not depend on libm */
 static inline double made_normal(uint64_t *state)

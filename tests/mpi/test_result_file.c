@@ -343,13 +343,15 @@ MILL_TEST(columns_in_chunks_are_refused)
   assert_fails(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT, "SN_B is in chunks");
 }
 
+/* Wavelengths of models, of the first arm alone. */
+static const double wave[2] = {4000, 4001}, *const wave_aa[3] = {wave, NULL, NULL};
+static const int n_pix[3] = {2, 0, 0};
+
 MILL_TEST(models_belong_to_one_result)
 {
   MILL_AT_END(survey_free) survey s;
-  const double wave[2] = {4000, 4001}, other[2] = {4000, 4002};
-  const double *const wave_aa[3] = {wave, NULL, NULL}, *const other_aa[3] = {other, NULL, NULL};
+  const double other[2] = {4000, 4002}, *const other_aa[3] = {other, NULL, NULL};
   const double *const none_aa[3] = {NULL, NULL, NULL}; /* each row its own */
-  const int n_pix[3] = {2, 0, 0};
   const float flux[2] = {1, 2};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
   mill_result_file *file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_NEW);
@@ -419,9 +421,6 @@ MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
 MILL_TEST(models_without_gaps)
 {
   MILL_AT_END(survey_free) survey s;
-  const double wave[2] = {4000, 4001};
-  const double *const wave_aa[3] = {wave, NULL, NULL};
-  const int n_pix[3] = {2, 0, 0};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
   mill_result_file *file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
