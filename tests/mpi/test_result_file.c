@@ -172,10 +172,8 @@ MILL_TEST(idle_ranks_join_a_busy_one)
   survey_make(&s, 2, (const int[]){1500, 1600}); /* of 50 kB: more than the queue's 128 MiB */
   s.info.posteriors = 1;
   s.info.n_draw = MILL_MAX_DRAW;
-  assert_int_equal(mill_columns_fits(&s.lib, s.lib.path,
-                                     MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(MILL_MAX_DRAW),
-                                     &s.columns),
-                   MILL_OK);
+  const int with = MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(MILL_MAX_DRAW);
+  assert_ok(mill_columns_fits(&s.lib, s.lib.path, with, &s.columns));
   s.info.write_interval_s = 1e6;
   mill_result_file *file = open_as(&s, in_dir("busy.h5"), 0, MILL_OPEN_NEW);
   if (mpi.rank == mpi.size - 1) {

@@ -102,17 +102,13 @@ static int begin(void **state)
   (void)state;
   memset(&lib, 0, sizeof lib);
   memset(&toy, 0, sizeof toy);
-  memset(&settings, 0, sizeof settings);
   lib.n_arm = N_ARM;
   set_arm(ARM_B, "b", 3600, 6000);
   set_arm(ARM_R, "r", 5600, 7800);
   set_arm(ARM_Z, "z", 7500, 9900);
   mill_config_default(&config);
-  settings.lib = &lib;
-  settings.config = &config;
-  settings.limits.gzip_limit_mib = 100;
-  for (int a = 0; a < N_ARM; a++)
-    settings.arm_wanted[a] = 1;
+  settings = (mill_spectra_settings){
+      .lib = &lib, .config = &config, .arm_wanted = {1, 1, 1}, .limits = {100, ""}};
   for (int i = 0; i < MAX_PIX; i++) {
     wave[i] = 3000.0 + 2.0 * i;
     flux[i] = (float)i + 0.25f;
