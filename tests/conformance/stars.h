@@ -11,16 +11,8 @@
 #include "tests/mill_test.h"
 #include "tests/test_library.h"
 
-enum {
-  N_STAR = CONFORMANCE_STARS,
-  N_LABEL = 4,
-  N_ARM = 3,
-  N_PAR = N_LABEL + 2,
-  N_DIAG = 11,
-  MAX_PIX = 140,
-  MAX_SEGMENT = 4,
-  SEED = 20
-};
+enum { N_STAR = CONFORMANCE_STARS, N_LABEL = 4, N_ARM = 3, N_PAR = N_LABEL + 2, SEED = 20 };
+enum { N_DIAG = 11, MAX_PIX = 140, MAX_SEGMENT = 4 };
 
 /* around a chunk, a warp and a block of threads */
 static const int n_pix_arm[N_ARM] = {97, 128, 129};

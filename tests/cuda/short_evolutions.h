@@ -14,12 +14,3 @@ static inline void problems_of(evolution *e, int form)
   for (int i = 0; i < MAX_PROBLEM; i++)
     e->problem[i].start_spread[0] = 0.5;
 }
-
-static inline void assert_same_bits(const evolution *a, int i, const evolution *b, int k)
-{
-  const size_t n_moment = (size_t)(a->s.n_step + 1) * MILL_PARTICLE_MOMENTS;
-  const mill_particle_result *x = &a->result[i], *y = &b->result[k];
-  assert_memory_equal(x->position, y->position, N_SHORT * sizeof(double));
-  assert_memory_equal(x->density, y->density, (size_t)a->n_grid * sizeof(double));
-  assert_memory_equal(x->moment, y->moment, n_moment * sizeof(double));
-}

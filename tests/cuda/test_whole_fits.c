@@ -24,11 +24,6 @@ static const mill_backend *gpu;
 static char *file[MAX_FILE];
 static int n_file;
 
-static void must(int err)
-{
-  assert_ok(err);
-}
-
 static int from_environment(const char *name, int otherwise)
 {
   const char *text = getenv(name);
@@ -66,7 +61,7 @@ static const char *set_up_fits(void)
     assert_true(n_file < MAX_FILE);
     file[n_file++] = one;
   }
-  must(mill_mpi_start(&mpi));
+  assert_ok(mill_mpi_start(&mpi));
   return NULL;
 }
 
@@ -89,7 +84,7 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
   char folder[] = "/tmp/starmill-test-XXXXXX", output[64], slots[16], threads[16];
   int status = 0;
   rows all = {.n = n};
-  must(MILL_ALLOC(n, &all.result));
+  assert_ok(MILL_ALLOC(n, &all.result));
   assert_non_null(mkdtemp(folder));
   snprintf(output, sizeof output, "%s/fit.h5", folder);
   snprintf(slots, sizeof slots, "%d", n_slot);
@@ -106,7 +101,7 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
   const int err = mill_fit_run(&mpi, &options, "test_whole_fits", &observer, &status);
   unlink(output);
   rmdir(folder);
-  must(err);
+  assert_ok(err);
   printf("%s: %d stars in %d slots, %.1f s\n", backend->name, n, observer.meters.n_slot,
          observer.meters.run_wall_s);
   return all.result;

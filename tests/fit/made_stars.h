@@ -21,6 +21,14 @@ static void make_stars(int n, double sn, double vsini)
   }
 }
 
+/** Fill the first n stars anew, of their truth as it is now. */
+static inline void fill_again(int n, double sn)
+{
+  uint64_t random = SEED;
+  for (int i = 0; i < n; i++)
+    made_star_fill(&lib, truth[i], sn, 1, &random, &star[i]);
+}
+
 static void fit(int n, mill_fit_result *out)
 {
   made_fit(&lib, &set, mill_backend_cpu(NULL), 8, 1, n, star, NULL, out, NULL);

@@ -40,10 +40,12 @@ static inline void close_pipeline(void)
   fx.pipeline = NULL;
 }
 
-static inline void end(void)
+/** What the star before has left goes. */
+static inline void clear(void)
 {
   close_pipeline();
   mill_library_clear(&fx.lib);
+  memset(&fx, 0, sizeof fx);
 }
 
 /** theta with parameter j moved by step.  For v sin i the step is taken in its inner parameter

@@ -37,10 +37,8 @@ MILL_TEST(nan_and_infinite_pixels_change_nothing_else)
 {
   make_stars(6, 30, 60);
   for (int i = 0; i < 6; i++)
-    for (int s = 0; s < star[i].n_segment; s++) {
-      star[i].segment[s].mask[25] = 1;
-      star[i].segment[s].mask[44] = 1;
-    }
+    for (int s = 0; s < star[i].n_segment; s++)
+      star[i].segment[s].mask[25] = star[i].segment[s].mask[44] = 1;
   fit(6, result[0]);
   for (int i = 0; i < 6; i++)
     for (int s = 0; s < star[i].n_segment; s++) {
@@ -127,9 +125,7 @@ MILL_TEST(good_stars_have_no_flags)
   for (int i = 0; i < 20; i++)
     for (int l = 0; l < 4; l++) /* well inside the hulls */
       truth[i][2 + l] = test_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
-  uint64_t random = SEED;
-  for (int i = 0; i < 20; i++)
-    made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
+  fill_again(20, 100);
   fit(20, result[0]);
   for (int i = 0; i < 20; i++)
     assert_int_equal(result[0][i].warn, 0);

@@ -178,15 +178,8 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(0.8, through_the_change, 0, 1e-6);
   check_noise_free(1.2, about_one, 0, 1e-7);
   check_noise_free(1.2, through_the_change, 0, 5e-6);
-}
-
-/* Pixels that are missing in the wavelengths: no line-spread function crosses the gap, and the
- * pixels beside it keep their width.  The limits are those without gaps. */
-MILL_TEST(gaps_do_not_change_templates_beside_them)
-{
-  made_settings(&lib, &set);
-  set.precision = MILL_FLOAT64;
-  template_sigma(0.5);
+  /* Pixels that are missing in the wavelengths: no line-spread function crosses the gap, and the
+   * pixels beside it keep their width.  The limits are those without gaps. */
   check_noise_free(0.8, about_one, 1, 1e-8);
   check_noise_free(0.8, through_the_change, 1, 1e-6);
   check_noise_free(1.2, about_one, 1, 1e-7);

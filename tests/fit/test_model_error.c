@@ -14,7 +14,7 @@ static double place[MAX_PAR]; /* where the error is fixed, next to the truth */
 
 static void begin(int n_component, int n_exposure, int with_matrix)
 {
-  memset(&fx, 0, sizeof fx);
+  clear();
   made_check(test_library_make(4, 2, 5, &fx.lib));
   made_check(test_library_add_error(n_component, &fx.lib));
   one_star_make(SEED + (uint64_t)(17 * n_component + with_matrix), n_exposure, with_matrix, 60);
@@ -66,8 +66,7 @@ static dense of_segment[MADE_MAX_SEG];
 
 static void invert(int n, double *a, double *ln_det)
 {
-  if (LAPACKE_dpotrf(LAPACK_ROW_MAJOR, 'L', n, a, n) != 0)
-    fail_msg("not positive definite");
+  assert_int_equal(LAPACKE_dpotrf(LAPACK_ROW_MAJOR, 'L', n, a, n), 0);
   *ln_det = 0;
   for (int i = 0; i < n; i++)
     *ln_det += 2 * log(a[i * n + i]);
@@ -307,7 +306,6 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
       open_pipeline();
       compare_dense(place, 2e-3, 2e-5);
       compare_dense(fx.truth, 2e-3, 2e-5);
-      end();
     }
 }
 
@@ -325,7 +323,6 @@ MILL_TEST(pieces_of_an_arm)
   made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
   open_pipeline();
   compare_dense(place, 2e-3, 2e-5);
-  end();
 }
 
 /** An error of the width of a sigma or a matrix, with and without the library's model error. */
@@ -355,7 +352,6 @@ MILL_TEST(width_of_the_line_spread_function)
     /* the second derivative is within 1 %, of a component of some sigma */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
-    end();
   }
 }
 
@@ -388,7 +384,6 @@ MILL_TEST(gradient_matches_differences)
         /* as of the likelihood without model error (test_gradient.c) */
         assert_close(eval.grad[j] / unit, found / unit, 2e-5);
       }
-      end();
     }
 }
 
@@ -418,7 +413,6 @@ MILL_TEST(off_is_absent)
   assert_int_equal(with.status, MILL_STATUS_FITTED);
   for (int l = 0; l < fx.lib.n_label; l++)
     assert_true(with.label_err[l] > 0.99 * absent.label_err[l]); /* at another solution */
-  mill_library_clear(&fx.lib);
 }
 
 /** A residual that the sky components fit counts neither as noise nor as misfit. */
@@ -441,7 +435,6 @@ MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
   const double n = (double)r.n_pix_tot;
   assert_close(r.chisq_data / n, 1, 6 * sqrt(2 / n));
   assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n));
-  mill_library_clear(&fx.lib);
 }
 
 /** Noise is measured from the nearest good pixels that are three or more apart.  If these are more
@@ -500,7 +493,6 @@ MILL_TEST(solution_is_that_of_its_own_covariance)
     for (int j = 0; j < N_PAR; j++)
       promise += 0.25 * eval.grad[j] * step[j];
     assert_true(promise < 0.01);
-    end();
   }
 }
 
@@ -526,7 +518,6 @@ MILL_TEST(exposures_share_the_error)
       assert_close((two.label[l] - one.label[l]) / one.label_err[l], 0, 1e-3);
     }
   }
-  mill_library_clear(&fx.lib);
 }
 
 /** Errors too small for float32 count as 1e-4 of the flux, and leave the velocity its error. */
@@ -569,7 +560,6 @@ MILL_TEST(velocity_limits_change_no_bit)
       close_pipeline();
     }
     assert_memory_equal(eval[0], eval[1], sizeof eval[0]);
-    mill_library_clear(&fx.lib);
   }
 }
 
@@ -582,8 +572,6 @@ MILL_TEST(too_many_rows_are_refused)
   assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_CONFIG, "model_error: false");
   fx.set.model_error = 0;
   made_check(mill_device_model_check(&fx.lib, &fx.set));
-  fx.lib.n_label = 4;
-  mill_library_clear(&fx.lib);
 }
 
 MILL_TEST_MAIN(NULL, NULL)

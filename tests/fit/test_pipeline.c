@@ -106,11 +106,9 @@ MILL_TEST(one_arm_and_few_labels)
   make_stars(N, 400, 80); /* an arm of a few lines: less would say nothing */
   set.fixed[LABEL] = 1;
   set.fixed_value[LABEL] = -1;
-  uint64_t random = SEED;
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < N; i++)
     truth[i][LABEL] = -1;
-    made_star_fill(&lib, truth[i], 400, 1, &random, &star[i]);
-  }
+  fill_again(N, 400);
   int n_near = 0;
   for (int o = 0; o < 3; o++) {
     set.optimizer = o;
@@ -315,12 +313,10 @@ MILL_TEST(rotation_is_never_negative)
 MILL_TEST(hull_is_respected)
 {
   make_stars(8, 20, 60);
-  uint64_t random = SEED;
-  for (int i = 0; i < 8; i++) { /* stars from outside */
+  for (int i = 0; i < 8; i++) /* stars from outside */
     for (int l = 0; l < 4; l++)
       truth[i][2 + l] = test_label_unmap(&lib.label[l], l == i % 4 ? 1.9 * (i < 4 ? 1 : -1) : 0.5);
-    made_star_fill(&lib, truth[i], 20, 1, &random, &star[i]);
-  }
+  fill_again(8, 20);
   for (int o = 0; o < 3; o++) {
     set.optimizer = o;
     fit(8, result[o]);
@@ -347,11 +343,9 @@ MILL_TEST(velocity_limit_is_flagged)
   make_stars(4, 30, 40);
   set.min_vel_km_s = -50;
   set.max_vel_km_s = 50;
-  uint64_t random = SEED;
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; i++)
     truth[i][0] = i % 2 ? 80 : -80;
-    made_star_fill(&lib, truth[i], 30, 1, &random, &star[i]);
-  }
+  fill_again(4, 30);
   fit(4, result[0]);
   for (int i = 0; i < 4; i++) {
     assert_true(fabs(result[0][i].vrad_km_s) <= 50);
@@ -363,9 +357,7 @@ MILL_TEST(low_sn_stars_get_a_second_start_or_none)
 {
   make_stars(6, 40, 60);
   set.second_start_sn = 28;
-  uint64_t random = SEED;
-  for (int i = 0; i < 3; i++)
-    made_star_fill(&lib, truth[i], 20, 1, &random, &star[i]);
+  fill_again(3, 20);
   fit(6, result[0]);
   for (int i = 0; i < 6; i++) {
     assert_true((result[0][i].info & MILL_INFO_SECOND_START) || i >= 3);
@@ -450,11 +442,9 @@ MILL_TEST(covariance_is_the_inverse_curvature_of_the_likelihood)
   make_stars(N, 60, 60);
   set.precision = MILL_FLOAT64;
   set.likelihood = MILL_LIKE_PROFILE;
-  uint64_t random = SEED;
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < N; i++)
     truth[i][1] = i < 3 ? 150 : 25;
-    made_star_fill(&lib, truth[i], 60, 1, &random, &star[i]);
-  }
+  fill_again(N, 60);
   fit(N, result[0]);
   for (int i = 0; i < N; i++) {
     const mill_fit_result *r = &result[0][i];

@@ -34,21 +34,9 @@ static void make_star(int i, double sn, made_star *star, double *truth)
 }
 
 typedef struct stream {
-  mill_star *star; /* [n] */
-  const int *order;
-  int n, next;
-  answer *out; /* [n], by row */
+  made_run run; /* what made_source takes */
+  answer *out;  /* [n], by row */
 } stream;
-
-static int source(void *context, mill_star **star)
-{
-  stream *s = context;
-  if (s->next == s->n)
-    return 0;
-  *star = &s->star[s->order ? s->order[s->next] : s->next];
-  s->next++;
-  return 1;
-}
 
 static int sink(void *context, mill_star *star)
 {
@@ -77,8 +65,8 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
     made_star_raw(i, &star[i], &raw[i]);
     raw[i].identity = 100 + (uint64_t)i;
   }
-  stream s = {.star = raw, .order = order, .n = n, .out = out};
-  made_check(mill_pipeline_run(pipeline, source, &s, sink, &s));
+  stream s = {{.star = raw, .order = order, .n = n}, out};
+  made_check(mill_pipeline_run(pipeline, made_source, &s, sink, &s));
 }
 
 /* ---- tests ---- */
@@ -188,7 +176,7 @@ static int answer_points(int i, double sn)
   static double theta[MOST * N_PAR];
   static mill_evaluation eval[MOST];
   double truth[N_PAR];
-  mill_pipeline *pipeline = NULL;
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
   mill_star raw;
   mill_fit_result prepared;
   set.sample.max_eval = 0;
@@ -203,7 +191,6 @@ static int answer_points(int i, double sn)
     for (int k = 0; k < n; k++)
       printf("%.17g\n", eval[k].f);
   }
-  mill_pipeline_destroy(pipeline);
   return 0;
 }
 

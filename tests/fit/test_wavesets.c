@@ -38,10 +38,8 @@ static int make_stars(void **state)
 
 /** A source that watches the sets. */
 typedef struct lazy_run {
+  made_run of; /**< what made_source and made_sink take */
   mill_pipeline *pipeline;
-  const int *order;
-  int n, next, n_out;
-  mill_fit_result *result;
   mill_star raw[N_STAR];
   mill_waveset_stats most; /**< largest of every number seen */
 } lazy_run;
@@ -49,28 +47,18 @@ typedef struct lazy_run {
 static int lazy_source(void *context, mill_star **out)
 {
   lazy_run *run = context;
-  if (run->next == run->n)
-    return 0;
-  const int i = run->order ? run->order[run->next] : run->next;
-  run->next++;
   mill_waveset_stats now;
+  if (!made_source(&run->of, out))
+    return 0;
+  const int i = (int)(*out - run->raw);
   mill_pipeline_waveset_stats(run->pipeline, &now);
   run->most.n_set = now.n_set > run->most.n_set ? now.n_set : run->most.n_set;
   run->most.n_held = now.n_held > run->most.n_held ? now.n_held : run->most.n_held;
   run->most.bytes = now.bytes > run->most.bytes ? now.bytes : run->most.bytes;
-  *out = &run->raw[i];
   made_star_raw(i, &star[i], *out);
   for (int k = 0; k < (*out)->n_segment; k++)
     made_check(mill_pipeline_accepts(run->pipeline, &(*out)->segment[k]));
   return 1;
-}
-
-static int lazy_sink(void *context, mill_star *done)
-{
-  lazy_run *run = context;
-  run->result[done->row] = *done->result;
-  run->n_out++;
-  return MILL_OK;
 }
 
 /** Fit n stars in an order, with a cache of `limit` bytes; return what was held and made. */
@@ -78,14 +66,14 @@ static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int 
                                     mill_fit_result *out, lazy_run *run)
 {
   mill_waveset_stats end;
-  *run = (lazy_run){.order = order, .n = n, .result = out};
+  *run = (lazy_run){.of = {.star = run->raw, .order = order, .n = n, .result = out}};
   made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
                                   &run->pipeline));
   mill_waveset_cache_limit(run->pipeline->member[0].waveset, limit);
-  made_check(mill_pipeline_run(run->pipeline, lazy_source, run, lazy_sink, run));
+  made_check(mill_pipeline_run(run->pipeline, lazy_source, run, made_sink, run));
   mill_pipeline_waveset_stats(run->pipeline, &end);
   mill_pipeline_destroy(run->pipeline);
-  assert_int_equal(run->n_out, n);
+  assert_int_equal(run->of.n_out, n);
   return end;
 }
 

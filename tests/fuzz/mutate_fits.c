@@ -132,10 +132,12 @@ static size_t mutate_once(uint8_t *bytes, size_t n, size_t max, uint64_t *state)
   if (n < CARD)
     return n;
   const int has_card = find_card(state, bytes, n, &card);
-  switch (below(state, 14)) {
+  const size_t kind = below(state, 14);
+  if (!has_card && (kind == 0 || (kind >= 4 && kind <= 10))) /* these change a card */
+    return n;
+  switch (kind) {
   case 0:
-    if (has_card)
-      bytes[card + below(state, CARD)] = (uint8_t)(' ' + below(state, 95));
+    bytes[card + below(state, CARD)] = (uint8_t)(' ' + below(state, 95));
     break;
   case 1:
     bytes[below(state, n)] = (uint8_t)next(state);
@@ -148,25 +150,20 @@ static size_t mutate_once(uint8_t *bytes, size_t n, size_t max, uint64_t *state)
     break;
   case 4:
   case 5:
-    if (has_card)
-      set_value(state, bytes + card);
+    set_value(state, bytes + card);
     break;
   case 6:
-    if (has_card)
-      memset(bytes + card + 10, below(state, 2) ? 'x' : '\'', CARD - 10);
+    memset(bytes + card + 10, below(state, 2) ? 'x' : '\'', CARD - 10);
     break;
   case 7:
   case 8:
-    if (has_card)
-      set_digits(state, bytes + card);
+    set_digits(state, bytes + card);
     break;
   case 9:
-    if (has_card)
-      set_keyword(state, bytes + card);
+    set_keyword(state, bytes + card);
     break;
   case 10:
-    if (has_card)
-      insert_card(state, bytes, n, card);
+    insert_card(state, bytes, n, card);
     break;
   case 11:
     set_number(state, bytes, n);

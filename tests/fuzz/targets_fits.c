@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,8 +12,6 @@ enum { N_ARM = 3, BATCH_EXPOSURES = 16, MAX_EXPOSURES = 4096 };
 
 /* A bad file costs its own rows only, so no other codes are allowed. */
 static const int of_a_file[] = {MILL_ERR_INPUT, MILL_ERR_RANGE, -1};
-
-static mill_open_limits limits = {.gzip_limit_mib = 4};
 
 /* Arms take whole channels or cut them by wavelength; some need a line-spread function. */
 static void make_library(mill_library *lib)
@@ -107,19 +104,13 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
 {
   static mill_library lib;
   mill_config config;
-  mill_spectra_settings settings;
+  const mill_spectra_settings settings = {
+      .lib = &lib, .config = &config, .arm_wanted = {1, 1, 1}, .limits = {4, fuzz_scratch()}};
   int accepted = FUZZ_REFUSED;
   make_library(&lib);
   mill_config_default(&config);
   config.fit.n_cont = 1; /* two pixels are a spectrum here */
   strcpy(config.format, format->name);
-  memset(&settings, 0, sizeof settings);
-  settings.lib = &lib;
-  settings.config = &config;
-  limits.scratch = fuzz_scratch();
-  settings.limits = limits;
-  for (int i = 0; i < N_ARM; i++)
-    settings.arm_wanted[i] = 1;
   mill_log_open(0, 1, mill_log_level_from_name("error"), NULL);
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
@@ -145,9 +136,8 @@ FUZZ_SURVEYS(SURVEY)
 
 int fuzz_redrock(const uint8_t *bytes, size_t n)
 {
-  mill_redrock redrock;
-  memset(&redrock, 0, sizeof redrock);
-  limits.scratch = fuzz_scratch();
+  mill_redrock redrock = {0};
+  const mill_open_limits limits = {4, fuzz_scratch()};
   mill_error_clear();
   const int err = mill_redrock_read(fuzz_file(bytes, n), &limits, &redrock);
   fuzz_check_code("redrock", err, of_a_file);

@@ -10,13 +10,8 @@
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
 
-enum {
-  N_BASE = 3, /* of the corpus: a perceptron, a grid, radial functions */
-  MAX_BYTES = 1 << 17,
-  MAX_OBJECT = 64,
-  MAX_CHANGE = 16,
-  MAX_ELEMENT = 4096
-};
+enum { N_BASE = 3 }; /* of the corpus: a perceptron, a grid, radial functions */
+enum { MAX_BYTES = 1 << 17, MAX_OBJECT = 64, MAX_CHANGE = 16, MAX_ELEMENT = 4096 };
 
 typedef struct base {
   uint8_t bytes[MAX_BYTES];

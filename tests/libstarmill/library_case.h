@@ -6,6 +6,11 @@
 #include "tests/fit/made_star.h"
 #include "tests/library_writer.h"
 
+MILL_CLOSER(starmill_library, starmill_library_close)
+MILL_CLOSER(starmill_star, starmill_star_free)
+MILL_CLOSER(starmill_table, starmill_table_free)
+MILL_CLOSER(starmill_model, starmill_model_free)
+
 enum { N_PAR = 6, N_STAR = 3 };
 
 static const char config[] = "npoly: 5\nmax_vsini: 300\nprecision: float64\n";
@@ -35,6 +40,16 @@ static struct {
     if (!strstr(fx.error.message, word))                                                           \
       fail_msg("no '%s' in: %s", word, fx.error.message);                                          \
   } while (0)
+
+/** The library with further keys. */
+static inline starmill_library *open_with(const char *keys)
+{
+  char text[sizeof config + 60];
+  starmill_library *library = NULL;
+  snprintf(text, sizeof text, "%s%s", config, keys);
+  check(library_open, fx.path, text, &library);
+  return library;
+}
 
 /** The spectra of a star as a caller has them. */
 static inline int spectra_of(const made_star *made, starmill_spectrum *spectrum)

@@ -109,7 +109,7 @@ MILL_TEST(gradient_and_curvature_match_differences)
   made_star clean = fx.made[0];
   theta[1] = 47.3; /* between the corners of the kernel's kinds */
   made_star_fill(&fx.lib, theta, 300, 0, &random, &clean);
-  starmill_star *star = make_star(fx.library, &clean);
+  MILL_AT_END(starmill_star_free_at) starmill_star *star = make_star(fx.library, &clean);
   check(minus2loglike, fx.library, fx.star[0], 1, theta, &m2ll, NULL, gradient, curvature);
   for (int j = 0; j < N_PAR; j++) {
     const double c = curvature[j * N_PAR + j], step = 0.1 / sqrt(c);
@@ -130,7 +130,6 @@ MILL_TEST(gradient_and_curvature_match_differences)
     for (int k = 0; k < N_PAR; k++)
       assert_true(curvature[j * N_PAR + k] == curvature[k * N_PAR + j]);
   }
-  starmill_star_free(star);
 }
 
 MILL_TEST(a_systematic_error_is_added_in_quadrature)
@@ -139,7 +138,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   starmill_spectrum spectrum[MADE_MAX_SEG];
   fx.made[0].segment[0].ivar[30] = -1e3f; /* a bad pixel, though 1 / (1 / ivar + e^2) is above 0 */
   made_star noisier = fx.made[0];
-  starmill_star *by_hand = NULL, *with = NULL;
+  MILL_AT_END(starmill_star_free_at) starmill_star *by_hand = NULL, *with = NULL;
   const int n = spectra_of(&fx.made[0], spectrum);
   for (int p = 0; p < MADE_MAX_PIX; p++)
     systematic[p] = 0.25f + 0.001f * (float)p;
@@ -159,8 +158,6 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   /* two roundings of ivar to float32 */
   assert_close(a, b, 1e-6 * fabs(b));
   assert_true(fabs(a - plain) > 1);
-  starmill_star_free(with);
-  starmill_star_free(by_hand);
 }
 
 /** Keys that correct what files say do not change arrays, of which the caller says what they are. */
@@ -174,24 +171,18 @@ MILL_TEST(keys_of_files_do_not_change_arrays)
   for (int p = 0; p < MADE_MAX_PIX; p++)
     sigma[p] = 1.2f;
   for (int air = 0; air < 2; air++) {
-    char text[sizeof config + 40];
-    starmill_library *library = NULL;
-    starmill_star *star = NULL, *plain = NULL;
+    MILL_AT_END(starmill_library_close_at) starmill_library *library = open_with(key[air]);
+    MILL_AT_END(starmill_star_free_at) starmill_star *star = NULL, *plain = NULL;
     for (int i = 0; i < n; i++) { /* shorter, so that air wavelengths are within the library, too */
       spectrum[i].n_pix = 100;
       spectrum[i].air = air;
       spectrum[i].resolution = NULL;
       spectrum[i].sigma = sigma;
     }
-    snprintf(text, sizeof text, "%s%s", config, key[air]);
-    check(library_open, fx.path, text, &library);
     check(star_create, library, spectrum, n, &star);
     check(star_create, fx.library, spectrum, n, &plain);
     value[air] = m2ll_of(fx.library, plain, fx.truth[0]);
     assert_true(m2ll_of(library, star, fx.truth[0]) == value[air]);
-    starmill_star_free(star);
-    starmill_star_free(plain);
-    starmill_library_close(library);
   }
   assert_true(fabs(value[0] - value[1]) > 1);
 }
@@ -219,10 +210,9 @@ MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
     assert_int_equal(n_idle, 0);
   }
   for (int i = 0; i < N_STAR - 1; i++) { /* a new star needs its sets until it is evaluated */
-    starmill_star *star = make_star(fx.library, &fx.made[i]);
+    MILL_AT_END(starmill_star_free_at) starmill_star *star = make_star(fx.library, &fx.made[i]);
     assert_int_equal(sets(&n_idle).n_held, starmill_star_n_piece(fx.star[N_STAR - 1]));
     assert_int_equal(n_idle, starmill_star_n_piece(star));
-    starmill_star_free(star);
   }
   assert_true(m2ll_of(fx.library, fx.star[N_STAR - 1], fx.truth[N_STAR - 1]) == value[N_STAR - 1]);
 }
@@ -236,7 +226,7 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
   double templ[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
   for (int i = 0; i < N_STAR; i++) {
-    starmill_model *model = NULL;
+    MILL_AT_END(starmill_model_free_at) starmill_model *model = NULL;
     starmill_piece piece;
     starmill_model_arm arm;
     made_evaluate(&fx.lib, &fx.set, &fx.made[i], fx.truth[i], &expected);
@@ -276,7 +266,6 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
     }
     for (int a = 0; a < 3; a++)
       assert_int_equal(n_good[a], expected.n_good[a]);
-    starmill_model_free(model);
   }
 }
 
@@ -284,7 +273,7 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
 MILL_TEST(model_error_counts_where_it_is_fixed)
 {
   char path[80];
-  starmill_library *library = NULL;
+  MILL_AT_END(starmill_library_close_at) starmill_library *library = NULL;
   starmill_star *star[2];
   double theta[N_PAR], with, penalty;
   made_check(test_library_add_error(3, &fx.lib));
@@ -294,7 +283,7 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   unlink(path);
   for (int i = 0; i < 2; i++)
     star[i] = make_star(library, &fx.made[i]);
-  starmill_table *table = fit_of(library, star, 1);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(library, star, 1);
   check(table_theta, library, table, 0, theta);
   const double without = m2ll_of(library, star[0], theta);
   check(fix_model_error, library, star[0], theta);
@@ -308,10 +297,8 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   assert_true(m2ll_of(library, star[0], theta) == without);
   theta[0] = NAN;
   refused(STARMILL_RANGE, "not finite", fix_model_error, library, star[0], theta);
-  starmill_table_free(table);
   starmill_star_free(star[0]);
   starmill_star_free(star[1]);
-  starmill_library_close(library);
 }
 
 MILL_TEST(a_spectrum_of_no_arm_is_cut_by_wavelength)
@@ -320,7 +307,7 @@ MILL_TEST(a_spectrum_of_no_arm_is_cut_by_wavelength)
   static double wave[N];
   static float flux[N], ivar[N], sigma[N], out[N], cut[N];
   starmill_arm arm[3];
-  starmill_star *star = NULL;
+  MILL_AT_END(starmill_star_free_at) starmill_star *star = NULL;
   double low = INFINITY, high = 0;
   for (int a = 0; a < 3; a++) {
     check(library_arm, fx.library, a, &arm[a]);
@@ -351,15 +338,10 @@ MILL_TEST(a_spectrum_of_no_arm_is_cut_by_wavelength)
   check(template, fx.library, &spectrum, fx.truth[0], cut);
   for (int p = 0; p < n - 40; p++) /* at its end the piece may go on */
     assert_close(cut[p], out[first + p], 1e-5 * fabs((double)cut[p]));
-  starmill_star_free(star);
   /* a template is no star that minsn could refuse */
-  starmill_library *strict = NULL;
-  char text[sizeof config + 20];
-  snprintf(text, sizeof text, "%sminsn: 50\n", config);
-  check(library_open, fx.path, text, &strict);
+  MILL_AT_END(starmill_library_close_at) starmill_library *strict = open_with("minsn: 50\n");
   check(template, strict, &spectrum, fx.truth[0], out);
   assert_memory_equal(out, cut, (size_t)n * sizeof *out);
-  starmill_library_close(strict);
 }
 
 MILL_TEST(a_guess_is_where_a_fit_starts)
@@ -370,9 +352,8 @@ MILL_TEST(a_guess_is_where_a_fit_starts)
   assert_true(n > 0 && n <= 5);
   for (int i = 1; i < n; i++)
     assert_true(chisq[i] >= chisq[i - 1]);
-  starmill_table *table = fit_of(fx.library, fx.star, 1);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(fx.library, fx.star, 1);
   assert_true(number_of(table, "VRAD_CCF") == theta[0]);
-  starmill_table_free(table);
 }
 
 /* ---- refusals and threads ---- */
@@ -480,7 +461,7 @@ MILL_TEST(threads_share_a_table)
 {
   char path[80];
   const hsize_t n_row = 2;
-  starmill_table *table = NULL;
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = NULL;
   starmill_column column;
   pthread_t thread;
   void *done = NULL;
@@ -502,7 +483,6 @@ MILL_TEST(threads_share_a_table)
   }
   pthread_join(thread, &done);
   assert_ptr_equal(done, table);
-  starmill_table_free(table);
   unlink(path);
 }
 

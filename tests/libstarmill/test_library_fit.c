@@ -9,7 +9,7 @@
 static void compare_row(starmill_table *table, int row, const mill_fit_result *result)
 {
   mill_columns columns;
-  char *packed = NULL;
+  MILL_OWNED char *packed = NULL;
   made_check(mill_columns_fits(&fx.lib, "test", 0, &columns));
   made_check(MILL_ALLOC(columns.row_size, &packed));
   mill_columns_pack(&columns, result, packed);
@@ -24,7 +24,6 @@ static void compare_row(starmill_table *table, int row, const mill_fit_result *r
       assert_memory_equal((const char *)column.data + (size_t)row * c->n_byte, packed + c->at,
                           c->n_byte);
   }
-  mill_free(packed);
 }
 
 MILL_TEST(fits_are_those_of_the_pipeline)
@@ -33,7 +32,7 @@ MILL_TEST(fits_are_those_of_the_pipeline)
   starmill_column column;
   made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 2, 1, N_STAR, fx.made, NULL, result, NULL);
   starmill_star_set_target_id(fx.star[1], INT64_C(1) << 60);
-  starmill_table *table = fit_of(fx.library, fx.star, N_STAR);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(fx.library, fx.star, N_STAR);
   assert_int_equal(starmill_table_n_row(table), N_STAR);
   for (int i = 0; i < N_STAR; i++)
     compare_row(table, i, &result[i]);
@@ -50,47 +49,35 @@ MILL_TEST(fits_are_those_of_the_pipeline)
   for (int i = 0; i < N_STAR; i++)
     compare_row(table, i, &result[i]);
   refused(STARMILL_USAGE, "no column NONE", table_column, table, "NONE", &column);
-  starmill_table_free(table);
 }
 
 MILL_TEST(velocity_offsets_are_parameters)
 {
   enum { N = N_PAR + 2 };
-  char text[200];
-  starmill_library *library = NULL;
+  MILL_AT_END(starmill_library_close_at)
+  starmill_library *library = open_with("velocity_offsets: true\n");
   starmill_parameter parameter;
   double theta[N], m2ll, penalty, mean[N] = {0}, sigma[N] = {0};
-  snprintf(text, sizeof text, "%svelocity_offsets: true\n", config);
-  check(library_open, fx.path, text, &library);
   assert_int_equal(starmill_library_n_par(library), N);
   check(library_parameter, library, N - 1, &parameter);
   assert_non_null(strstr(parameter.name, "offset_"));
-  starmill_star *star = make_star(library, &fx.made[0]);
-  starmill_table *table = fit_of(library, &star, 1);
+  MILL_AT_END(starmill_star_free_at) starmill_star *star = make_star(library, &fx.made[0]);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(library, &star, 1);
   check(table_theta, library, table, 0, theta);
   assert_true(theta[N - 1] == number_of(table, parameter.column) && theta[N - 1] != 0);
   values_of(library, star, 1, theta, &m2ll, &penalty);
   assert_close(m2ll + penalty, number_of(table, "M2LL"), 1e-6 * fabs(m2ll));
   sigma[N - 1] = 1;
   refused(STARMILL_USAGE, "velocity_offset_sigma", library_constrain, library, NULL, mean, sigma);
-  starmill_table_free(table);
-  starmill_star_free(star);
-  starmill_library_close(library);
 }
 
 MILL_TEST(two_stars_have_columns)
 {
-  char text[200];
-  starmill_library *library = NULL;
-  snprintf(text, sizeof text, "%sbinaries: true\n", config);
-  check(library_open, fx.path, text, &library);
-  starmill_star *star = make_star(library, &fx.made[0]);
-  starmill_table *table = fit_of(library, &star, 1);
+  MILL_AT_END(starmill_library_close_at) starmill_library *library = open_with("binaries: true\n");
+  MILL_AT_END(starmill_star_free_at) starmill_star *star = make_star(library, &fx.made[0]);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(library, &star, 1);
   assert_int_equal(*(const int32_t *)column_of(table, "SB2"), 0);
   assert_true(isfinite(number_of(table, "VRAD")));
-  starmill_table_free(table);
-  starmill_star_free(star);
-  starmill_library_close(library);
 }
 
 MILL_TEST(the_best_of_several_starts_is_kept)
@@ -103,10 +90,9 @@ MILL_TEST(the_best_of_several_starts_is_kept)
   start[0] -= 700; /* from where the star cannot be found */
   start[2 * N_PAR + 2] += 200;
   for (int k = 0; k < N_START; k++) {
-    starmill_table *one = NULL;
+    MILL_AT_END(starmill_table_free_at) starmill_table *one = NULL;
     check(fit, fx.library, (const starmill_star *const *)fx.star, 1, start + k * N_PAR, 1, &one);
     best = fmin(best, number_of(one, "M2LL"));
-    starmill_table_free(one);
   }
   check(fit, fx.library, (const starmill_star *const *)fx.star, 1, start, N_START, &all);
   assert_true(number_of(all, "M2LL") == best);
@@ -129,7 +115,7 @@ MILL_TEST(parameters_are_fixed_and_have_priors)
   check(library_constrain, fx.library, fixed, mean, sigma);
   values_of(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty);
   assert_close(penalty, free_penalty + 4, 1e-9);
-  starmill_table *table = fit_of(fx.library, fx.star, 1);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(fx.library, fx.star, 1);
   assert_true(number_of(table, "VSINI") == 12.5);
   mill_fit_result result;
   mill_fit_settings set = fx.set;
@@ -139,7 +125,6 @@ MILL_TEST(parameters_are_fixed_and_have_priors)
   set.prior_sigma[2] = 25;
   made_fit(&fx.lib, &set, mill_backend_cpu(NULL), 1, 1, 1, fx.made, NULL, &result, NULL);
   compare_row(table, 0, &result);
-  starmill_table_free(table);
   fixed[1] = 1e4;
   refused(STARMILL_CONFIG, "vsini", library_constrain, fx.library, fixed, NULL, NULL);
   refused(STARMILL_USAGE, "both", library_constrain, fx.library, NULL, mean, NULL);
@@ -173,7 +158,7 @@ MILL_TEST(stars_that_cannot_be_fitted_say_why)
   refused(STARMILL_INPUT, "outside the library", minus2loglike, fx.library, star[1], 1, fx.truth[0],
           &m2ll, NULL, NULL, NULL);
   starmill_arm arm;
-  starmill_star *little = NULL;
+  MILL_AT_END(starmill_star_free_at) starmill_star *little = NULL;
   check(library_arm, fx.library, 0, &arm);
   for (int p = 0; p < 9; p++)
     wave[p] = arm.min_wave + 1 + p;
@@ -182,13 +167,11 @@ MILL_TEST(stars_that_cannot_be_fitted_say_why)
   check(star_create, fx.library, &far, 1, &little);
   refused(STARMILL_INPUT, "npoly: 5 needs 10 pixels in arm", minus2loglike, fx.library, little, 1,
           fx.truth[0], &m2ll, NULL, NULL, NULL);
-  starmill_star_free(little);
-  starmill_table *table = fit_of(fx.library, star, 3);
+  MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(fx.library, star, 3);
   const int32_t *code = column_of(table, "STATUS");
   assert_int_equal(code[0], MILL_STATUS_NO_ARM);
   assert_int_equal(code[1], MILL_STATUS_OUTSIDE_LIBRARY);
   assert_int_equal(code[2], MILL_STATUS_FITTED);
-  starmill_table_free(table);
   starmill_star_free(star[0]);
   starmill_star_free(star[1]);
 }

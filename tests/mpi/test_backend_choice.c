@@ -127,12 +127,6 @@ static void faulty_machine(const struct fault *f)
   mill_error_clear();
 }
 
-static void assert_message(const char *part, int is_there)
-{
-  if ((strstr(mill_error_message(), part) != NULL) != is_there)
-    fail_msg("'%s' %s in '%s'", part, is_there ? "is not" : "is", mill_error_message());
-}
-
 /* ---- backend cuda ---- */
 
 MILL_TEST(each_rank_has_its_gpu)
@@ -173,7 +167,7 @@ MILL_TEST(exclusive_gpu_is_not_shared)
     return;
   }
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_ERR_BACKEND);
-  assert_message("exclusive", 1);
+  assert_says("exclusive");
   assert_int_equal(machine.n_tried, 0);
 }
 
@@ -190,9 +184,9 @@ MILL_TEST(a_rank_without_ends_all)
       fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
     assert_int_equal(mill_gpu_assigned(&place), code == MILL_OK);
     if (code != MILL_OK) {
-      assert_message(fault[i].message, 1);
-      assert_message("--backend cpu", 1);
-      assert_message("--backend cuda+cpu", mpi.size > 1);
+      assert_says(fault[i].message);
+      assert_says("--backend cpu");
+      assert_int_equal(strstr(mill_error_message(), "--backend cuda+cpu") != NULL, mpi.size > 1);
     }
   }
 }
@@ -262,164 +256,141 @@ MILL_TEST(a_rank_without_fits_on_the_cpu)
       assert_int_equal(mill_gpu_assigned(&place), has_gpu);
       continue;
     }
-    assert_message(is_none ? "no rank sees a GPU" : fault[i].message, 1);
-    assert_message("backend cuda+cpu: ", 1);
-    assert_message("--backend cpu", 1);
+    assert_says(is_none ? "no rank sees a GPU" : fault[i].message);
+    assert_says("backend cuda+cpu: ");
+    assert_says("--backend cpu");
   }
 }
 
 /* ---- backend auto ---- */
 
-static const char *settled(const char *device, int64_t n_row, int *code)
+/* The choice for n_row rows of a result begun on the device; with what fault, and its code. */
+static const char *settled(const char *what, const char *device, int64_t n_row, int expected)
 {
   const char *choice = NULL;
   int has_gpu = -1;
   mill_gpu_place place;
-  *code = mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, device, n_row, N_THREAD, &choice,
-                              &has_gpu);
-  if (*code == MILL_OK)
+  const int code = mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, device, n_row, N_THREAD,
+                                       &choice, &has_gpu);
+  if (code != expected)
+    fail_msg("%s: code %d: %s", what, code, mill_error_message());
+  if (code == MILL_OK)
     assert_int_equal(has_gpu, mill_gpu_assigned(&place));
   return choice;
 }
 
 MILL_TEST(auto_takes_gpus_for_many_rows)
 {
-  int code = -1;
   mill_gpu_place place;
   const int64_t n_enough = (int64_t)FROM * mpi.size;
   good_machine();
-  assert_string_equal(settled(NULL, n_enough, &code), "cuda");
-  assert_int_equal(code, MILL_OK);
+  assert_string_equal(settled("none", NULL, n_enough, MILL_OK), "cuda");
   assert_true(mill_gpu_assigned(&place));
   assert_int_equal(place.gpu, mpi.rank);
   good_machine();
-  assert_string_equal(settled(NULL, n_enough - 1, &code), "cpu");
-  assert_int_equal(code, MILL_OK);
+  assert_string_equal(settled("none", NULL, n_enough - 1, MILL_OK), "cpu");
   assert_int_equal(machine.n_tried, 0);
 }
 
 MILL_TEST(auto_takes_the_cpu_when_one_rank_has_no_gpu)
 {
   for (int i = 0; i < N_FAULT; i++) {
-    int code = -1;
     mill_gpu_place place;
     faulty_machine(&fault[i]);
-    const char *choice = settled(NULL, (int64_t)FROM * mpi.size, &code);
+    const char *choice = settled(fault[i].what, NULL, (int64_t)FROM * mpi.size, MILL_OK);
     /* alone, another kind is one whose crossover was not measured */
-    if (code != MILL_OK || strcmp(choice, "cpu") != 0)
-      fail_msg("%s: %s, code %d: %s", fault[i].what, choice, code, mill_error_message());
+    if (strcmp(choice, "cpu") != 0)
+      fail_msg("%s: %s: %s", fault[i].what, choice, mill_error_message());
     assert_false(mill_gpu_assigned(&place));
     if (mpi.size > 1)
       assert_int_equal(machine.n_released, 1);
   }
-  int code = -1;
   good_machine();
   machine.n_gpu = 1;
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
-  assert_string_equal(settled(NULL, (int64_t)FROM * mpi.size, &code),
+  assert_string_equal(settled("none", NULL, (int64_t)FROM * mpi.size, MILL_OK),
                       mpi.size == 1 ? "cuda" : "cpu");
-  assert_int_equal(code, MILL_OK);
 }
 
 MILL_TEST(a_result_begun_on_a_gpu)
 {
-  int code = -1;
   const char *choice = NULL;
   good_machine();
-  assert_string_equal(settled(begun_on, 1, &code), "cuda");
-  assert_int_equal(code, MILL_OK);
+  assert_string_equal(settled("none", begun_on, 1, MILL_OK), "cuda");
   good_machine();
-  assert_string_equal(settled(NULL, 1, &code), "cpu"); /* --overwrite */
-  assert_int_equal(code, MILL_OK);
+  assert_string_equal(settled("none", NULL, 1, MILL_OK), "cpu"); /* --overwrite */
   /* a run begun on GPU and CPU continues on both, whether or not every rank has a GPU */
   good_machine();
   machine.n_gpu = 1;
-  assert_string_equal(settled(begun_on_both, 1, &code), "cuda+cpu");
-  assert_int_equal(code, MILL_OK);
+  assert_string_equal(settled("none", begun_on_both, 1, MILL_OK), "cuda+cpu");
   assert_int_equal(machine.n_tried > 0, mpi.rank == 0);
   good_machine();
   machine.n_gpu = 0;
-  settled(begun_on_both, 1, &code);
-  assert_int_equal(code, MILL_ERR_OUTPUT);
-  assert_message(result, 1);
+  settled("no GPU", begun_on_both, 1, MILL_ERR_OUTPUT);
+  assert_says(result);
   for (int i = 0; i < N_FAULT; i++) {
     faulty_machine(&fault[i]);
-    settled(begun_on, 1, &code);
-    if (mpi.size < fault[i].least) {
-      assert_int_equal(code, MILL_OK);
-      continue;
-    }
     /* without GPUs the machine is the wrong one for that file; a GPU that fails is a failure */
-    const int expected = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
-    if (code != expected)
-      fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
-    assert_message(fault[i].message, 1);
-    assert_message(result, 1);
-    assert_message("--overwrite", 1);
-    assert_message("--backend cpu", 0);
+    const int code = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
+    const int shows = mpi.size >= fault[i].least;
+    settled(fault[i].what, begun_on, 1, shows ? code : MILL_OK);
+    if (!shows)
+      continue;
+    assert_says(fault[i].message);
+    assert_says(result);
+    assert_says("--overwrite");
+    assert_null(strstr(mill_error_message(), "--backend cpu"));
   }
   /* a plan needs no GPU, and takes none */
   for (int is_new = 0; is_new < 2; is_new++) {
     faulty_machine(&fault[2]);
-    assert_int_equal(mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, is_new ? NULL : begun_on,
-                                         (int64_t)FROM * mpi.size, N_THREAD, &choice, NULL),
-                     MILL_OK);
+    assert_ok(mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, is_new ? NULL : begun_on,
+                                  (int64_t)FROM * mpi.size, N_THREAD, &choice, NULL));
     assert_string_equal(choice, "cuda");
     assert_int_equal(machine.n_tried, 0);
   }
+}
+
+/* Is there a crossover for so many threads?  why: the reason if there is none. */
+static int finds(int n_thread, mill_crossover *line, char why[1536])
+{
+  int found = -1;
+  assert_ok(mill_backend_crossover(MILL_CROSSOVER_FIT, n_thread, line, &found, why, 1536));
+  return found;
 }
 
 MILL_TEST(crossover_and_why_there_is_none)
 {
   char why[1536] = "";
   mill_crossover line;
-  int found = -1;
   good_machine();
-  assert_int_equal(
-      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
-      MILL_OK);
-  assert_int_equal(found, 1);
+  assert_int_equal(finds(N_THREAD, &line, why), 1);
   assert_int_equal(line.from, FROM);
-  assert_int_equal(
-      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD + 1, &line, &found, why, sizeof why),
-      MILL_OK);
-  assert_int_equal(found, 0);
+  assert_int_equal(finds(N_THREAD + 1, &line, why), 0);
   assert_string_equal(line.gpu, "cuda NVIDIA H200 sm_90");
   assert_non_null(strstr(why, kept));
   machine.n_gpu = 0;
-  assert_int_equal(
-      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
-      MILL_OK);
-  assert_int_equal(found, 0);
+  assert_int_equal(finds(N_THREAD, &line, why), 0);
   assert_string_equal(line.gpu, "");
   assert_non_null(strstr(why, "sees no GPU"));
   setenv("STARMILL_CROSSOVER", "/nowhere/crossover", 1);
-  assert_int_equal(
-      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
-      MILL_OK);
-  assert_int_equal(found, 0);
+  assert_int_equal(finds(N_THREAD, &line, why), 0);
   assert_non_null(strstr(why, "is not measured yet"));
   setenv("STARMILL_CROSSOVER", kept, 1);
 }
 
 /* ---- files ---- */
 
-/* A crossover of the H200; by rank 0. */
-static int make_crossover(void)
-{
-  mill_crossover line = {.from = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
-  mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
-  mill_cpu_model(line.cpu, sizeof line.cpu);
-  return mill_crossover_keep(kept, &line);
-}
-
 static int set_up(void **state)
 {
   (void)state;
+  mill_crossover line = {.from = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
+  mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
+  mill_cpu_model(line.cpu, sizeof line.cpu);
   const char *folder = getenv("TMPDIR");
   snprintf(kept, sizeof kept, "%s/choice.crossover", folder && *folder ? folder : "/tmp");
   setenv("STARMILL_CROSSOVER", kept, 1);
-  const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? make_crossover() : MILL_OK);
+  const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? mill_crossover_keep(kept, &line) : MILL_OK);
   if (err != MILL_OK)
     fprintf(stderr, "%s\n", mill_error_message());
   return err;

@@ -33,7 +33,6 @@ typedef struct catalog {
 static void make_library(mill_library *lib)
 {
   static const char *const label[] = {"teff", "logg"}, *const column[] = {"TEFF", "LOGG"};
-  static const char *const arm[] = {"b", "r", "z"};
   memset(lib, 0, sizeof *lib);
   lib->n_label = 2;
   lib->n_arm = 3;
@@ -42,7 +41,7 @@ static void make_library(mill_library *lib)
     snprintf(lib->label[i].column, MILL_MAX_NAME, "%s", column[i]);
   }
   for (int a = 0; a < lib->n_arm; a++) {
-    snprintf(lib->arm[a].name, MILL_MAX_NAME, "%s", arm[a]);
+    snprintf(lib->arm[a].name, MILL_MAX_NAME, "%c", "brz"[a]);
     lib->arm[a].template_sigma_aa = 0.5;
   }
   memset(lib->hash, 'a', sizeof lib->hash - 1);

@@ -98,7 +98,7 @@ MILL_TEST(as_one_rank)
 {
   const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
   for (int last = MILL_TRAIN_COMPONENTS; last <= MILL_TRAIN_PIXELS; last++) {
-    trained a, b, c;
+    MILL_AT_END(clear) trained a, b, c;
     train(&alone, last, &a);
     train(&ranks, last, &b);
     train(&ranks, last, &c);
@@ -121,9 +121,6 @@ MILL_TEST(as_one_rank)
      * largest of 780 errors stays below ten times their rms if the loss is this emulator's. */
     assert_true(error < 10 * 0.01 * sqrt(b.report.loss));
     assert_true(b.report.loss < b.report.loss_unsolved);
-    clear(&a);
-    clear(&b);
-    clear(&c);
   }
 }
 

@@ -32,13 +32,11 @@ def digest(wave, kind, linear=False):
     if kind:
         if linear:
             data += integer(1, 1, 5) + f64(-1, -1, -0.5, 0, 0.25, 1, 1)
-            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         elif kind == 1:
             data += integer(3, 1, 5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
-            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         else:
             data += integer(1, 3, 1) + f64(1.5) + f64(-1, 0.25, 1)
-            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
+        data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         data += integer(1) + integer(2, len(wave)) + f32(*[0.5, -0.25, 2, 3] * n_pair)
     else:
         data += integer(1) + integer(1, len(wave)) + f32(*[0.5, -0.25] * n_pair)

@@ -204,14 +204,10 @@ def resolution():
     dense = dia_matrix((raw.astype(float), offset), shape=(n, n)).toarray()
     index = np.arange(n_diag)
     gauss = np.exp(-(index[:, None] - index)**2 / (2.0 * s * s)) / (s * math.sqrt(2.0 * math.pi))
-    rows = np.zeros((n, n_diag))
-    inside = np.zeros((n, n_diag), dtype=bool)
-    for i in range(n):
-        for k in range(n_diag):
-            j = i - half + k
-            if 0 <= j < n:
-                inside[i, k] = True
-                rows[i, k] = dense[i, j]
+    row = np.arange(n)[:, None]
+    column = row - half + index
+    inside = (0 <= column) & (column < n)
+    rows = np.where(inside, dense[row, column.clip(0, n - 1)], 0.0)
     solved = np.linalg.solve(gauss, rows.T).T
     # sums of whole rows, with the weights that the solution puts off the arm (in 10 of 40 rows)
     median = np.median(solved.sum(axis=1))

@@ -280,4 +280,3 @@ def options_of(case):
     o = types.SimpleNamespace(**{**DEFAULTS, **case})
     o.width = [int(n) for n in o.hidden.split(",")]
     return o
-

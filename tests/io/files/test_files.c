@@ -75,19 +75,14 @@ MILL_TEST(unreaped_holder_is_gone)
   assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static int make_file(const char *path)
-{
-  FILE *file = fopen(path, "w");
-  return file && fclose(file) == 0;
-}
-
 MILL_TEST(leftovers_go_only_with_the_lock)
 {
   MILL_AT_END(mill_lock_release) mill_lock lock = {.path = ""};
   char left[320], other[320];
   snprintf(left, sizeof left, "%s.tmp-pid1", output);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
-  assert_true(make_file(left) && make_file(other));
+  save_file(left, "", 0);
+  save_file(other, "", 0);
   mill_lock_remove_leftovers(&lock, output);
   assert_int_equal(access(left, F_OK), 0);
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
@@ -100,10 +95,7 @@ MILL_TEST(leftovers_go_only_with_the_lock)
 static void write_lock(const char *text, long age_s)
 {
   struct timespec times[2];
-  FILE *file = fopen(lock_path, "w");
-  assert_non_null(file);
-  assert_true(fputs(text, file) >= 0);
-  assert_int_equal(fclose(file), 0);
+  save_file(lock_path, text, strlen(text));
   clock_gettime(CLOCK_REALTIME, &times[0]);
   times[0].tv_sec -= age_s;
   times[1] = times[0];

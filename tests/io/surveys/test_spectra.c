@@ -102,17 +102,13 @@ static int begin(void **state)
   (void)state;
   memset(&lib, 0, sizeof lib);
   memset(&toy, 0, sizeof toy);
-  memset(&settings, 0, sizeof settings);
   lib.n_arm = N_ARM;
   set_arm(ARM_B, "b", 3600, 6000);
   set_arm(ARM_R, "r", 5600, 7800);
   set_arm(ARM_Z, "z", 7500, 9900);
   mill_config_default(&config);
-  settings.lib = &lib;
-  settings.config = &config;
-  settings.limits.gzip_limit_mib = 100;
-  for (int a = 0; a < N_ARM; a++)
-    settings.arm_wanted[a] = 1;
+  settings = (mill_spectra_settings){
+      .lib = &lib, .config = &config, .arm_wanted = {1, 1, 1}, .limits = {100, ""}};
   for (int i = 0; i < MAX_PIX; i++) {
     wave[i] = 3000.0 + 2.0 * i;
     flux[i] = (float)i + 0.25f;
@@ -217,58 +213,37 @@ MILL_TEST(bad_wavelengths_are_an_input_error)
 
 /* ---- arms ---- */
 
-static void choose(int i, const char *arm, double min_aa, double max_aa, const char *channel)
-{
-  mill_arm_choice *choice = &config.arm[i];
-  memset(choice, 0, sizeof *choice);
-  strcpy(choice->arm, arm);
-  choice->min_aa = min_aa;
-  choice->max_aa = max_aa;
-  strcpy(choice->channel, channel);
-  config.n_arm = i + 1 > config.n_arm ? i + 1 : config.n_arm;
-}
-
 /* Arms overlap; pixels are usable where templates reach at the velocity limits. */
 MILL_TEST(which_pixels_go_to_which_arm)
 {
   const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
   const double b_end = moved(6000, -800), r_end = moved(7800, -800), z_end = moved(9900, -800);
   const double b_r = (b_end + r) / 2, r_z = (r_end + z) / 2;
+  static const mill_arm_choice narrowed[3] = {{.arm = "b", .min_aa = 4000, .max_aa = 5000},
+                                              {.arm = "r", .min_aa = 5000, .max_aa = INFINITY},
+                                              {.arm = "z", .max_aa = 8000}},
+                               named[3] = {{.arm = "z", .max_aa = INFINITY, .channel = "RED"},
+                                           {.arm = "r", .max_aa = INFINITY},
+                                           {.arm = "b", .max_aa = INFINITY}};
   const struct {
     const char *channel, *second; /* NULL: one channel */
     unsigned wanted;              /* bits of arms */
-    struct {
-      const char *arm;
-      double min_aa, max_aa;
-      const char *channel;
-    } choice[3];
+    const mill_arm_choice *choice;
     double range[N_ARM][2]; /* of the pixels of an arm; 0, 0: none */
   } row[] = {
       /* cut in the middle of overlaps */
-      {"coadd", NULL, 7, {{0}}, {{b, b_r}, {b_r, r_z}, {r_z, z_end}}},
+      {"coadd", NULL, 7, NULL, {{b, b_r}, {b_r, r_z}, {r_z, z_end}}},
       /* a channel named like an arm goes there whole: the pipeline leaves out what is too much */
-      {"r", NULL, 7, {{0}}, {[ARM_R] = {0, INFINITY}}},
+      {"r", NULL, 7, NULL, {[ARM_R] = {0, INFINITY}}},
       /* an arm that is not wanted keeps its channel from the others */
-      {"r", NULL, 5, {{0}}, {{0, 0}}},
+      {"r", NULL, 5, NULL, {{0, 0}}},
       /* and leaves its range of another channel to others */
-      {"coadd", NULL, 2, {{0}}, {[ARM_R] = {r, r_end}}},
+      {"coadd", NULL, 2, NULL, {[ARM_R] = {r, r_end}}},
       /* arms that are narrowed: an end belongs to its arm */
-      {"coadd",
-       NULL,
-       7,
-       {{"b", 4000, 5000, ""}, {"r", 5000, INFINITY, ""}, {"z", 0, 8000, ""}},
-       {{4000, 5001}, {r, r_z}, {r_z, 8001}}},
-      {"b",
-       NULL,
-       7,
-       {{"b", 4000, 5000, ""}, {"r", 5000, INFINITY, ""}, {"z", 0, 8000, ""}},
-       {{4000, 5001}}},
+      {"coadd", NULL, 7, narrowed, {{4000, 5001}, {r, r_z}, {r_z, 8001}}},
+      {"b", NULL, 7, narrowed, {{4000, 5001}}},
       /* a channel that is named: coadd is cut among b and r, red is of z alone */
-      {"coadd",
-       "red",
-       7,
-       {{"z", 0, INFINITY, "RED"}, {"r", 0, INFINITY, ""}, {"b", 0, INFINITY, ""}},
-       {{b, b_r}, {b_r, r_end}, {z, z_end}}}};
+      {"coadd", "red", 7, named, {{b, b_r}, {b_r, r_end}, {z, z_end}}}};
   for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
     int n_segment = 0;
     end(state);
@@ -280,9 +255,8 @@ MILL_TEST(which_pixels_go_to_which_arm)
       toy.channel[toy.n_channel++] = toy.channel[0];
       strcpy(toy.channel[1].name, row[k].second);
     }
-    for (int i = 0; i < 3 && row[k].choice[i].arm; i++)
-      choose(i, row[k].choice[i].arm, row[k].choice[i].min_aa, row[k].choice[i].max_aa,
-             row[k].choice[i].channel);
+    for (int i = 0; i < 3 && row[k].choice; i++)
+      config.arm[config.n_arm++] = row[k].choice[i];
     for (int a = 0; a < N_ARM; a++)
       settings.arm_wanted[a] = row[k].wanted >> a & 1;
     MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
@@ -357,8 +331,8 @@ MILL_TEST(policy_of_the_line_spread_function)
   /* an arm's own resolving power goes before the general one */
   lib.arm[ARM_R].template_sigma_aa = 0.5;
   config.lsf = MILL_LSF_RESOLVING_POWER;
-  choose(0, "r", 0, INFINITY, "");
-  config.arm[0].resolving_power = 2500;
+  config.n_arm = 1;
+  config.arm[0] = (mill_arm_choice){.arm = "r", .max_aa = INFINITY, .resolving_power = 2500};
   MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
   assert_close(segment_of(&batch, ARM_R)->sigma_aa[0], wave[0] / 2500 / sqrt(8 * log(2)), 1e-6);
   mill_read_batch_clear(&batch);

@@ -98,24 +98,18 @@ MILL_TEST(what_counts)
 
 /* n velocities at the quantiles (i + 1/2) / n of a logistic distribution.  Its scale s gives it
  * the quartiles of a normal distribution: 0.6745 sigma = ln(3) s. */
-static void fill(mill_velocity_counts *counts, int n, double mean, double sigma)
+static int sign_of(int n, double mean, double sigma)
 {
   const double scale = 0.6744897501960817 * sigma / log(3.0);
-  memset(counts, 0, sizeof *counts);
+  mill_velocity_counts counts = {{0}};
+  double median;
+  int64_t n_row;
   for (int i = 0; i < n; i++) {
     const double p = (i + 0.5) / n;
     mill_fit_result result = {.status = MILL_STATUS_FITTED};
     result.vrad_km_s = mean + scale * log(p / (1.0 - p));
-    mill_velocity_count(counts, &result);
+    mill_velocity_count(&counts, &result);
   }
-}
-
-static int sign_of(int n, double mean, double sigma)
-{
-  mill_velocity_counts counts;
-  double median;
-  int64_t n_row;
-  fill(&counts, n, mean, sigma);
   const int sign = mill_medium_shift(&counts, &median, &n_row);
   assert_int_equal(n_row, n);
   /* the median of an odd number of quantiles is the mean, within a bin of 1 km/s */

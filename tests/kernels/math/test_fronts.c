@@ -49,20 +49,10 @@ static void make_grid(int n_axis, int n_out, int linear, mill_spline_grid *grid)
 static double make_place(int n_node, int order, const double *knot, int kind)
 {
   const double low = knot[0], high = knot[n_node];
-  switch (kind) {
-  case 0:
-    return low;
-  case 1:
-    return high;
-  case 2:
-    return low - 0.7;
-  case 3:
-    return high + 1.3;
-  case 4:
-    return knot[order - 1 + (n_node - order + 1) / 2];
-  default:
-    return 0.5 * (low + high) + 0.499 * (high - low) * test_library_random(&seed_state);
-  }
+  const double middle = knot[order - 1 + (n_node - order + 1) / 2];
+  const double place[] = {low, high, low - 0.7, high + 1.3, middle};
+  return kind < 5 ? place[kind]
+                  : 0.5 * (low + high) + 0.499 * (high - low) * test_library_random(&seed_state);
 }
 
 static void make_rbf(int n_axis, int n_center, int degree, int n_out, mill_rbf *rbf)

@@ -45,6 +45,17 @@ static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, do
   }
 }
 
+static inline void evolution_end(evolution *e)
+{
+  for (int i = 0; i < MAX_PROBLEM; i++) {
+    free(e->result[i].density);
+    free(e->result[i].moment);
+    free(e->result[i].position);
+    free(e->result[i].bound);
+  }
+  memset(e->result, 0, sizeof e->result);
+}
+
 /** Run e on an engine and return the engine's code; frees the results of an earlier run. */
 static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
 {
@@ -52,13 +63,10 @@ static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
   e->n_grid = e->s.n_grid[0] * e->s.n_grid[1] * e->s.n_grid[2];
   assert_non_null(ops);
   assert_ok(mill_particle_check_setup(&e->s));
+  evolution_end(e);
   for (int i = 0; i < e->n_problem; i++) {
     mill_particle_result *r = &e->result[i];
     assert_ok(mill_particle_check_problem(&e->s, &e->problem[i]));
-    free(r->density);
-    free(r->moment);
-    free(r->position);
-    free(r->bound);
     r->density = calloc((size_t)e->n_grid, sizeof(double));
     r->bound = calloc(1, sizeof(double));
     r->moment = calloc((size_t)(e->s.n_step + 1) * MILL_PARTICLE_MOMENTS, sizeof(double));
@@ -78,14 +86,15 @@ static inline void evolution_run(evolution *e)
   evolution_run_by(e, mill_particle_ops_cpu(NULL));
 }
 
-static inline void evolution_end(evolution *e)
+/** Problem i of a and problem k of b have the same results. */
+static inline void assert_same_bits(const evolution *a, int i, const evolution *b, int k)
 {
-  for (int i = 0; i < MAX_PROBLEM; i++) {
-    free(e->result[i].density);
-    free(e->result[i].moment);
-    free(e->result[i].position);
-    free(e->result[i].bound);
-  }
+  const size_t n_moment = (size_t)(a->s.n_step + 1) * MILL_PARTICLE_MOMENTS;
+  const size_t n_position = (size_t)(a->s.n_particle * a->s.n_dim);
+  const mill_particle_result *x = &a->result[i], *y = &b->result[k];
+  assert_memory_equal(x->position, y->position, n_position * sizeof(double));
+  assert_memory_equal(x->density, y->density, (size_t)a->n_grid * sizeof(double));
+  assert_memory_equal(x->moment, y->moment, n_moment * sizeof(double));
 }
 
 /** Moments of the first problem after a step (LAST: the last one). */

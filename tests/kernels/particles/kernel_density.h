@@ -17,14 +17,12 @@ static const int at_start[] = {0};
 
 static inline mill_particle_setup setup_of(int n_dim)
 {
-  mill_particle_setup s;
-  memset(&s, 0, sizeof s);
-  s.n_dim = n_dim;
-  s.n_particle = N_SAMPLE;
-  s.step = 1;
-  s.n_record = 1;
-  s.record = at_start;
-  s.n_thread = 1;
+  mill_particle_setup s = {.n_dim = n_dim,
+                           .n_particle = N_SAMPLE,
+                           .step = 1,
+                           .n_record = 1,
+                           .record = at_start,
+                           .n_thread = 1};
   for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
     s.n_grid[a] = s.n_node[a] = 1;
     s.grid_low[a] = low[a];

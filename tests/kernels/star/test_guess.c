@@ -25,11 +25,6 @@ static struct guess_bench {
   _Alignas(64) float templ[N_GROUP * MAX_NUMBERS], guess[MAX_NUMBERS];
 } g;
 
-static int log2_of(int n)
-{
-  return n > 1 ? 1 + log2_of(n / 2) : 0;
-}
-
 static int reversed(int i, int n)
 {
   int r = 0;
@@ -165,7 +160,7 @@ MILL_TEST(match_is_the_sum_over_bins)
       mill_block_guess_match(&g.b.block, &g.b.model, k, &g.slot, &g.b.work);
     /* float32 rounds by half units in the last place: at each step of the transforms and in the
      * sum over blocks.  The errors are relative to the largest possible correlation. */
-    const double error = 6e-8 * (6 * log2_of(n) + g.b.ws.n_block + 1) * sqrt(data2 * templ2);
+    const double error = 6e-8 * (6 * log2(n) + g.b.ws.n_block + 1) * sqrt(data2 * templ2);
     for (int e = 0; e < N_TEMPL * nv; e++)
       assert_close(g.chisq[e], g.expected[e], error);
   }

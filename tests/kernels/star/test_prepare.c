@@ -91,7 +91,7 @@ MILL_TEST(median_of_hard_lists)
 
 /* --- preparation --- */
 
-typedef struct bench {
+static struct {
   mill_model model;
   mill_waveset ws;
   mill_segment s;
@@ -99,73 +99,77 @@ typedef struct bench {
   int32_t mask[N];
   unsigned char good[N], masked[N];
   double base[N];
-} bench;
+} b;
 
-static void bench_init(bench *b, uint64_t seed)
+static void begin_with(uint64_t random)
 {
-  uint64_t random = seed;
-  memset(b, 0, sizeof *b);
-  b->model.set.edge_pix = 5;
-  b->model.set.sigma_floor = 0.3;
-  b->model.set.bad_sigma_factor = 1000;
+  memset(&b, 0, sizeof b);
+  b.model.set.edge_pix = 5;
+  b.model.set.sigma_floor = 0.3;
+  b.model.set.bad_sigma_factor = 1000;
   for (int i = 0; i < N; i++) {
-    b->flux[i] = 10.0f + 3.0f * uniform(&random);
-    b->ivar[i] = 4.0f + 3.0f * uniform(&random);
+    b.flux[i] = 10.0f + 3.0f * uniform(&random);
+    b.ivar[i] = 4.0f + 3.0f * uniform(&random);
   }
-  b->ws.masked = b->masked;
-  b->ws.n_pix = N;
-  b->s = (mill_segment){.n_pix = N,
-                        .ws = &b->ws,
-                        .raw_flux = b->flux,
-                        .raw_ivar = b->ivar,
-                        .raw_mask = b->mask,
-                        .d = b->d,
-                        .is = b->is,
-                        .good = b->good,
-                        .base = b->base,
-                        .scratch = b->scratch};
+  b.ws.masked = b.masked;
+  b.ws.n_pix = N;
+  b.s = (mill_segment){.n_pix = N,
+                       .ws = &b.ws,
+                       .raw_flux = b.flux,
+                       .raw_ivar = b.ivar,
+                       .raw_mask = b.mask,
+                       .d = b.d,
+                       .is = b.is,
+                       .good = b.good,
+                       .base = b.base,
+                       .scratch = b.scratch};
+}
+
+static int begin(void **state)
+{
+  (void)state;
+  begin_with(SEED);
+  return 0;
 }
 
 /** Prepare and compare everything with the plain implementation. */
-static void check(bench *b)
+static void check(void)
 {
   static ref_prepared expected;
   const ref_raw raw = {.n = N,
-                       .flux = b->flux,
-                       .ivar = b->ivar,
-                       .mask = b->mask,
-                       .masked = b->masked,
-                       .ignore = b->model.set.mask_ignore,
-                       .edge = b->s.raw_res ? b->model.set.edge_pix : 0,
-                       .sigma_floor = b->model.set.sigma_floor,
-                       .bad_factor = b->model.set.bad_sigma_factor};
+                       .flux = b.flux,
+                       .ivar = b.ivar,
+                       .mask = b.mask,
+                       .masked = b.masked,
+                       .ignore = b.model.set.mask_ignore,
+                       .edge = b.s.raw_res ? b.model.set.edge_pix : 0,
+                       .sigma_floor = b.model.set.sigma_floor,
+                       .bad_factor = b.model.set.bad_sigma_factor};
   ref_prepare(&raw, &expected);
-  mill_block_prepare(&block, &b->model, &b->s);
-  assert_int_equal(b->s.used, expected.used);
-  assert_int_equal(b->s.n_good, expected.n_good);
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.used, expected.used);
+  assert_int_equal(b.s.n_good, expected.n_good);
   /* flux sqrt(ivar) is one float32 product */
-  assert_close(b->s.sn, expected.sn, 2e-7 * fabs(expected.sn));
+  assert_close(b.s.sn, expected.sn, 2e-7 * fabs(expected.sn));
   if (!expected.used)
     return;
   double ln_var = 0, dd = 0;
   for (int i = 0; i < N; i++) {
     const double d = expected.flux[i] / expected.sigma[i];
-    assert_int_equal(b->good[i], expected.good[i]);
+    assert_int_equal(b.good[i], expected.good[i]);
     /* float32 storage, 6e-8 (or one denormal), and a floor made from a float32 median */
-    assert_close((double)b->d[i], d, 1.3e-7 * fabs(d));
-    assert_close((double)b->is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i] + 1.5e-45);
+    assert_close((double)b.d[i], d, 1.3e-7 * fabs(d));
+    assert_close((double)b.is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i] + 1.5e-45);
     ln_var += 2 * log(expected.sigma[i]);
     dd += d * d;
   }
-  assert_close(b->s.sum_ln_var, ln_var, 1e-5); /* N pixels of 1.2e-7 */
-  assert_close(b->s.dd, dd, 3e-7 * dd);
+  assert_close(b.s.sum_ln_var, ln_var, 1e-5); /* N pixels of 1.2e-7 */
+  assert_close(b.s.dd, dd, 3e-7 * dd);
 }
 
 MILL_TEST(clean_pixels)
 {
-  bench b;
-  bench_init(&b, SEED);
-  check(&b);
+  check();
   assert_int_equal(b.s.n_good, N);
 }
 
@@ -173,38 +177,28 @@ MILL_TEST(random_defects)
 {
   uint64_t random = SEED + 1;
   for (int trial = 0; trial < 200; trial++) {
-    bench b;
-    bench_init(&b, (uint64_t)(SEED + 10 + trial));
+    begin_with((uint64_t)(SEED + 10 + trial));
     const double rate = trial % 4 == 0 ? 0.9 : 0.15;
     for (int i = 0; i < N; i++) {
       if (0.5 * (1 + test_library_random(&random)) > rate)
         continue;
-      switch ((int)(4 * (1 + test_library_random(&random)))) {
-      case 0:
+      const int kind = (int)(4 * (1 + test_library_random(&random)));
+      if (kind == 0)
         b.mask[i] = 1 << (trial % 31);
-        break;
-      case 1:
+      else if (kind == 1)
         b.flux[i] = NAN;
-        break;
-      case 2:
+      else if (kind == 2)
         b.ivar[i] = NAN;
-        break;
-      case 3:
+      else if (kind == 3)
         b.ivar[i] = 0;
-        break;
-      case 4:
+      else if (kind == 4)
         b.flux[i] = trial % 2 ? INFINITY : -INFINITY;
-        break;
-      case 5:
+      else if (kind == 5)
         b.ivar[i] = -1;
-        break;
-      case 6:
+      else if (kind == 6)
         b.masked[i] = 1;
-        break;
-      default:
-        b.ivar[i] = 1e4f;
-        break; /* below the floor of sigma */
-      }
+      else
+        b.ivar[i] = 1e4f; /* below the floor of sigma */
     }
     /* an infinite inverse variance at an interpolated pixel, and a wild masked flux */
     b.ivar[trial % N] = INFINITY;
@@ -212,14 +206,12 @@ MILL_TEST(random_defects)
     b.mask[(trial + 7) % N] = 4;
     if (trial % 3 == 0)
       b.model.set.mask_ignore = 1u << (trial % 31);
-    check(&b);
+    check();
   }
 }
 
 MILL_TEST(gaps_are_interpolated_and_edges_take_their_neighbour)
 {
-  bench b;
-  bench_init(&b, SEED);
   for (int i = 0; i < 4; i++) {
     b.flux[i] = NAN;
     b.ivar[N - 1 - i] = 0;
@@ -228,7 +220,7 @@ MILL_TEST(gaps_are_interpolated_and_edges_take_their_neighbour)
   b.masked[60] = 1; /* not a gap: its flux is kept, its sigma is not */
   b.flux[49] = 2;
   b.flux[54] = 12;
-  check(&b);
+  check();
   const double bad_sigma = 1 / (double)b.is[0];
   for (int i = 0; i < 4; i++) {
     assert_close((double)b.d[i] * bad_sigma, (double)b.flux[4], 1e-5);
@@ -243,8 +235,7 @@ MILL_TEST(arms_without_anything_are_dropped)
 {
   enum { MASKED, IGNORED, NO_NUMBER, ZERO, INFINITE, NO_WEIGHT, N_KIND };
   for (int kind = 0; kind < N_KIND; kind++) {
-    bench b;
-    bench_init(&b, SEED);
+    begin(state);
     for (int i = 0; i < N; i++) {
       b.mask[i] = kind <= IGNORED ? 1 + i : 0;
       if (kind == NO_NUMBER)
@@ -257,7 +248,7 @@ MILL_TEST(arms_without_anything_are_dropped)
         b.ivar[i] = 0;
     }
     b.model.set.mask_ignore = kind == IGNORED ? 255 : 0;
-    check(&b);
+    check();
     /* used by convention with no good pixel: all flux is what it is */
     assert_int_equal(b.s.used, kind == IGNORED || kind == NO_WEIGHT);
     if (kind == NO_WEIGHT)
@@ -269,16 +260,14 @@ MILL_TEST(arms_without_anything_are_dropped)
 
 MILL_TEST(a_zero_median_takes_the_next_scale)
 {
-  bench b;
-  bench_init(&b, SEED);
   for (int i = 0; i < N; i++)
     b.flux[i] = i < 40 ? 2.0f : (i < 80 ? 0.0f : -5.0f);
   b.ivar[3] = 0;
-  check(&b);
+  check();
   assert_close(1 / (double)b.is[3], 2000, 1e-3); /* of the positive ones */
   for (int i = 0; i < 40; i++)
     b.mask[i] = 1; /* positive ones masked: absolute values, whose median is 2 */
-  check(&b);
+  check();
   assert_close(1 / (double)b.is[3], 2000, 1e-3);
   assert_true(b.s.used);
 }
@@ -291,14 +280,13 @@ MILL_TEST(a_wild_value_is_a_bad_pixel)
   } wild[] = {{3e38f, 4, 0}, {-3e38f, 4, 0}, {3e38f, 3e38f, 0}, {3e38f, 1e-45f, 0}, {1e12f, 4, 0},
               {1e9f, 4, 1},  {1, 3e38f, 0},  {0, 3e38f, 1},     {1, 1e-45f, 1}};
   for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
-    bench b;
-    bench_init(&b, SEED);
+    begin(state);
     b.flux[17] = wild[i].flux;
     b.ivar[17] = wild[i].ivar;
     b.flux[18] = wild[i].flux; /* not in a pixel excluded by wavelength either */
     b.ivar[18] = wild[i].ivar;
     b.masked[18] = 1;
-    check(&b);
+    check();
     assert_int_equal(b.s.n_good, N - 2 + wild[i].good);
     assert_true(b.s.used);
   }
@@ -306,14 +294,12 @@ MILL_TEST(a_wild_value_is_a_bad_pixel)
 
 MILL_TEST(small_and_negative_fluxes)
 {
-  bench b;
-  bench_init(&b, SEED);
   for (int i = 0; i < N; i++) {
     b.flux[i] *= -1e-17f;
     b.ivar[i] *= 1e30f;
   }
   b.ivar[5] = 0;
-  check(&b);
+  check();
   assert_true(b.s.used && b.s.sn < 0);
 }
 
@@ -452,16 +438,14 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
  * positive.  Elements off the arm are no part of a row. */
 MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
 {
-  bench b;
   static float raw[3 * N], res[3 * N], whole[3 * N];
   double base[N];
-  bench_init(&b, SEED);
   for (int i = 0; i < 3 * N; i++)
     raw[i] = i / N == 1 ? 0.6f : 0.2f;
   b.s.raw_res = raw;
   b.s.res = res;
   b.s.n_diag = 3;
-  check(&b);
+  check();
   assert_int_equal(b.s.n_good, N - 10); /* edge_pix on each side */
   memcpy(whole, res, sizeof whole);
   memcpy(base, b.base, sizeof base);
@@ -474,7 +458,7 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
   raw[2 * N + N - 1] = NAN; /* off the arm */
   for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
     b.masked[lost[k]] = 1;
-  check(&b);
+  check();
   assert_int_equal(b.s.n_good, N - 10 - 3);
   memset(b.masked, 0, sizeof b.masked);
   raw[2 * N + 44] = raw[1 * N + 45] = raw[0 * N + 46] = 0.0f; /* row 45 */
@@ -516,9 +500,8 @@ MILL_TEST(rows_with_other_sums_are_scaled)
               {0, 0, 1, N - 12, 0.2 / 0.8}, {5, 1, 1, N - 11, 0.2 / 1.8},
               {11, 1, 1, N - 13, 0}};
   for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
-    bench b;
     static float raw[3 * N], res[3 * N];
-    bench_init(&b, SEED);
+    begin(state);
     for (int i = 0; i < 3 * N; i++)
       raw[i] = (i / N == 1 ? 0.6f : 0.2f) *
                (i % N == 40 ? file[f].at_40 : (i % N == 41 ? file[f].at_41 : 1));
@@ -541,10 +524,8 @@ MILL_TEST(rows_with_other_sums_are_scaled)
 MILL_TEST(lsf_of_a_segment)
 {
   enum { ND = 13 };
-  bench b;
   static float res[ND * N], lsf[N];
   double ln_wave[N];
-  bench_init(&b, SEED);
   for (int i = 0; i < N; i++) {
     ln_wave[i] = log(6000) + 2.3e-4 * i;
     lsf[i] = (float)(2.3e-4 * exp(ln_wave[i]) * (0.85 + 0.6 * i / N));
@@ -589,4 +570,4 @@ MILL_TEST(lsf_of_a_segment)
     assert_close(b.base[i], 1, 0);
 }
 
-MILL_TEST_MAIN(NULL, NULL)
+MILL_EACH_TEST_MAIN(begin, NULL)

@@ -18,8 +18,7 @@ MILL_TEST(expm1f_is_accurate)
       const float f = (float)(sign * x);
       if (f < -87)
         continue;
-      const double expected = expm1((double)f);
-      const double off = fabs((double)mill_expm1f(f) / expected - 1);
+      const double off = fabs((double)mill_expm1f(f) / expm1((double)f) - 1);
       worst = off > worst || !(off == off) ? off : worst;
     }
   for (double x = -87; x < 87.9; x += 1e-4) {
@@ -95,16 +94,6 @@ MILL_TEST(plain_flux_is_kept)
   }
 }
 
-/** Convolution by definition. */
-static double convolved(int n, int half, const double *kernel, const double *in, int i)
-{
-  double sum = 0;
-  for (int k = -half; k <= half; k++)
-    if (i + k >= 0 && i + k < n)
-      sum += kernel[k < 0 ? -k : k] * in[i + k];
-  return sum;
-}
-
 MILL_TEST(convolution_at_awkward_sizes)
 {
   static const int size[] = {1, 2, 31, 33, 63, 64, 65, 129, 300}, width[] = {0, 1, 2, 16, 40, 200};
@@ -121,7 +110,10 @@ MILL_TEST(convolution_at_awkward_sizes)
       mill_block_rotate(&b.block, n, half, kernel, in, out);
       blocks_f32.rotate(&b.block, n, half, kernel, in32, out32);
       for (int i = 0; i < n; i++) {
-        const double expected = convolved(n, half, kernel, in, i);
+        double expected = 0;
+        for (int k = -half; k <= half; k++)
+          if (i + k >= 0 && i + k < n)
+            expected += kernel[abs(k)] * in[i + k];
         assert_close(out[i], expected, 1e-14);
         /* 400 products of size 0.01, float32 sums */
         assert_close((double)out32[i], expected, 2e-6);

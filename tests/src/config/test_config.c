@@ -35,10 +35,10 @@ MILL_TEST(identity_holds_the_hash_of_the_start)
 {
   static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
   static const char *const hash[] = {"0123abcd", "0123abcd", "0123abce"};
-  char *text[3], *base;
+  char *text[3];
   mill_config config;
   mill_config_default(&config);
-  base = identity(&config);
+  MILL_OWNED char *base = identity(&config);
   for (int i = 0; i < 3; i++) {
     mill_config_default(&config);
     snprintf(config.start, sizeof config.start, "%s", table[i]);
@@ -55,7 +55,6 @@ MILL_TEST(identity_holds_the_hash_of_the_start)
   assert_string_not_equal(text[0], text[2]);
   for (int i = 0; i < 3; i++)
     free(text[i]);
-  free(base);
 }
 
 MILL_TEST(check_finds_values_set_elsewhere)
@@ -218,20 +217,16 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
 static mill_config config;
 static mill_library lib;
 
+/* The configuration and library of a test, in the place of those opened before. */
 static void open_both(const char *yaml, int n_arm, int kind)
-{
-  mill_config_default(&config);
-  must_read(&config, yaml);
-  memset(&lib, 0, sizeof lib);
-  assert_int_equal(test_library_make(3, n_arm, 5, &lib), MILL_OK);
-  if (kind != MILL_EMULATOR_MLP)
-    assert_int_equal(test_library_to(&lib, kind), MILL_OK);
-}
-
-static void close_both(void)
 {
   mill_library_clear(&lib);
   mill_config_clear(&config);
+  mill_config_default(&config);
+  must_read(&config, yaml);
+  assert_int_equal(test_library_make(3, n_arm, 5, &lib), MILL_OK);
+  if (kind != MILL_EMULATOR_MLP)
+    assert_int_equal(test_library_to(&lib, kind), MILL_OK);
 }
 
 /* A part cut from arm b (4000 to 4130 A) has the whole arm's templates and model errors, bit for
@@ -282,7 +277,6 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
     /* 150 km/s beyond the cut on either side, of 24 km/s pixels */
     assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] > 4065 * (1 + 150 / MILL_C_KM_S));
     assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - 150 / MILL_C_KM_S));
-    close_both();
   }
 }
 
@@ -296,7 +290,6 @@ MILL_TEST(a_part_is_of_the_arm_with_its_range)
   assert_int_equal(lib.n_arm, 2);
   assert_close(lib.arm[0].wave_aa[0], 4000, 1e-6);
   assert_close(lib.arm[1].wave_aa[lib.arm[1].n_pix - 1], last, 0);
-  close_both();
 }
 
 MILL_TEST(an_arm_with_a_range_is_cut_and_the_others_stay)
@@ -317,7 +310,6 @@ MILL_TEST(an_arm_with_a_range_is_cut_and_the_others_stay)
         assert_int_equal(lib.arm[0].n_pix, n_pix);
       else
         assert_true(lib.arm[0].n_pix < n_pix && lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] > 4065);
-      close_both();
     }
 }
 
@@ -379,7 +371,6 @@ MILL_TEST(a_coarser_grid_looks_the_same_through_a_broad_line_spread_function)
           fmax(worst, fabs(smooth_at(N / 2, coarse, lsf / 2, i) - smooth_at(N, fine, lsf, 2 * i)));
     print_message("worst %g\n", worst);
     assert_true(worst < 3e-6);
-    close_both();
   }
 }
 
@@ -406,7 +397,6 @@ MILL_TEST(the_line_spread_function_s_width_chooses_the_grid)
     config.arm[0].most_power = row[i].most_power;
     mill_config_choose_sampling(&lib, 1, &config);
     assert_int_equal(config.arm[0].sampling, row[i].sampling);
-    close_both();
   }
 }
 
@@ -417,7 +407,6 @@ static void refuse(const char *yaml, int n_arm, const char *word)
   if (err == MILL_OK)
     err = mill_config_bind(&config, &lib, 1);
   assert_fails(err, MILL_ERR_CONFIG, word);
-  close_both();
 }
 
 MILL_TEST(what_is_no_part_is_refused)

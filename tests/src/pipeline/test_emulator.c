@@ -45,13 +45,9 @@ static void compare(int kind)
   assert_null(lib.arm[0].emulator.rbf.coef);
 }
 
-MILL_TEST(splines)
+MILL_TEST(splines_and_radial_functions)
 {
   compare(MILL_EMULATOR_GRID);
-}
-
-MILL_TEST(radial_functions)
-{
   compare(MILL_EMULATOR_RBF);
 }
 

@@ -13,11 +13,6 @@ static mill_schedule_file file[MAX_FILE];
 static uint8_t wanted[MAX_ROW / 8 + 1];
 static int n_seen[MAX_ROW];
 
-static int64_t rows_of(int n_file)
-{
-  return n_file > 0 ? file[n_file - 1].row_start + file[n_file - 1].n_row : 0;
-}
-
 /* n files with the given rows, and the cost of opening each. */
 static void make_files(int n, const int64_t *n_row, const double *open_cost)
 {
@@ -75,7 +70,8 @@ static int is_wanted(const mill_schedule_plan *plan, int64_t row)
 /* Check that each wanted row is in one chunk; return the cost of each chunk [n_chunk]. */
 static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *schedule)
 {
-  const int64_t n_row = rows_of(plan->n_file);
+  const int n_file = plan->n_file;
+  const int64_t n_row = n_file > 0 ? file[n_file - 1].row_start + file[n_file - 1].n_row : 0;
   int64_t n_wanted = 0;
   double *cost = NULL;
   mill_schedule_sum sum;
@@ -126,13 +122,10 @@ MILL_TEST(every_wanted_row_is_in_one_chunk)
     for (int64_t i = 0; i <= n_row / 8; i++)
       wanted[i] =
           k % 4 == 0 ? (uint8_t)(mill_random_word(&random) & mill_random_word(&random)) : 0xff;
-    const mill_schedule_plan plan = {.n_file = n_file,
-                                     .file = file,
-                                     .wanted = k % 4 == 1 ? NULL : wanted,
-                                     .n_row_limit = k % 5 == 0 ? n_row / 2 : 0,
-                                     .n_rank = n_rank[k % 6],
-                                     .rate = rate,
-                                     .n_held = 80};
+    mill_schedule_plan plan = plan_of(n_file, n_rank[k % 6]);
+    plan.wanted = k % 4 == 1 ? NULL : wanted;
+    plan.n_row_limit = k % 5 == 0 ? n_row / 2 : 0;
+    plan.rate = rate;
     MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
     mill_free(check_whole(&plan, schedule));
   }
@@ -140,14 +133,12 @@ MILL_TEST(every_wanted_row_is_in_one_chunk)
 
 MILL_TEST(nothing_to_do)
 {
-  static const int64_t none[] = {0, 0, 5};
-  static const double cheap[] = {1, 1, 1};
   mill_schedule_sum sum;
   for (int n_file = 0; n_file <= 3; n_file++) {
-    make_files(n_file, none, cheap);
+    make_files(n_file, (const int64_t[]){0, 0, 5}, (const double[]){1, 1, 1});
     memset(wanted, 0, sizeof wanted);
-    const mill_schedule_plan plan = {
-        .n_file = n_file, .file = file, .wanted = wanted, .n_rank = 2, .rate = 127, .n_held = 80};
+    mill_schedule_plan plan = plan_of(n_file, 2);
+    plan.wanted = wanted;
     MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
     mill_schedule_sums(schedule, &sum);
     assert_true(sum.n_chunk == 0 && sum.n_row == 0);
@@ -159,11 +150,10 @@ MILL_TEST(nothing_to_do)
 MILL_TEST(one_rank_takes_files_as_they_come)
 {
   static const int64_t n_row[] = {10, 0, 700, 3};
-  static const double open_cost[] = {1, 1, 300, 1};
   mill_schedule_walk walk;
   mill_schedule_rows piece;
   mill_schedule_sum sum;
-  make_files(4, n_row, open_cost);
+  make_files(4, n_row, (const double[]){1, 1, 300, 1});
   const mill_schedule_plan plan = plan_of(4, 1);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
@@ -180,10 +170,8 @@ MILL_TEST(one_rank_takes_files_as_they_come)
 MILL_TEST(chunks_become_smaller)
 {
   /* one large file on 4 ranks, by hand: the least chunk has 12.7 rows, a share is a quarter */
-  static const int64_t n_row[] = {100000};
-  static const double cheap[] = {0.3};
   mill_schedule_sum sum;
-  make_files(1, n_row, cheap);
+  make_files(1, (const int64_t[]){100000}, (const double[]){0.3});
   const mill_schedule_plan plan = plan_of(1, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   MILL_OWNED double *cost = check_whole(&plan, schedule);
@@ -203,10 +191,8 @@ MILL_TEST(chunks_become_smaller)
 MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
 {
   /* who comes first would else take everything into its slots */
-  static const int64_t n_row[] = {40, 40, 40};
-  static const double cheap[] = {0.3, 0.3, 0.3};
   mill_schedule_sum sum;
-  make_files(3, n_row, cheap);
+  make_files(3, (const int64_t[]){40, 40, 40}, (const double[]){0.3, 0.3, 0.3});
   const mill_schedule_plan plan = plan_of(3, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   MILL_OWNED double *cost = check_whole(&plan, schedule);
@@ -299,11 +285,9 @@ MILL_TEST(several_chunks_at_a_time)
 MILL_TEST(a_run_by_hand)
 {
   /* one rank, 4 rows at 2 rows a second, opened in 1 s, read in 0.1 s each, nothing else */
-  static const int64_t n_row[] = {4};
-  static const double open_cost[] = {2};
   const float cost[] = {1};
   mill_schedule_outcome outcome;
-  make_files(1, n_row, open_cost);
+  make_files(1, (const int64_t[]){4}, (const double[]){2});
   const mill_schedule_plan plan = {.n_file = 1, .file = file, .n_rank = 1, .rate = 2, .n_held = 2};
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   mill_schedule_model model = {.schedule = schedule,
@@ -337,14 +321,14 @@ static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, con
   const double rate = 127;
   const int n_file = make_uneven((int64_t)n_rank * rows, 5000, rate, 5);
   mill_random_begin(&random, 9, 9, 9);
-  double *own = NULL;
+  MILL_OWNED double *own = NULL;
   assert_int_equal(MILL_ALLOC(n_rank, &own), MILL_OK);
   for (int i = 0; i < n_rank; i++)
     own[i] = speed ? speed[i] : 1.0 + spread * (2 * mill_random_uniform(&random) - 1);
   for (int i = 0; i < 997; i++)
     cost[i] = (float)(0.7 + 0.6 * mill_random_uniform(&random));
   const mill_schedule_plan plan = plan_of(n_file, n_rank);
-  mill_schedule *schedule = make(&plan);
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   const mill_schedule_model model = {.schedule = schedule,
                                      .file = file,
                                      .n_rank = n_rank,
@@ -360,8 +344,6 @@ static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, con
                                      .n_slot = 32,
                                      .n_ahead = 48};
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
-  mill_schedule_free(schedule);
-  mill_free(own);
   return outcome;
 }
 
@@ -375,8 +357,7 @@ MILL_TEST(idle_tail_on_an_uneven_catalog)
   }
   const double speed[4] = {1, 1, 0.5, 1};
   const mill_schedule_outcome o = run_uneven(4, 4000, 0, speed);
-  if (o.idle_tail > 0.02)
-    fail_msg("one slow rank: idle tail %.4f", o.idle_tail);
+  assert_close(o.idle_tail, 0, 0.02);
 }
 
 /* Prints the table of docs/develop/scaling.md if the environment has SCHEDULE_TABLE=1. */
@@ -412,12 +393,9 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
   /* opening a file takes a fast rank no less time, and none are compressed */
   for (int i = 0; i < n_file; i++)
     file[i].open_cost = mill_schedule_open_cost(0, 0, rate);
-  const mill_schedule_plan plan = {.n_file = n_file,
-                                   .file = file,
-                                   .n_rank = N_FAST * told + N_RANK - N_FAST,
-                                   .rate = rate,
-                                   .n_held = told > 1 ? 52 : 80};
-  mill_schedule *schedule = make(&plan);
+  mill_schedule_plan plan = plan_of(n_file, N_FAST * told + N_RANK - N_FAST);
+  plan.n_held = told > 1 ? 52 : 80;
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   const mill_schedule_model model = {.schedule = schedule,
                                      .file = file,
                                      .n_rank = N_RANK,
@@ -434,7 +412,6 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
                                      .slots = slots,
                                      .n_ahead = 48};
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
-  mill_schedule_free(schedule);
   return outcome;
 }
 

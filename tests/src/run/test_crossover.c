@@ -95,10 +95,7 @@ MILL_TEST(file)
   assert_int_equal(stat(path, &status), 0);
   assert_int_equal(status.st_mode & 0777, 0640);
 
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fputs("# a comment\n256 stars\n", file);
-  fclose(file);
+  save_file(path, "# a comment\n256 stars\n", 22);
   assert_fails(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
                MILL_ERR_CONFIG, path);
   assert_says("line 2");

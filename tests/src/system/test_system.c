@@ -8,6 +8,7 @@
 #include <termios.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/progress.h"
 #include "src/system/random.h"
 #include "src/system/status_json.h"
@@ -194,6 +195,7 @@ MILL_TEST(own_memory)
 
 /* --- JSON of status_json.c: any text and number is written, and what is written is read --- */
 
+MILL_CLOSER(json_t, json_decref)
 static char *text;
 static size_t n_byte;
 
@@ -241,10 +243,9 @@ MILL_TEST(texts)
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     mill_json json = begin();
     mill_json_text(&json, "text", c[i].given);
-    json_t *doc = end(&json);
+    MILL_AT_END(json_decref_at) json_t *doc = end(&json);
     assert_string_equal(json_string_value(json_object_get(doc, "text")),
                         c[i].read ? c[i].read : c[i].given);
-    json_decref(doc);
     free(text);
   }
 }
@@ -259,14 +260,13 @@ MILL_TEST(numbers)
   mill_json_real(&json, "infinity", -(double)INFINITY);
   mill_json_text(&json, "text", "12");
   mill_json_text(&json, "null", NULL);
-  json_t *doc = end(&json);
+  MILL_AT_END(json_decref_at) json_t *doc = end(&json);
   assert_true(json_integer_value(json_object_get(doc, "most")) == INT64_MAX);
   assert_true(json_integer_value(json_object_get(doc, "least")) == INT64_MIN);
   assert_true(json_real_value(json_object_get(doc, "real")) == -1.5e-7);
   assert_non_null(strstr(text, "\"nan\": null"));
   assert_non_null(strstr(text, "\"infinity\": null"));
   assert_true(json_is_null(json_object_get(doc, "null")));
-  json_decref(doc);
   free(text);
 }
 
@@ -287,14 +287,12 @@ MILL_TEST(structure)
     mill_json_close(&json);
   }
   mill_json_close(&json);
-  json_t *doc = end(&json);
+  MILL_AT_END(json_decref_at) json_t *doc = end(&json);
   assert_int_equal(strncmp(text, "{\n  \"z\": {},\n  \"list\": [\n", 23), 0);
   assert_string_equal(text + n_byte - 2, "}\n");
-  char *compact = json_dumps(doc, JSON_COMPACT);
+  MILL_OWNED char *compact = json_dumps(doc, JSON_COMPACT);
   assert_string_equal(compact, "{\"z\":{},\"list\":[{\"i\":0,\"deep\":[0,1]},"
                                "{\"i\":1,\"deep\":[10,11]},{\"i\":2,\"deep\":[20,21]}]}");
-  free(compact);
-  json_decref(doc);
   free(text);
 }
 

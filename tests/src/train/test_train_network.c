@@ -23,26 +23,28 @@ static int rows(void *context, int n, const int *model, const float **row)
   return MILL_OK;
 }
 
-static void make_example(int n, int n_train, example *e)
+static void make_many(example *e)
 {
   memset(e, 0, sizeof *e);
   mill_train_settings_init(&e->set);
   e->set.n_hidden = 2;
   e->set.width[0] = 5;
   e->set.width[1] = 4;
-  e->set.batch = n_train;
+  e->set.batch = 32;
+  e->set.n_epoch = 6;
+  e->set.schedule = MILL_TRAIN_COSINE;
   e->set.rate = 1e-2;
   e->set.decay = 0.1;
-  wave(1.2, 2.3, 0.1, n * N_IN, e->x);
-  wave(1.5, 0.9, 0.7, n * N_OUT, e->target);
+  wave(1.2, 2.3, 0.1, MANY * N_IN, e->x);
+  wave(1.5, 0.9, 0.7, MANY * N_OUT, e->target);
   wave(0.5, 1.1, 0, N_OUT, e->scale);
   for (int j = 0; j < N_OUT; j++)
     e->scale[j] = (float)(1.2 + (double)e->scale[j]);
   wave(0.6, 1.7, 0.3, N_PARAM, e->param);
   e->problem = (mill_train_problem){.n_in = N_IN,
                                     .n_out = N_OUT,
-                                    .n = n,
-                                    .n_train = n_train,
+                                    .n = MANY,
+                                    .n_train = 110,
                                     .x = e->x,
                                     .scale = e->scale,
                                     .n_norm = N_OUT,
@@ -53,14 +55,6 @@ static void make_example(int n, int n_train, example *e)
 }
 
 /* ---- the same bits ---- */
-
-static void make_many(example *e)
-{
-  make_example(MANY, 110, e);
-  e->set.batch = 32;
-  e->set.n_epoch = 6;
-  e->set.schedule = MILL_TRAIN_COSINE;
-}
 
 static int stop_at_three(void *context, mill_train_state *state)
 {
