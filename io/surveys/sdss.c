@@ -391,8 +391,8 @@ static int describe_mwm(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   return MILL_OK;
 }
 
-/* List the file's star in the index, if it is selected.  Without SDSS_ID or CATALOGID (-999, -1, 0)
- * a star lacks the names made of it, which it would share with other stars. */
+/* List the file's star in the index, if it is selected.  A star without SDSS_ID or CATALOGID
+ * (-999, -1, 0) gets no name made of this number: other stars would get the same name. */
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   sdss *s = state;
