@@ -22,7 +22,7 @@ struct starmill_library {
   mill_library lib;
   offset_names offset[MILL_MAX_ARM];
   mill_config config;
-  mill_fit_settings set; /**< the pipeline's at first; never written again: read without lock */
+  mill_fit_settings set; /**< settings of the new pipeline; constant, so read without lock */
   mill_spectra_settings spectra;
   const mill_backend *backend;
   mill_pipeline *pipeline;

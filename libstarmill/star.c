@@ -99,7 +99,7 @@ static int add_channels(void *state, mill_spectra *spectra, const int64_t *expos
                             .mask = from->mask,
                             .resolution = from->resolution,
                             .sigma_aa = from->sigma,
-                            .sigma_is_whole = 1}; /* no lsf_factor */
+                            .sigma_is_whole = 1}; /* lsf_factor does not apply */
     snprintf(channel.name, sizeof channel.name, "%s", from->name ? from->name : "");
     for (char *c = channel.name; *c; c++)
       *c = (char)tolower((unsigned char)*c);

@@ -33,7 +33,7 @@ typedef struct raw_table {
   int n_lib;
   const mill_fit_settings *set;
   int library; /* use only rows with this code in LIBRARY; 0: all rows */
-  int exact;   /* 1: a sample's: find rows by IDENTIFIER first, take values beyond the limits */
+  int exact;   /* 1, in `sample`: find rows by IDENTIFIER first, allow values beyond limits */
   int64_t n_row;
   mill_fits_values *column; /* [MILL_N_STAR_COLUMN] */
   double *value;            /* [n_row] the column just read */
@@ -55,9 +55,9 @@ static int start_rows(raw_table *raw, int64_t n_row)
   return MILL_ALLOC(n_row, &raw->value);
 }
 
-/* Set parameter j of row i to a value, or to its fixed value.  A value outside the range becomes
- * NaN, lest a fit find a wrong minimum; a label may exceed its range by a tenth.  A sample
- * starts from any value: its fit had the same limits. */
+/* Set parameter j of row i to `given`, or to its fixed value.  A value outside the range becomes
+ * NaN, lest a fit find a wrong minimum; a label may exceed its range by a tenth.  The job
+ * `sample` accepts any value, since the fit of the star had the same limits. */
 static void put_value(const raw_table *raw, int64_t i, int j, double given)
 {
   double range[2];

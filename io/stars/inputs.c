@@ -269,8 +269,8 @@ typedef struct identities {
   const char *const *name;
 } identities;
 
-/* Compare two inputs; 0: one file on disk or, of missing files, one name.  On different hosts, two
- * files may have one device and inode by chance, but hardly one size and time. */
+/* Compare two inputs; return 0 for the same file on disk, or for missing files of the same name.
+ * Files of different hosts may agree in device and inode by chance, but hardly in size and time. */
 static int compare_identity(const void *a, const void *b, void *context)
 {
   const identities *all = context;

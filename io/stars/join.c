@@ -17,7 +17,7 @@ typedef struct entry {
   char object[sizeof((mill_catalog_row *)0)->object];
   double ra, dec; /* degrees; NaN: unknown */
   int32_t file, n_exposure, tile_id, night, is_listed;
-  int64_t first_exposure; /* index in survey.exposure, of an ordered row */
+  int64_t first_exposure; /* index in survey.exposure; set by order_rows */
   mill_kind kind;
 } entry;
 
@@ -32,7 +32,7 @@ typedef struct survey {
   int64_t n_entry, n_exposure, n_kept; /* n_kept: rows of listed objects */
   entry *entry;                        /* [n_entry] */
   exposure *exposure;                  /* [n_exposure] */
-  int64_t *start;                      /* [size + 1] place of each rank's first row */
+  int64_t *start;                      /* [size + 1] entry.place of each rank's first row */
 } survey;
 
 void mill_join_free(mill_join *join)
@@ -435,8 +435,8 @@ static void order_rows(survey *owned, mill_keyed *order)
 }
 
 /* Write the parts of this rank's joined rows to `part`, sorted by entry.owner, and the places where
- * joined rows begin to `start`.  n_row and n_exposure, by file: the file of a joined row's first
- * part gets the row and all its exposures.  Returns the number of exposures. */
+ * joined rows begin to `start`.  Add each joined row and its exposures to n_row and n_exposure of
+ * the file of the row's first part.  Return the number of exposures. */
 static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part *part,
                           mill_join_start *start, int64_t *n_new, int64_t *n_row,
                           int64_t *n_exposure)
@@ -463,7 +463,7 @@ static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part
 static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* parts, exposures */
+  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* [parts, exposures] */
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
   MILL_CHECK(

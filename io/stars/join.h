@@ -31,13 +31,13 @@ typedef struct mill_join {
   const mill_join_start *start;  /**< [n_row + 1], n_row = row_start[n_file] */
   const mill_join_part *part;    /**< [start[n_row].part] */
   mill_node_array starts, parts; /**< memory of start and part */
-  unsigned char *found;          /**< listed stars with a row, as of mill_star_list_has, owned */
+  unsigned char *found;          /**< listed stars with a row (see mill_star_list_has), owned */
 } mill_join;
 
 /** Join the rows of all files.  This rank has the files [file_start, file_end).  Collective.
  *
  *  radius_arcsec                  in      0: do not join by position
- *  stars                          in      drop objects without a row of these; NULL: keep all
+ *  stars                          in      keep only objects with a listed row; NULL: keep all
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining
  *  n_row, n_exposure [n_file]     out     counts of all files after joining
  *

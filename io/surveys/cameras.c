@@ -344,10 +344,10 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 
 /* A hole of more than MAX_HOLE pixels stays, and line-spread functions end there.  A spectrum of
  * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance.
- * AROUND steps show the grid's own step; longer runs of wide steps are a coarser sampling. */
+ * The least of AROUND steps is the grid's step: AROUND wide steps in a row are coarser sampling. */
 enum { MAX_HOLE = 16, MIN_GRID = 32, AROUND = 12 };
 
-/* Return the least of AROUND steps from pixel i on; 0 if the spectrum has not as many there. */
+/* Return the least of the AROUND steps from pixel i on; 0 if the spectrum lacks some of them. */
 static double least_step(const double *wave, int n, int i)
 {
   double least = i >= 0 && i + AROUND < n ? INFINITY : 0.0;
@@ -356,9 +356,9 @@ static double least_step(const double *wave, int n, int i)
   return least;
 }
 
-/* Return the number of the grid's steps from pixel i to the next: 1 if no pixel is missing, or too
- * many are.  A hole is wide beside the least steps on both sides.  *n_odd counts steps that are no
- * multiple of the grid's. */
+/* Return the number of grid steps from pixel i to the next; 1 if no pixel is missing, or more than
+ * MAX_HOLE are.  A hole is wider than the least steps on both sides.  Add 1 to *n_odd if a hole is
+ * no multiple of the grid's step. */
 static int count_steps(const double *wave, int n, int i, int *n_odd)
 {
   const double left = least_step(wave, n, i - AROUND), right = least_step(wave, n, i + 1);

@@ -53,8 +53,8 @@ typedef struct mill_cameras {
   mill_camera *camera; /**< [n_camera], owned */
   int64_t camera_room;
   mill_single_spectrum spectrum;
-  /** Called after a camera's own pixels are read, before holes are filled: sets line widths, edits
-   *  the mask.  Their wavelengths are camera->wave_aa.  NULL: nothing to do. */
+  /** Set line widths and edit the mask of the pixels just read, before holes are filled.  The
+   *  pixels' wavelengths are camera->wave_aa.  NULL: nothing to do. */
   int (*finish)(struct mill_cameras *cameras, const mill_camera *camera);
   int64_t row; /**< row of the exposure being read */
 } mill_cameras;

@@ -17,7 +17,7 @@ typedef struct pfs {
   int i_target, i_observations;
   int is_medium; /* the red arm was taken in medium resolution */
   int32_t bad;   /* mask bits of bad pixels */
-  int32_t fiber; /* -1: observations differ, or there is none */
+  int32_t fiber; /* -1: observations used several fibres, or none is listed */
 } pfs;
 
 static int recognise(const mill_fits_guard *guard)
@@ -213,7 +213,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   row.fiber = p->fiber;
   const unsigned long long id = (unsigned long long)row.target_id;
   const int visit = p->cameras.camera[0].exposure_id, type = v[TYPE].i32[0];
-  if (row.target_id != -1) /* else others have no OBJID, too */
+  if (row.target_id != -1) /* stars without OBJID would share a name */
     snprintf(row.object, sizeof row.object, "%05d-%016llx", v[CATALOG].i32[0], id);
   if (visit >= 0)
     snprintf(of_visit, sizeof of_visit, "-%06d", visit);

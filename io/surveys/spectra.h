@@ -89,8 +89,8 @@ MILL_CLOSER(mill_spectra, mill_spectra_close)
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
 
-/** List the selected rows in index; index->exposure_row: FITS row or, in some formats, HDU.  With
- *  join_by_name, select->star is left to mill_join_make. */
+/** List the selected rows in index.  index->exposure_row is a FITS row, or an HDU in some formats.
+ *  With join_by_name, mill_join_make applies select->star later. */
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
 
 /** Read n exposures, numbered as in the index, into segments.  A segment has neighbouring pixels of
@@ -181,6 +181,6 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
                          const mill_format *const *formats, int n_format, mill_spectra **out);
 
 /** Make a source of spectra in memory for mill_spectra_read, which calls format->read.
- *  name: for messages.  The caller owns state.  The key medium is for files.  MILL_ERR_MEMORY. */
+ *  name: for messages.  The caller owns state.  The key medium has no effect.  MILL_ERR_MEMORY. */
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out);

@@ -91,7 +91,7 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   if (stars)
     code = MILL_ALLOC(n_star, &found);
-  if (found && inputs->join) /* by the names of joined rows, too */
+  if (found && inputs->join) /* also stars whose row was joined to another row */
     memcpy(found, inputs->join->found, (size_t)n_star);
   for (int f = inputs->file_start; f < inputs->file_end && code == MILL_OK; f++)
     code = count_file(setup, inputs, f, mine, found);
@@ -109,7 +109,7 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
 }
 
 /* Log how many rows have a start in the table.  Fail if no row has one, since the table then
- * probably belongs to other stars; a part of a job array (job.sh) may have none of its stars. */
+ * probably belongs to other stars.  In a job array (job.sh) the table may lack a part's stars. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;

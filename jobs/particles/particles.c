@@ -65,7 +65,7 @@ static const mill_option_table table = {
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite),
-         .help = "replace an output, unless it is to be continued"},
+         .help = "replace an old output that the command cannot continue"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "device that moves particles (default cpu); auto: GPUs if every rank gets one, "
                  "else the CPU"},

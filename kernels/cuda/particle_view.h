@@ -18,11 +18,11 @@ struct particle_view {
   int n_cloud;
   int n_part;                   /**< parts of a cloud's particles, for steps */
   int n_slab;                   /**< parts of a cloud's particles, for densities */
-  int n_segment;                /**< segments of a block, a power of 2 */
+  int n_segment;                /**< grid-line segments in a thread block, a power of 2 */
   int n_grid;                   /**< points of a density */
   int n_node;                   /**< 0 for the exact form */
   double node_unit;             /**< unit of the integer nodes, a power of 2 */
-  double rounding;              /**< rounding of one particle's nodes, in kernel peaks */
+  double rounding;              /**< rounding errors of one particle's nodes, in kernel peaks */
   mill_particle_cloud *cloud;   /**< [n_cloud] */
   mill_particle_kernel *kernel; /**< [n_cloud] */
   double *total;                /**< [n_cloud][MILL_PARTICLE_STRIDE][MILL_PARTICLE_SUMS] */

@@ -20,8 +20,8 @@
 typedef struct mill_particle_kernel {
   int is_there;                    /**< 0: the cloud has no width, so no kernel */
   double width[MILL_PARTICLE_DIM]; /**< standard deviations */
-  int n_image[MILL_PARTICLE_DIM];  /**< images of a particle along each axis, with itself */
-  int n_all_image;                 /**< their product */
+  int n_image[MILL_PARTICLE_DIM];  /**< images of a particle along each axis, itself included */
+  int n_all_image;                 /**< product of n_image over the axes */
   double peak;  /**< peak of one particle's kernel, divided by the number of particles */
   double along; /**< inverse variance along the last axis at fixed other axes */
   double shear[MILL_PARTICLE_DIM]; /**< minus the regression slopes of the last axis */
@@ -133,7 +133,7 @@ typedef struct mill_particle_batch {
 } mill_particle_batch;
 
 /** Image `which` along axis a of a particle at x lies at sign * x + shift, `cell` lengths of the
- *  axis away: 0, -1, 1, -2, ... */
+ *  axis away.  For which = 0, 1, 2, 3 the cell is 0, -1, 1, -2. */
 MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
                                                double *sign, double *shift)
 {

@@ -16,7 +16,7 @@ static int check_axis(const mill_particle_setup *s, int a)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "axis %d has ends at %g and %g: give two numbers, the lower first", a + 1,
                       s->low[a], s->high[a]);
-  const int is_box = mill_particle_has_images(s, a); /* images would add to densities beyond it */
+  const int is_box = mill_particle_has_images(s, a); /* images add to densities beyond the ends */
   const double low = is_box ? s->low[a] : -MILL_PARTICLE_FAR;
   const double high = is_box ? s->high[a] : MILL_PARTICLE_FAR;
   if (s->grid_low[a] < low || s->grid_high[a] > high ||

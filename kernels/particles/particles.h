@@ -102,7 +102,7 @@ typedef struct mill_particle_setup {
   int n_thread;      /**< threads of the CPU; bits do not depend on them */
 } mill_particle_setup;
 
-/** Do particles have images beyond the ends of axis a?  They add to densities. */
+/** Do particles have images beyond the ends of axis a?  Images add to densities. */
 MILL_HD static inline int mill_particle_has_images(const mill_particle_setup *s, int a)
 {
   return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;

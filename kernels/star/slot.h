@@ -48,7 +48,7 @@ typedef struct mill_segment {
   /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` and `is`
    * includes its part that is uncorrelated between pixels */
   int error_fixed;       /**< 1: the model error is fixed */
-  double n_share;        /**< factor of its variance (mill_block_n_share) */
+  double n_share;        /**< factor of the model error's variance (mill_block_n_share) */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
   /** [1 + n_deriv][mill_row_pitch(n_pix)] other star's template, derivatives; unit exp(pair_ln). */

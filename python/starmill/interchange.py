@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# {argument of Spectrum, or "variance" or "deviation": known names of its column, in any case}
+# names of columns, in any case, by argument of Spectrum or by "variance" or "deviation"
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
     "error": ("error", "err", "errs", "flux_err", "flux_error", "err_flux", "e_flux", "eflux",
-              "uncertainty", "std"), "deviation": ("sigma",),  # the error if no other is there
+              "uncertainty", "std"), "deviation": ("sigma",),  # the error if the table has no other
     "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var")}
 
 

@@ -398,8 +398,8 @@ MILL_HD static inline double mill_segment_weight(const mill_segment *s)
   return (double)s->n_good * (1.0 + sn * sn);
 }
 
-/** Return by how much segment s multiplies the variance of the templates' error, which it shares
- *  with the arm's other used segments: the weight of all in its range, divided by its own. */
+/** Return the factor of the templates' error variance in segment s: the weight of the arm's used
+ *  segments in the range of s, divided by the weight of s.  These segments share the error. */
 MILL_BLOCK_FN double mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
 {
   const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];

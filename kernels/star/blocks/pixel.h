@@ -117,13 +117,12 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
 }
 
 /** Noise is measured from differences of residuals LAG pixels apart: more than the correlation
- *  length of resampled noise, less than the width of a line.  If masks leave less than one pair for
- *  ENOUGH good pixels, pairs one pixel farther apart follow, up to FAR. */
+ *  length of resampled noise, less than the width of a line.  While there is less than one pair per
+ *  ENOUGH good pixels, pairs one pixel farther apart are added, up to FAR. */
 enum { MILL_NOISE_LAG = 3, MILL_NOISE_FAR = 8, MILL_NOISE_ENOUGH = 8 };
 
 /** Return the part of a segment's chi-square that is due to noise or to misfits narrower than
- *  MILL_NOISE_LAG pixels.  Without pairs this may be all of it.  The model / sigma is in
- *  s->scratch. */
+ *  MILL_NOISE_LAG pixels.  Without pairs return chisq.  The model / sigma is in s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s, double chisq)
 {
   const float *d = s->d, *model = s->scratch;

@@ -139,8 +139,8 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   return n_good;
 }
 
-/** A good pixel's S/N is at most this.  Templates and the rows of the model error are float32, so
- *  with smaller errors F would be rounding. */
+/** Upper limit of a good pixel's S/N.  Templates and model-error rows are float32; at higher S/N
+ *  their rounding would dominate F. */
 #define MILL_MOST_SN 1e4
 
 /** Write flux / sigma to s->d and 1 / sigma to s->is.

@@ -61,7 +61,7 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
-/** Is the next start so near the best start's end that it would end there?
+/** Does the next start begin so near the best start's end that it would end there, too?
  *  In tests all but one of some 750 such starts did; the exception found no lower minimum. */
 MILL_HD_CALLED static inline int mill_start_is_idle(const mill_model *m, const mill_slot *slot)
 {

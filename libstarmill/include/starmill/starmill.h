@@ -146,7 +146,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *  flux, ivar  [n_pix] flux in any unit, and its inverse variance; ivar 0: a bad pixel
  *  mask        [n_pix] a set bit marks a bad pixel, except the bits of mask_ignore; NULL: none
  *  resolution  [n_diag][n_pix] resolution matrix in DESI's layout; NULL: none
- *  sigma       [n_pix] line-spread function's Gaussian sigma, Angstrom (no lsf_factor); NULL: none
+ *  sigma       [n_pix] Gaussian line-spread sigma, Angstrom; lsf_factor is not applied; NULL: none
  *  systematic  [n_pix] error to add in quadrature, in the unit of flux; NULL: none
  *  flux_unit   FITS unit of a channel that was read, "" if unknown; ignored by fits */
 typedef struct starmill_spectrum {
@@ -273,7 +273,7 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
 
 /** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
  *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms and
- *  in pieces of fewer than 2 npoly pixels; refused if no piece is left, or wave_mask takes all. */
+ *  in pieces below 2 npoly pixels; fails if no piece is left or wave_mask masks all pixels. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
