@@ -58,7 +58,7 @@ job_refuse() {
 }
 
 # --- what is to be run ------------------------------------------------------
-job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as given; sets the site up
+job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls job_set_up
   local backend=cpu has_backend=0 emulator=network previous='' argument left=()
   [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
@@ -85,7 +85,7 @@ job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as given; 
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
   job_stop_files+=("$job_output.stop")
   if ((job_is_part)); then # also the common stop file of all parts
-    export STARMILL_PART=1 # tables may have none of its stars
+    export STARMILL_PART=1 # a table's stars may all be in other parts
     job_mark=${job_output%.h5}.ok
     rm -f -- "$job_mark"
     case $job_output in
@@ -98,7 +98,7 @@ job_read_arguments() { # gpu|cpu [COMMAND] ARGUMENTS...: of starmill, as given; 
   [[ ! -e $job_output || ! $argument -nt $job_output ]] ||
     job_refuse "$argument, of a run with --overwrite, is newer than $job_output: end that run" \
       "by hand, or remove $argument to keep $job_output"
-  # a start with --retry-failed marks failed rows not done; another start would mark them again
+  # a start with --retry-failed marks failed rows as not done; a restart must not mark them again
   ((${SLURM_RESTART_COUNT:-0} > 0)) && job_is_lost || left=("$@")
   job_arguments=("${left[@]}")
   # library train takes --backend for networks only

@@ -151,7 +151,7 @@ class Library:
             path = shipped if os.path.exists(shipped) else path
         plain = {"default": lambda v: getattr(v, "tolist", v.__str__)()}  # NumPy's numbers, paths
         text = "".join(f"{key}: {json.dumps(value, **plain)}\n" for key, value in config.items())
-        text = text.replace('"auto"', "auto").replace('"none"', "none")  # else refused as texts
+        text = text.replace('"auto"', "auto").replace('"none"', "none")  # quoted words are refused
         _call(_lib.starmill_library_open, str(path).encode(), text.encode(), handle)
         self._handle = _ffi.gc(handle[0], _lib.starmill_library_close)
         self._lock = threading.RLock()
@@ -546,7 +546,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
 
 
 def open_result(path: str) -> Table:
-    """Open a result file of ``starmill fit``; unlike `Result`, damaged rows stay in."""
+    """Open a result file of ``starmill fit``.  Unlike `Result`, this keeps damaged rows."""
     table = _ffi.new("starmill_table **")
     _call(_lib.starmill_table_open, str(path).encode(), table)
     return Table(table[0])

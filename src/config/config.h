@@ -111,7 +111,7 @@ typedef struct mill_config {
   enum mill_lsf_source lsf;
   double resolving_power;  /**< 0: none */
   double lsf_factor;       /**< factor applied to the line-spread sigma of files */
-  enum mill_medium medium; /**< medium of the wavelengths of files; overrides theirs */
+  enum mill_medium medium; /**< medium of files' wavelengths; AUTO: as each file says */
   int wave_mask_auto;      /**< 1: fit.wave_mask is the default, for DESI files only */
   /* the members below may change when a run is continued */
   int n_thread; /**< fit threads per rank; 0: all cores available to the rank */

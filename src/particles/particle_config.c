@@ -308,7 +308,7 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
-/* Read the keys that other keys or their defaults depend on; set the axes' defaults. */
+/* Read the keys on which other keys or defaults depend.  Set the defaults of the axes. */
 static int read_axes_first(const reader *in, const yaml_node_t *root)
 {
   static const int n_node[] = {1024, 256, 64};

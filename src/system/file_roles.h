@@ -44,7 +44,7 @@ int mill_file_roles_write(mill_file_roles *roles, const char *option, const char
  *  MILL_ERR_USAGE if the file is one of the written files; the message names both. */
 int mill_file_roles_read(const mill_file_roles *roles, const char *what, const char *path);
 
-/** Like mill_file_roles_read, for a file whose stat() is known, perhaps of another host. */
+/** Like mill_file_roles_read.  exists, device, inode: from a stat(), perhaps on another host. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 

@@ -86,7 +86,7 @@ static inline void work_make(work_input *in, int kind)
   for (int p = 0; p < thin->n_pix; p++) {
     const int is_good = p % (thin->n_pix / 3 + 1) == 9;
     thin->ivar[p] = is_good ? 1e16f : 0.0f;
-    thin->flux[p] *= is_good ? 1.0f : 1e10f; /* the scale of bad pixels' sigma */
+    thin->flux[p] *= is_good ? 1.0f : 1e10f; /* the sigma of bad pixels grows with flux */
   }
 }
 

@@ -123,7 +123,7 @@ MILL_TEST(no_answer_has_a_stale_template)
   compare_kept(MILL_FLOAT32);
 }
 
-/** Compare covariances, errors, v sin i and moments: errors within 5 %, as VRAD_ERR. */
+/** Compare covariances, errors, v sin i and moments.  Errors, like VRAD_ERR, may differ by 5 %. */
 static inline void compare_errors(const mill_fit_result *b, const mill_fit_result *a)
 {
   const double *c = a->covar;
@@ -134,7 +134,7 @@ static inline void compare_errors(const mill_fit_result *b, const mill_fit_resul
   assert_close(b->vsini_err_km_s, a->vsini_err_km_s, 0.05 * a->vsini_err_km_s);
   assert_close(b->vrad_skew, a->vrad_skew, 0.05);
   assert_close(b->vrad_kurt, a->vrad_kurt, 0.05 * a->vrad_kurt);
-  for (int j = 0, e = 0; j < N_PAR; j++) /* variances are at the rows' begins */
+  for (int j = 0, e = 0; j < N_PAR; j++) /* a variance begins each row */
     for (int l = j; l < N_PAR; l++, e++)
       assert_close(b->covar[e], c[e],
                    0.1 * sqrt(c[j * N_PAR - j * (j - 1) / 2] * c[l * N_PAR - l * (l - 1) / 2]));

@@ -305,7 +305,7 @@ def mwm(s, is_visit=False):
         s.spectrum(i, COADD, n)
     vel, stack = s.rng.uniform(-300, 300, n_row).astype("f4"), np.arange(n_row) != 1
     width = s.rng.uniform(1.5, 4, (n_row, n)).astype("f4")
-    rest = np.array([math.pow(10.0, 3.5523 + 0.05 * k) for k in range(n)])  # and above 6000 A
+    rest = np.array([math.pow(10.0, 3.5523 + 0.05 * k) for k in range(n)])  # reaches above 6000 A
     flags = np.array([p["mask"] for p in s.spectra], "i8") & 0x7fffffff
     for p, v, used, w, m in zip(s.spectra, vel, stack, width, flags):
         p["wave"] = rest / (1 - float(v) * (used or not is_visit) / 299792.458)

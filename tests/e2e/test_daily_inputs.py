@@ -185,7 +185,7 @@ class Daily(ProgramTest):
             self.assertIn("nothing to fit", self.run_fit("f.h5", *daily).stdout)
             if out == "d.h5":
                 os.remove(beside)
-        put(beside, "no FITS file")  # is not read, so the input stays done until it is mended
+        put(beside, "no FITS file")  # unread, so the input stays done until the file is mended
         self.run_fit("g.h5", *daily, "--npoly", 9)
         for text, expected in ("no FITS file", True), ("another", True), (None, False):
             put(beside, text) if text else write_redrock(beside, target, [0.5], ["GALAXY"])
@@ -215,7 +215,7 @@ class Daily(ProgramTest):
         put(self.at("off.yaml"), "lsf: off\n")
         daily = ("--config", self.at("off.yaml"), "--input-table", self.table, "--skip-done", self.at("coadd-x.fits"))
         self.run_fit("a.h5", *daily)
-        write_redrock(self.at("redrock-x.fits"), [1], [0.5], ["GALAXY"])  # this format reads none
+        write_redrock(self.at("redrock-x.fits"), [1], [0.5], ["GALAXY"])  # not read for this format
         self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
         self.run_fit("c.h5", *daily, "--npoly", 9)
         self.assertEqual(len(self.lines()), 2)

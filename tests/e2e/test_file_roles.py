@@ -40,7 +40,7 @@ class OneFile(ProgramTest):
         self.assertOneLine(fit("--output", tmp("circle.h5"), SURVEY), "circle.h5", status=4)
 
     def test_numbers_that_agree_by_chance(self):
-        """Rank 1 is as on another host, whose file has the numbers of a file of rank 0's."""
+        """As on another host, rank 1's file has the device and inode of a file of rank 0."""
         args = "--output", tmp("host-out.h5"), "--overwrite", *(
             shutil.copy(SURVEY, tmp(f"host-{name}.fits")) for name in ("first", "last"))
         for name in "", "first.fits", "out.h5":

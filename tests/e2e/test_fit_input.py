@@ -119,8 +119,8 @@ class BadFiles(EndToEnd):
                     old.data = values.astype(old.data.dtype)
         self.fit("log10.h5", cut("log10.fits", [3], resample))
         found = read(self.path)
-        # There is no noise, but this convolution is not the program's: labels differ by up to 0.9 of
-        # the errors, which are those of S/N 100, the velocity by 0.02.
+        # There is no noise, but this convolution differs from the program's.  Labels are off by up
+        # to 0.9 of their errors at S/N 100, and the velocity by 0.02 of its error.
         for column, value in truth.items():
             most = (0.1 if column == "VRAD" else 1) * found[column + "_ERR"][0]
             self.assertLess(abs(found[column][0] - value), most, column)

@@ -118,7 +118,7 @@ class Exposures(EndToEnd):
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
-        """Rows 0, 2 and 3 share a TARGETID; row 2 is elsewhere or nowhere, or TARGETID is -7 or -1."""
+        """Rows 0, 2, 3 share a TARGETID.  Row 2 moves or loses its RA, or TARGETID is -7 or -1."""
         for column, row, value, n_exposure in (
                 ("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
                 ("TARGETID", [0, 2, 3], -7, [3, 1]), ("TARGETID", slice(None), -1, [1] * 4)):
@@ -217,7 +217,7 @@ class Join(EndToEnd):
             [(0, 0), (2, 0)], [(0, 1)], [(1, 0), (3, 0)], [(1, 1), (3, 1)]])
 
     def test_a_listed_star_keeps_all_its_rows(self):
-        """The list may have any name of any of its rows.  What no row has is told."""
+        """A list may name a star by any name of any of its rows.  Unknown names are counted."""
         one = self.generic("listed-1.fits", [{"NAME": "A", "TARGETID": 5}, {"NAME": "B", "RA": 10.0}])
         two = self.generic("listed-2.fits", [{"NAME": "C", "RA": 10.0}, {"NAME": "A"}])
         a, b = [(0, 0), (1, 1)], [(0, 1), (1, 0)]  # B and C are at one place

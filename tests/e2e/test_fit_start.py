@@ -150,7 +150,7 @@ class FitStart(ProgramTest):
         fast = self.guessed["VSINI"] > 1
         self.assertTrue(0 < fast.sum() < N_STAR)
         np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, fast)
-        for name in given:  # a fast star's row is the one of a fit without a table
+        for name in given:  # a fast star's row equals its row in a fit without a table
             self.assertEqual(given[name][fast].tobytes(), plain[name][fast].tobytes(), name)
 
     def test_fixed_parameters_need_no_column(self):
@@ -292,7 +292,7 @@ class StartByName(ProgramTest):
         done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS,
                         "--start", start, self.input)
         self.assertOneLine(done, start, "none of the 3 rows", status=2)
-        # but in a part of a job array: other parts have the table's stars
+        # a part of a job array accepts a table whose stars are in other parts
         priors = save("numbers-priors.fits", {"TARGETID": [1, 2, 3], "TEFF": [5000.0] * 3,
                                               "TEFF_ERR": [100.0] * 3})
         self.fit("no-table.h5")

@@ -397,7 +397,7 @@ class Others(Formats):
         """Pixels have the same widths in a file that lacks other pixels and in one that marks them as bad."""
         n = 320
         keep = np.isin(np.arange(n) % 16, (5, 11, 12), invert=True)
-        for kind, coarser in ("sdss", 1), ("pfs wave", 1), ("pfs wave", 2):  # a wider step is no hole if it lasts
+        for kind, coarser in ("sdss", 1), ("pfs wave", 1), ("pfs wave", 2):  # steps may stay wider
             found, steps = [], np.cumsum(np.where(np.arange(n) < n // 2, 1, coarser))
             for kept in np.ones(n, bool), keep:
                 s = Sample(kind, edits="COADD/320" if kind == "sdss" else "")

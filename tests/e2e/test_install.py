@@ -96,7 +96,7 @@ class Installed(ProgramTest):
         self.assertIn("four stars fitted alone, and with two ranks\n", said)
 
     def test_images_have_what_the_smoke_test_needs(self):
-        """They copy all of /usr/local, or some folders of it."""
+        """The images copy all of /usr/local, or some of its folders."""
         for name in ("Containerfile", "Containerfile.cuda", "starmill.def"):
             with self.subTest(name=name):
                 text = content(os.path.join(SOURCE, "packaging", name), "r")

@@ -173,7 +173,7 @@ class Report(unittest.TestCase):
                                                      [f[:1] for f in flux], [None]), 4, "")
 
     def test_gaps_of_spectra_left_out_are_not_measured(self):
-        """What functions fitted to all spectra fill in is no observation."""
+        """Functions fitted to all spectra fill gaps; filled values are no observations."""
         rng, x = np.random.default_rng(SEED), np.linspace(-1, 1, 200)
         label = rng.uniform(-1, 1, (60, 2))
         y = 0.1 * (np.sin(3 * x + label[:, :1]) + label[:, 1:] * x) + rng.normal(0, 0.01, (60, 200))
@@ -311,7 +311,7 @@ class LibraryCorrect(ProgramTest):
         twins.arm.append(dataclasses.replace(twins.arm[0], name="twin"))
         library_file.write(tmp("twins.h5"), twins, False, STARMILL)
         off = re.findall("teff +off by .*", run(*correct, *extra, tmp("twins.h5")).stdout)
-        self.assertEqual(off, 2 * re.findall("teff +off by .*", done.stdout))  # the same spectra
+        self.assertEqual(off, 2 * re.findall("teff +off by .*", done.stdout))  # both arms alike
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1", tmp("bare.h5")),
                            "--error-columns gives 2 names for 3 labels", status=2)
         self.assertOneLine(starmill(*correct, "--error-columns", "E0,E1,FEH", tmp("bare.h5")),

@@ -426,8 +426,8 @@ class Calibration(ProgramTest):
                     for key in ("PARAMETERS", "PAIRS", "FACTOR", "FLOOR", "SN")}
         k = said["PARAMETERS"].tolist().index(b"TEFF")
         sn = np.max([fits["SN_" + arm] for arm in "BRZ"], axis=0)
-        self.assertLess(abs(said["FLOOR"][k] / floor - 1), 0.3)  # it decides in half of 357 pairs
-        # the value is share * spectrum + (1 - share) * prior, and so are their variances' parts
+        self.assertLess(abs(said["FLOOR"][k] / floor - 1), 0.3)  # FLOOR decides half of 357 pairs
+        # TEFF is share * spectrum + (1 - share) * prior; the errors of both terms add in quadrature
         factor = np.interp(np.log(sn), np.log(said["SN"]), said["FACTOR"][k])
         wanted = np.hypot(share * np.hypot(factor * error, said["FLOOR"][k]), (1 - share) * 30)
         use = sound["TEFF"]
@@ -479,8 +479,8 @@ class Compare(ProgramTest):
                       run("compare", a, b).stdout)
 
     def test_differences_are_b_less_a(self):
-        """B has other chi-squares, some of other pixels, Teff 0.4 errors higher, twice the error,
-        and one warning more."""
+        """B has other chi-squares, in some rows from more pixels.  Its Teff is 0.4 errors higher,
+        its TEFF_ERR is doubled, and one row has one warning more."""
         b, row, at = shutil.copy(self.path, tmp("edited.h5")), read(self.path), np.arange(self.n)
 
         def edit(fits, _):

@@ -149,7 +149,7 @@ class Notebook(unittest.TestCase):
         self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
         sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
         self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
-        for kind, power in ("ivar", -2), ("flux_err", 1), ("sigma", 1):  # sigma beside an error
+        for kind, power in ("ivar", -2), ("flux_err", 1), ("sigma", 1):  # sigma counts last
             made = Spectrum.from_table({"wave": nm, "flux": [1, 2.0], "sigma": [7, 8.0],
                                         kind: np.array([0.5, 1]) ** power})
             np.testing.assert_allclose(made.ivar, [4, 1])

@@ -76,7 +76,7 @@ class Particles(ProgramTest):
             with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
                 for name in b:
                     np.testing.assert_array_equal(a[name][()], b[name][()])
-        done = self.job("ranks.h5", text, "--overwrite")  # a finished one begins anew
+        done = self.job("ranks.h5", text, "--overwrite")  # a finished run begins anew
         self.assertIn("problems     5\n", done.stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
@@ -208,7 +208,7 @@ class Particles(ProgramTest):
             self.refused(text, *says)
         self.job("one-end.h5", "dimensions: 2\nparticles: 10\ngrid: 4\nboundary: [open, periodic]\n"
                                "low: 0\nhigh: 1\nstart_centre: 0.5\n")  # one axis is not open
-        with h5py.File(tmp("one-end.h5"), "r") as f:  # beyond a box images would be added
+        with h5py.File(tmp("one-end.h5"), "r") as f:  # the grid ends where a box ends
             np.testing.assert_allclose([f["X1"], f["X2"]], np.linspace([-5, 0], [5, 1], 4).T)
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)

@@ -253,7 +253,7 @@ class Sample(ProgramTest):
         both, all_of = read(tmp("both.h5")), read(self.first)
         order = [list(both["TARGETID"]).index(i) for i in self.ids]
         self.assertEqual(differing({k: v[order] for k, v in both.items()}, all_of), [])
-        # of fits of their own
+        # samples of different fits do not merge
         own, args = tmp("own.h5"), ("--library", self.library, "--quiet", tmp("part1.fits"))
         run("fit", "--output", own, *args)
         run("sample", "--fit", own, "--output", tmp("own_sample.h5"), *QUICK, *args)

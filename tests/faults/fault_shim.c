@@ -11,8 +11,8 @@
  *           kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
  *           count               nothing
  *           touch, cut          the file itself changes: its time, or it keeps only 5000 bytes
- *    CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang; inode, whose
- *           failure makes stat() give device and inode 7, as another host may happen to have them
+ *    CALL   open, read, write, sync, alloc, rename, any, exit or inode.  exit can only hang; if
+ *           inode fails, stat() gives device 7 and inode 7, so files of two hosts seem to be one
  *
  * FAULTS_COUNT=FILE: at its end, or before a call hangs, the process appends to FILE how many
  * calls each fault has counted.  FAULTS_CLOCK=S: time() is S seconds ahead. */

@@ -496,8 +496,8 @@ MILL_TEST(solution_is_that_of_its_own_covariance)
   }
 }
 
-/** Two segments of an arm with the same spectrum constrain the templates no more than one does, and
- *  no less if the second is noisier. */
+/** A second segment with the spectrum of the first changes no label and no label error.  This also
+ *  holds where the second segment is noisier. */
 MILL_TEST(exposures_share_the_error)
 {
   mill_fit_result one, two;
@@ -512,7 +512,7 @@ MILL_TEST(exposures_share_the_error)
     for (int p = 0; p < fx.star.segment[1].n_pix && is_noisy; p++)
       fx.star.segment[1].ivar[p] *= 1e-6f; /* S/N 10 */
     fit_once(&two);
-    /* sigma of a pixel is 1e-4 of its flux, the fraction fifty times that */
+    /* noise is 1e-4 of a pixel's flux, and the model error is 20 to 60 times the noise */
     for (int l = 0; l < fx.lib.n_label; l++) {
       assert_close(two.label_err[l] / one.label_err[l], 1, 0.02);
       assert_close((two.label[l] - one.label[l]) / one.label_err[l], 0, 1e-3);
@@ -520,7 +520,7 @@ MILL_TEST(exposures_share_the_error)
   }
 }
 
-/** Errors too small for float32 count as 1e-4 of the flux, and leave the velocity its error. */
+/** Errors too small for float32 count as 1e-4 of the flux, so VRAD_ERR does not change. */
 MILL_TEST(errors_below_rounding)
 {
   mill_fit_result r[2];
@@ -535,7 +535,7 @@ MILL_TEST(errors_below_rounding)
   }
   assert_int_equal(r[1].warn, r[0].warn);
   assert_true(r[0].vrad_err_km_s > 0);
-  assert_close(r[1].vrad_err_km_s / r[0].vrad_err_km_s, 1, 0.01); /* the moments' rounding */
+  assert_close(r[1].vrad_err_km_s / r[0].vrad_err_km_s, 1, 0.01); /* moments are rounded */
   mill_library_clear(&fx.lib);
 }
 

@@ -160,7 +160,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
   assert_true(fabs(a - plain) > 1);
 }
 
-/** Keys that correct what files say do not change arrays, of which the caller says what they are. */
+/** Keys that correct wavelengths or line spreads of files do not change a caller's arrays. */
 MILL_TEST(keys_of_files_do_not_change_arrays)
 {
   static const char *const key[] = {"medium: air\nlsf_factor: 2\n", "medium: vacuum\n"};
@@ -196,7 +196,7 @@ static mill_waveset_stats sets(int *n_idle)
   return now;
 }
 
-/** Each star has wavelengths of its own, and there is no memory but for one star. */
+/** Each star has its own wavelengths.  The limit 0 keeps only wavelength sets that are held. */
 MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
 {
   int n_idle;
@@ -441,7 +441,7 @@ MILL_TEST(threads_share_a_library)
   }
 }
 
-/** Read a column by 160 names, each of which adds a column to the table. */
+/** Read VRAD by 160 different paths.  Each path adds a column to the table. */
 static void *read_columns(void *table)
 {
   char slash[81] = {0};
@@ -456,7 +456,7 @@ static void *read_columns(void *table)
   return table;
 }
 
-/** ./run tests --threads sees what is read without the lock. */
+/** ./run tests --threads detects reads without the lock. */
 MILL_TEST(threads_share_a_table)
 {
   char path[80];

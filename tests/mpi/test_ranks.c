@@ -260,7 +260,7 @@ static int is_one(const mill_catalog_row *a, const mill_catalog_row *b)
 static int is_near(const mill_catalog_row *a, const mill_catalog_row *b)
 {
   const double deg = acos(-1) / 180, da = a->target_dec * deg, db = b->target_dec * deg;
-  const double ra = (b->target_ra - a->target_ra) * deg; /* a: at right ascension 0 */
+  const double ra = (b->target_ra - a->target_ra) * deg; /* of b, counted from a */
   const double east = cos(db) * sin(ra), north = sin(db) * cos(da) - cos(db) * cos(ra) * sin(da);
   const double radius = sin(RADIUS_ARCSEC / 3600.0 * deg);
   return mill_place_known(a->target_ra, a->target_dec) &&
@@ -272,7 +272,7 @@ MILL_TEST(distances_by_hand)
 {
   assert_close(mill_place_distance_deg(0, 60, 180, 60), 60, 1e-12); /* over the pole */
   assert_close(mill_place_distance_deg(10, 0, 200, 90), 90, 1e-12);
-  /* east by 0.002 degrees at cos(dec) = sqrt(1/2); the arc is shorter by 2e-11 of it */
+  /* 0.002 degrees of right ascension: the arc is 0.002 cos(dec), less a fraction 2e-11 */
   assert_close(mill_place_distance_deg(359.999, 45, 0.001, 45), 0.002 * sqrt(0.5), 1e-12);
 }
 

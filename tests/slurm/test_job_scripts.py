@@ -212,7 +212,7 @@ class JobScripts(ProgramTest):
         self.assertIn("site_setup", self.text)
 
     def test_a_newer_result_of_overwrite(self):
-        """For starmill status OUT.h5 is not finished: the job would be requeued for ever."""
+        """starmill status calls such an OUT.h5 unfinished, so a job would be requeued for ever."""
         out = put("overwritten.h5", "")
         link = tmp("link-to-overwritten.h5")
         os.symlink(out, link)
@@ -248,7 +248,7 @@ class JobScripts(ProgramTest):
             self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
 
     def test_failed_rows_are_retried_once(self):
-        """A start that began to retry left the result unfinished, its failed rows not done."""
+        """A restart that finds the result unfinished leaves out --retry-failed."""
         for restarts, result, retries in (("0", "75", True), ("2", "75", False), ("2", "0", True)):
             with self.subTest(restarts=restarts, result=result):
                 self.run_script(args=("--retry-f", "--output", "o"), FAKE_STATUS="2",

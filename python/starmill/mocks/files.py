@@ -83,7 +83,7 @@ class FitsOutput:
 
 def _table(name, columns, n_row):
     """Return the header and data size (bytes) of a table.  columns: [(name, type, unit)], types
-    such as (3,)f8.  Made here: astropy's tables take a third of a small survey's time to import."""
+    such as (3,)f8.  Importing astropy's tables would take a third of a small survey's time."""
     dtype = np.dtype([column[:2] for column in columns])
     letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
     header = fits.Header([

@@ -100,8 +100,8 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require the same settings (a sample's name its fit), library, kind of device and columns.
-    Return the part whose columns are taken: with rows, since a part without rows knows no arms."""
+    """Require the same settings, library, kind of device and columns.  Settings of a sample include
+    its fit.  Return the part to take columns from; only a part with rows knows the arms."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
     if not part.n[ROWS]:

@@ -212,7 +212,7 @@ def lines(job, is_all):
         yield f"damaged      {job.damage}"
     if job.has_result and job.is_new:
         yield f"overwritten  by --overwrite when {shown(job.begun)} is finished; this status is " \
-            "that of the new result; remove that file to keep the old one"
+            "that of the new result; remove the new file to keep the old one"
     elif STATES[job.state][0] == 75 and job.said("done") and " --overwrite" in job.said("command"):
         yield "continued    by that command without --overwrite, which would start over"
     if job.result or job.run:

@@ -172,8 +172,8 @@ def take_out(library, i_arm, found, how, kind):
 
 
 def onto_scale(library, i_arm, found, how, kind):
-    """Shift the published labels, for this arm, to the scale of the benchmark stars, whose labels
-    have errors.  Return new Calibrators and lines of text.  how, kind: as in take_out."""
+    """Shift the published labels, for this arm, to the scale of the stars with label errors (the
+    benchmark stars).  Return new Calibrators and lines of text.  how, kind: as in take_out."""
     spectra, trial = how[0], copy.deepcopy(library)
     take_out(trial, i_arm, found, how, kind)
     stars = correction.compare(trial, i_arm, *how)

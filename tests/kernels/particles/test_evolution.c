@@ -130,8 +130,8 @@ static double wrapped(double x, double h)
   return sum;
 }
 
-/* Folding is exact without forces, and so is going round: by 60 steps, or by one step in which some
- * particles go further than the box is long. */
+/* Without forces, reflecting and wrapping of paths are exact.  Runs take 60 steps or one.  In the
+ * single step some particles go further than the box is long. */
 MILL_TEST(reflecting_and_periodic_boxes)
 {
   double mean = 0.5;

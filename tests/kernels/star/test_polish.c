@@ -345,8 +345,8 @@ MILL_TEST(near_hull)
                      c[i].near);
 }
 
-/** An element is WEAK if the spectrum's error, with the floor 0.27, is above the prior's 0.3.  A
- *  label's error has the floor in quadrature. */
+/** An element is WEAK if its error from the spectrum exceeds the prior's sigma of 0.3.  This error
+ *  and label_err both include the floor of 0.27, added in quadrature. */
 MILL_TEST(a_weak_element_owes_more_to_its_prior)
 {
   float fraction = 0.01F;

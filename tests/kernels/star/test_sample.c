@@ -175,7 +175,7 @@ MILL_TEST(draws_are_of_the_posterior)
   }
 }
 
-/** v sin i at 0, and at the upper limit: of a Gaussian about the limit remains one half. */
+/** Where v sin i is 0 or at its upper limit, the limit cuts off half of a Gaussian. */
 MILL_TEST(a_limit_cuts_the_posterior)
 {
   const int v = MILL_PAR_VSINI;
@@ -187,7 +187,7 @@ MILL_TEST(a_limit_cuts_the_posterior)
         hess[j * NP + v] = hess[v * NP + j] = 0;
     sample(gaussian);
     const double inwards = (upper ? -1 : 1) * sqrt(hess[v * (NP + 1)]);
-    /* mean sqrt(2/pi), deviation sqrt(1 - 2/pi), median 0.6745; 4 errors of 4,000 samples */
+    /* mean sqrt(2/pi), deviation sqrt(1 - 2/pi), median 0.6745, each within 4 standard errors */
     assert_close((out.posterior.mean[v] - centre[v]) * inwards, 0.7978845608, 0.04);
     assert_close(sqrt(covar(v, v)) * fabs(inwards), 0.6028102749, 0.035);
     assert_close((out.posterior.percentile[2][v] - centre[v]) * inwards, 0.6744897502, 0.05);

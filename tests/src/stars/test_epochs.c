@@ -5,8 +5,8 @@
 #include "kernels/base/error.h"
 #include "src/stars/epochs.h"
 
-/* Spectra of several arms at one time are an epoch, whatever their files.  So are those of
- * neighbouring cameras of an arm.  A second spectrum of an arm at that time is another epoch. */
+/* Spectra of several arms at one time are one epoch, in one file or many.  So are spectra of an
+ * arm's neighbouring cameras.  A second spectrum of the same wavelengths is another epoch. */
 MILL_TEST(arms_at_one_time_are_an_epoch)
 {
   enum { N = 4 };
