@@ -133,8 +133,7 @@ class Crossover(ProgramTest):
         for row in rows:
             self.assertAlmostEqual(float(row[2]) / float(row[3]), float(row[4]), delta=0.1)
         self.assertIn("train: the CPU is faster at the largest size", said)
-        field = content(kept, "r").splitlines()[1].split("\t")
-        self.assertEqual(field[:3], ["train", "0", "1"])
+        self.assertEqual(content(kept, "r").splitlines()[1].split("\t")[:3], ["train", "0", "1"])
         said, rows = self.measure("--library", made["library"], "--work", "fit", "--most", 1,
                                   made["file"], n_gpu=1)
         self.assertTrue(float(rows[0][3]) > 0, said)
@@ -372,8 +371,7 @@ class Doctor(ProgramTest):
     def test_a_backend_that_is_not_there(self):
         if "built without CUDA" not in starmill("--version").stdout:
             self.skipTest("built with CUDA")
-        found = self.ask("--backend", "cuda", status=2)
-        self.assertIn("without CUDA", found["fit.backend"][1])
+        self.assertIn("without CUDA", self.ask("--backend", "cuda", status=2)["fit.backend"][1])
 
     def test_usage(self):
         for args, part in ((["--outputt"], "--outputt"), (["here"], "here"),

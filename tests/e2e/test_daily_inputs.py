@@ -155,8 +155,7 @@ class Daily(ProgramTest):
             f["fits/STATUS"][1] = 0
             f["provenance/FINISHED"][0] = 0
         later = self.add_tile(1, 20260102)
-        done = self.run_fit("whole.h5", *daily)
-        self.assertIn("the other 1 inputs later", done.stderr)
+        self.assertIn("the other 1 inputs later", self.run_fit("whole.h5", *daily).stderr)
         self.assertEqual(self.inputs("whole.h5"), [os.path.relpath(p, self.folder) for p in files])
         self.assertEqual([line["INPUT"] for line in self.lines()],
                          [os.path.realpath(p) for p in files])
@@ -223,13 +222,11 @@ class Daily(ProgramTest):
     def test_an_empty_result_waits_for_nobody(self):
         daily = ("--input-table", self.table, "--skip-done")
         self.run_fit("a.h5", *daily, self.at("coadd-z.fits"), status=3)
-        star = self.add("coadd-x.fits")
-        self.run_fit("a.h5", *daily, star)
+        self.run_fit("a.h5", *daily, self.add("coadd-x.fits"))
         self.assertEqual(self.inputs("a.h5"), ["coadd-x.fits"])
 
     def test_a_table_that_was_cut(self):
-        star = self.add("coadd-x.fits")
-        daily = ("--input-table", self.table, "--skip-done", star)
+        daily = ("--input-table", self.table, "--skip-done", self.add("coadd-x.fits"))
         self.run_fit("a.h5", *daily)
         whole = content(self.table)
         for n, size in enumerate((1, 9, len(whole.splitlines()[-1]))):

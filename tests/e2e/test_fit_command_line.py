@@ -93,8 +93,7 @@ class Usage(EndToEnd):
 
     def test_what_is_missing_is_named(self):
         self.assertRefused("--threads", parts=["--threads", "value"])
-        star = cut("usage.fits", [0])
-        self.assertRefused("--library", library(), star, parts=["--output"])
+        self.assertRefused("--library", library(), cut("usage.fits", [0]), parts=["--output"])
         self.assertRefused(
             "--output", tmp("refused.h5"), "--library", library(), parts=["no input", "--catalog"]
         )
@@ -225,8 +224,7 @@ class PlainRun(EndToEnd):
 
         before = content(self.path), os.stat(self.path).st_mtime_ns
         put(self.path + ".lock", "not ours")  # nothing will be written, so whose it is does not matter
-        again = self.fit("six.h5", self.stars)
-        self.assertIn("finished already", again.stdout)
+        self.assertIn("finished already", self.fit("six.h5", self.stars).stdout)
         os.remove(self.path + ".lock")
         # what may change between runs of one identity
         self.fit("six.h5", "--threads", 2, "--slots", 3, "--log-level", "debug", self.stars, ranks=2)

@@ -153,8 +153,7 @@ class Mixed(ProgramTest):
             line += [":"] * rank + ["-n", "1", "env", f"MILL_EMULATED_GPUS={n_gpu}", EMULATED, "fit",
                                     "--library", self.lib, "--output", tmp("no.h5"), "--backend",
                                     "cuda", self.stars]
-        done = ended(line)
-        self.assertOneLine(done, "sees no GPU", "--backend cuda+cpu", status=2)
+        self.assertOneLine(ended(line), "sees no GPU", "--backend cuda+cpu", status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
     def test_refusals(self):

@@ -143,8 +143,7 @@ def good_pixels(hdus, arm, row):
 class Models(EndToEnd):
     def test_chi_square_of_the_models_is_the_one_reported(self):
         stars = cut("three.fits", [3, 60, 100])
-        done = self.fit("m.h5", "--models", tmp("models.h5"), stars)
-        self.assertIn("models.h5", done.stdout)
+        self.assertIn("models.h5", self.fit("m.h5", "--models", tmp("models.h5"), stars).stdout)
         table, found = read(self.path), models(tmp("models.h5"))
         with pyfits.open(stars) as hdus:
             for row in range(3):
@@ -178,16 +177,14 @@ class Models(EndToEnd):
             for arm in ARMS:
                 hdus[arm + "_IVAR"].data[1] = 0
 
-        stars = cut("first.fits", [3, 60, 100], edit)
-        self.fit("n.h5", "--models", tmp("nan.h5"), stars)
+        self.fit("n.h5", "--models", tmp("nan.h5"), cut("first.fits", [3, 60, 100], edit))
         table, found = read(self.path), models(tmp("nan.h5"))
         self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
         for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):
             model = found[arm][1]
             self.assertEqual(len(model), 3)
             self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
-            there = np.setdiff1d(range(3), missing)
-            self.assertTrue(np.isfinite(model[there]).all())
+            self.assertTrue(np.isfinite(model[np.setdiff1d(range(3), missing)]).all())
 
     def test_rows_fitted_without_models_are_told(self):
         stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
@@ -279,8 +276,7 @@ class Models(EndToEnd):
             more = ["--models", path, cut("sync.fits", [3, 60, 100])]
             # that of the empty file, under its first name, still works
             shim = faults("EIO:sync:.models$:1:0")
-            done = self.fit(out, *more, status=4, ranks=ranks, env=shim)
-            self.assertIn(path, done.stderr)
+            self.assertIn(path, self.fit(out, *more, status=4, ranks=ranks, env=shim).stderr)
             self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)
             self.fit(out, *more, ranks=ranks)
             self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)

@@ -220,8 +220,7 @@ class Repaired(EndToEnd):
         files = read(self.path, "catalog/files")
         self.assertEqual(files["SIZE"][0], len("nor is this"))
         self.assertTrue(files["ERROR"][0])
-        done = self.fit("out.h5", self.bad, self.good, status=3)
-        self.assertIn("finished already", done.stdout)
+        self.assertIn("finished already", self.fit("out.h5", self.bad, self.good, status=3).stdout)
 
     def test_other_inputs_are_no_repaired_ones(self):
         self.fit("out.h5", self.good)

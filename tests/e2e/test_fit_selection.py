@@ -156,8 +156,7 @@ class Join(EndToEnd):
                 self.assertEqual(list(f["models/fits_row"][...]), [0, 1, 1, 1, 2, 3])
                 self.assertTrue(np.isfinite(f["models/r/flux"][...]).all())
         # the same command finds it finished, another setting is refused
-        again = self.fit("join0.h5", "--join-by-name", *files)
-        self.assertIn("finished already", again.stdout)
+        self.assertIn("finished already", self.fit("join0.h5", "--join-by-name", *files).stdout)
         self.fit("join0.h5", *files, status=4)
 
     def test_arms_in_files_of_their_own(self):

@@ -100,8 +100,7 @@ class Asked(EndToEnd):
         wait_until(lambda: has_rows(path), process)
         open(stop, "w").close()
         self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
-        done = (read(path)["STATUS"] == FITTED).sum()
-        self.assertLess(done, N_MANY)
+        self.assertLess((read(path)["STATUS"] == FITTED).sum(), N_MANY)
         # the stop file is the user's: it stays, and the next start says so
         again = ended(self.line(path, stars=self.many))
         self.assertOneLine(again, "not started", stop, "remove it", status=75)

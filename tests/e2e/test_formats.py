@@ -53,9 +53,8 @@ class Alike(Formats):
                 ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
                 *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
             s = Sample(kind, edits=edits)
-            answer = self.read(s)
             file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
-            file.channels(int(answer["exposure_row"][0]), 0)
+            file.channels(int(self.read(s)["exposure_row"][0]), 0)
             self.assertEqual(file.unit, unit, (kind, edits))
 
     def test_stars_are_selected_by_any_of_their_names(self):
@@ -350,8 +349,7 @@ class Desi(Formats):
 
     def test_plots_need_no_fiber_status(self):
         """A fit that allows all bits reads a file without fiber status; so does a plot."""
-        s = Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS")
-        answer = self.read(s)
+        answer = self.read(Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS"))
         drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
         for got, c in itertools.zip_longest(answer["segments"][:2], drawn):
             self.assertSame(c.flux.astype("f4"), got["flux"])
@@ -362,8 +360,7 @@ class Desi(Formats):
 
         def found(name):
             """Which one, by its Z of the first row."""
-            answer = Reader.read(put(os.path.join(folder, name), data))
-            return float(answer["rows"][0]["z"])
+            return float(Reader.read(put(os.path.join(folder, name), data))["rows"][0]["z"])
 
         self.assertTrue(np.isnan(found("coadd-a.fits")))
         for z, name, inputs in (

@@ -174,8 +174,7 @@ class Generic(ProgramTest):
     def test_the_example_of_the_documentation(self):
         text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")
         section = text[text.index("## Generic input"):]
-        code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
-        run_snippet(code, TMP)
+        run_snippet(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1), TMP)
         self.fit("example.h5", tmp("mine.fits"), lib=self.lib)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
         catalog = read(self.path, "catalog")

@@ -81,8 +81,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 class Hosts(EndToEnd):
     def test_three_hosts(self):
         """Three hosts: one rank's bits, an output on two of them, a clock ahead, a dead host."""
-        survey = cut("hosts.fits", range(ROWS))
-        fit = ("--library", library(), "--threads", 1, survey)
+        fit = ("--library", library(), "--threads", 1, cut("hosts.fits", range(ROWS)))
         run("fit", "--output", tmp("alone.h5"), *fit)
         alone = read(tmp("alone.h5"))
         with Network() as network:

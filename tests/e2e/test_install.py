@@ -322,8 +322,7 @@ endforeach()
         said = {self.does(program, self.library, tmp("star.txt")) for program in programs}
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said.pop(), r"(?s)VRAD -?\d.*km/s\nVSINI .*TEFF \d+.*-2 ln L -?\d")
-        done = called(programs[0], tmp("no library"), tmp("star.txt"))
-        self.assertIn("no library", done.stdout)
+        self.assertIn("no library", called(programs[0], tmp("no library"), tmp("star.txt")).stdout)
 
     def test_the_python_module_in_a_fresh_environment(self):
         """That of the installed tree, or of the wheel that packaging/wheel-test names."""

@@ -407,8 +407,7 @@ class LibraryBuild(unittest.TestCase):
         self.refused(phoenix("resume", "part.h5", "--normalise", "median"), 2, "normalise: none",
                      "normalise: median")
         self.refused(self.stopped("resume", "part.h5"), 75, "the same command continues")
-        done = read("part.h5")["status"]
-        self.assertEqual((done == 1).sum(), 2)
+        self.assertEqual((read("part.h5")["status"] == 1).sum(), 2)
         self.refused(self.stopped("resume", "part.h5", signal.SIGTERM), 75, "of 40 models are done")
         self.refused(phoenix("resume", "part.h5", "--workers", 2,
                              env=faults("ENOSPC:write:/part.h5$:6:0")), 4, "part.h5", "No space left")

@@ -67,8 +67,7 @@ class LibraryTest(ProgramTest):
         lines = [line for line in result.stderr.splitlines() if line.startswith("starmill")]
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertIn(text, lines[0])
-        left = [name for name in os.listdir(self.folder.name) if "tmp" in name]
-        self.assertEqual(left, [])
+        self.assertEqual([name for name in os.listdir(self.folder.name) if "tmp" in name], [])
 
     def test_import_and_info(self):
         lib = self.path("lib.h5")
@@ -97,8 +96,7 @@ class LibraryTest(ProgramTest):
         # the digest is of the contents, not of the path or the sources' names
         moved, other = self.path("moved.h5"), self.path("other.h5")
         os.rename(self.a, moved)
-        again = library("import", "--output", other, moved, self.b)
-        self.assertIn(digest, again.stdout)
+        self.assertIn(digest, library("import", "--output", other, moved, self.b).stdout)
         third = library("import", "--output", other, "--overwrite", "--guess-templates", "51",
                          moved, self.b)
         self.assertEqual(third.returncode, 0, third.stderr)
@@ -401,8 +399,7 @@ class ImportTest(ProgramTest):
 
     @unittest.skipUnless(torch, NO_TORCH)
     def test_weights_of_other_files_are_refused(self):
-        cut = tmp("cut.sav")
-        put(cut, content(os.path.join(FILES, "NNstate_lab_t.sav"))[:2000])
+        put(tmp("cut.sav"), content(os.path.join(FILES, "NNstate_lab_t.sav"))[:2000])
         torch.save({"checkpoint_magic": "rvspecfit.nn_interpolator", "checkpoint_version": 2,
                     "nn_arch_version": 1, "state_dict": {}}, tmp("new.sav"))
         torch.save([1, 2], tmp("list.sav"))

@@ -227,8 +227,7 @@ class LibraryFile(ProgramTest):
             self.assertEqual(library.hash, reference(library.arm[0].wave_aa, *how), kind)
 
     def test_written_library_is_read_by_the_program(self):
-        libraries = {"fgk": read(FGK)} | {kind: small(kind) for kind in KINDS}
-        for name, library in libraries.items():
+        for name, library in ({"fgk": read(FGK)} | {kind: small(kind) for kind in KINDS}).items():
             write(tmp("w.h5"), library, overwrite=True, program=STARMILL)
             self.assertEqual(read(tmp("w.h5")).hash, library.hash)
             # the fit's reader compares the digest with its own

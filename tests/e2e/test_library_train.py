@@ -120,8 +120,7 @@ class Train(ProgramTest):
 
     def test_networks(self):
         """Networks find unseen spectra: by one rank and by two, ln flux or flux, other losses."""
-        rng = np.random.default_rng(5)
-        label = rng.uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
+        label = np.random.default_rng(5).uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
             "two.h5": ((), 2, 0.01),
             "pixels.h5": (("--last", "pixels", "--loss", "huber", "--unit", "spread",
@@ -155,8 +154,7 @@ class Train(ProgramTest):
         self.assertIn("the process died of signal 7; please report", said)
         self.assertNotIn(GRID, said)
         self.assertFalse(os.path.exists(path))
-        done = self.train("killed.h5")[1]
-        self.assertIn("continuing from this checkpoint", done.stdout)
+        self.assertIn("continuing from this checkpoint", self.train("killed.h5")[1].stdout)
         self.assertEqual(digest(path), whole)
 
         # killed in the second arm: the first arm's last layer is solved again

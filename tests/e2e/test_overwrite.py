@@ -211,8 +211,7 @@ class Overwrite(ProgramTest):
         self.stop_between("--npoly", 9, *SLOW, SURVEY)
         self.assertEqual(starmill("status", self.out).returncode, 75)
         os.utime(self.out, (time.time() + 10,) * 2)
-        status = run("status", self.out)
-        self.assertNotIn("overwritten", status.stdout)
+        self.assertNotIn("overwritten", run("status", self.out).stdout)
 
     def test_stopped_where_there_was_nothing(self):
         """The command that continues it has no --overwrite, as is said."""
@@ -295,8 +294,7 @@ class Damaged(ProgramTest):
         shutil.copy(path, whole)
         self.damage(path)
         says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
-        status = self.ends(75, "status", path)
-        self.assertIn(says, status.stdout)
+        self.assertIn(says, self.ends(75, "status", path).stdout)
         merge = ["merge", "--overwrite", "--output", put("merged.h5", content(whole)), path]
         self.assertOneLine(starmill(*merge), path, says, status=4)
         self.assertEqual(content(tmp("merged.h5")), content(whole))

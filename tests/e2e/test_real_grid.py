@@ -341,8 +341,7 @@ LINES = dict(at=np.sort(rng.uniform(3970, 7420, N_LINE)), depth=rng.uniform(-2, 
 def spectrum(wave, label, sigma, strength=0.0, vel=0.0):
     """Lines that change with the labels, and one more of that strength."""
     x = [(v - np.mean(r)) / (0.5 * (r[1] - r[0])) for v, r in zip(label, LABELS.values())]
-    tau = np.exp(LINES["depth"] + np.array(x) @ LINES["slope"])
-    depth = 1 - np.exp(-tau)
+    depth = 1 - np.exp(-np.exp(LINES["depth"] + np.array(x) @ LINES["slope"]))
     flux = np.ones(len(wave))
     for at, d, s in (*zip(LINES["at"], depth, np.full(N_LINE, 0.8)), (LINE, strength, 0.8)):
         width = np.hypot(s, sigma)
@@ -465,8 +464,7 @@ class Elements(unittest.TestCase):
         self.assertEqual(library.guess_label.shape[1], 12)
         self.assertLessEqual(hull_distance(library, library.guess_label).max(), 1e-9)
         for moved, out in ((0.19, False), (0.45, True)):  # [Mg/alpha], the range of the models
-            labels = solar[:1] + np.eye(12)[7] * moved
-            self.assertEqual(hull_distance(library, labels)[0] > 0, out)
+            self.assertEqual(hull_distance(library, solar[:1] + np.eye(12)[7] * moved)[0] > 0, out)
         self.assertEqual([label.column for label in library.label[4:6]], ["CFE", "NFE"])
 
 
@@ -540,8 +538,7 @@ class RealLibrary(ProgramTest):
         # The correction removes the mean of the line that the models lack, and leaves the spread of
         # its depth over the stars.  This is 0.144 for depths uniform in 0 to 0.5, times 0.8 / 1.33,
         # the line's sigma (A) before and after smoothing.  40 stars measure a spread to 11 %.
-        peak = wave[np.argmax(size)]
-        self.assertLess(abs(peak - LINE), 1)
+        self.assertLess(abs(wave[np.argmax(size)] - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)
         self.assertLess(np.median(size), 0.02)
 

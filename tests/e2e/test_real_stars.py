@@ -303,8 +303,7 @@ class RealStars(EndToEnd):
         stiff = config("stiff.yaml", "sdss", "{name: opt, min: 3950}")
         self.fit("stiff.h5", "--config", stiff, EXPOSURES, lib=self.lib)
         many = read(self.path)
-        text = content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0")
-        put(stiff, text)
+        put(stiff, content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0"))
         self.fit("stiff.h5", "--overwrite", "--config", stiff, EXPOSURES, lib=self.lib)
         few = read(self.path)
         print("reduced chi-square with 10 functions %.2f, 24 %.2f, two cameras %.2f" %
@@ -359,9 +358,8 @@ class RealStars(EndToEnd):
         for name, velocity in (("single", one["VRAD"]), ("epochs", epochs)):
             print(f"{name}: {np.round(velocity, 2)} km/s")
             self.assertLess(np.ptp(velocity), 1)
-        both = np.concatenate([one["VRAD_B"], one["VRAD_R"]])
         print(f"joint {joint:.1f} km/s, red - blue {np.mean(one['VRAD_R'] - one['VRAD_B']):.1f} km/s")
-        self.assertLess(abs(both.mean() + 52), 1)
+        self.assertLess(abs(np.concatenate([one["VRAD_B"], one["VRAD_R"]]).mean() + 52), 1)
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
@@ -398,8 +396,7 @@ class RealStars(EndToEnd):
                (loglam < coadd["loglam"][good][-10]))
         loglam, weight = loglam[use], np.sqrt(ivar[use])
         flux = np.asarray(one["flux"], float)[use]
-        x = np.linspace(-1, 1, len(loglam))
-        basis = np.polynomial.legendre.legvander(x, 8)
+        basis = np.polynomial.legendre.legvander(np.linspace(-1, 1, len(loglam)), 8)
 
         def chisq(v):
             model = basis * spline(loglam - v / C_KM_S / np.log(10))[:, None] * weight[:, None]
@@ -438,8 +435,7 @@ class RealStars(EndToEnd):
             for row in zip(exposure, one, error, shift, shift_error):
                 print(channel, "%d: %.1f +- %.1f km/s, against the coadd %.1f +- %.1f" % row)
             print(f"{channel} joint: {joint:.1f} +- {joint_error:.1f}")
-            mean = np.average(one, weights=error**-2)
-            self.assertLess(abs(mean - joint), 1.5 * joint_error)
+            self.assertLess(abs(np.average(one, weights=error**-2) - joint), 1.5 * joint_error)
             off = np.isin(exposure, (104932, 104933)) & (channel == "b")
             self.assertEqual(off.sum(), 2 if channel == "b" else 0)
             # chi-square of 5 or 7 velocities about their mean, at a chance of 1 in 1000: 18.5 for
@@ -482,8 +478,7 @@ class SpectraToDraw(EndToEnd):
                                        "drawn-sdss.h5", "--exposures", "joint")
         k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
         with pyfits.open(path) as f, h5py.File(tmp("drawn-sdss.h5")) as r:
-            i = int(r["catalog/exposures/FITS_ROW"][k - 1])
-            exposure = f[i].name[3:11]
+            exposure = f[int(r["catalog/exposures/FITS_ROW"][k - 1])].name[3:11]
             for a in arms:
                 table = f[[h.name for h in f if h.name[3:11] == exposure
                            and h.name[0].lower() == a.name][0]].data

@@ -79,8 +79,7 @@ class Files(Simulate):
         self.assertEqual(sorted(os.listdir(tmp("small"))),
                          sorted(expected + ["truth.fits", "catalog.txt"]))
         lines = content(os.path.join(tmp("small"), "catalog.txt"), "r").split("\n")
-        listed = [line for line in lines if line and not line.startswith("#")]
-        self.assertEqual(listed, self.names)
+        self.assertEqual([line for line in lines if line and not line.startswith("#")], self.names)
         self.assertEqual(list(table("small", "truth.fits", "FILES")["FILE"]), self.names)
         self.assertIn(f"--library {LIBRARY} --catalog", self.done.stdout)
 
@@ -252,8 +251,7 @@ class Continue(Simulate):
                 "coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
         for name in left + mine:
             put(os.path.join(tmp("gap"), name), "x")
-        done = self.make("gap", *FAST, "--redrock")
-        self.assertIn("of them already done", done.stdout)
+        self.assertIn("of them already done", self.make("gap", *FAST, "--redrock").stdout)
         for name in mine:
             os.unlink(os.path.join(tmp("gap"), name))  # fails where it was removed
         self.assertEqual(digests("gap"), whole)

@@ -58,8 +58,7 @@ class Selection(ProgramTest):
     def kept(self, *args, path=None, status=0):
         """Which rows are in the result."""
         self.done = self.fit("selected.h5", "--overwrite", "--quiet", *args, path or self.coadd, lib=self.lib, status=status)
-        ids = read(self.path)["TARGETID"]
-        return [self.ids.index(i) for i in ids]
+        return [self.ids.index(i) for i in read(self.path)["TARGETID"]]
 
     def test_expressions_as_of_python(self):
         """Names are matched as by re.match, whose answers decide what is expected."""
@@ -100,9 +99,8 @@ class Selection(ProgramTest):
             self.assertOneLine(done, "target_classes", wrong, status=2)
 
     def test_scores(self):
-        largest = np.fmax(SN_B, SN_R)
         self.assertEqual(self.kept("--minsn-from", "scores", "--minsn", 2),
-                         list(np.flatnonzero(largest >= 2)))
+                         list(np.flatnonzero(np.fmax(SN_B, SN_R) >= 2)))
         self.assertEqual(set(read(self.path)["STATUS"]), {FITTED})
         # of the arms that are fitted
         self.assertEqual(self.kept("--minsn-from", "scores", "--minsn", 2, "--arms", "r"),

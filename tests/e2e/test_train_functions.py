@@ -191,8 +191,7 @@ class TrainFunctions(ProgramTest):
             out = self.good(train("filled.h5", grid, way, "--gaps", "fill", "--components", 100))
             self.assertIn("6 nodes filled", out)
             want = spectrum(label[inside][0], "b")
-            got = emulate(tmp("filled.h5"), label[inside])[0]
-            self.assertLess(abs(got - want).max(), limit)
+            self.assertLess(abs(emulate(tmp("filled.h5"), label[inside])[0] - want).max(), limit)
             self.assertLess(abs(emulate(tmp("filled.h5"), label[~(inside | corner)])
                                 - [spectrum(x, "b") for x in label[~(inside | corner)]]).max(), 1e-4)
 
@@ -214,9 +213,8 @@ class TrainFunctions(ProgramTest):
             for got, x in zip(rows[name], want):
                 if x is not None:  # four decimals, float32, and an order statistic in steps
                     self.assertLess(abs(got - x), 2e-4 + 0.06 * x, (name, rows[name], want))
-        worst = np.argmax((both**2).mean(axis=1))
         line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
-        self.assertEqual(line.split()[1], f"model{worst:04d}")
+        self.assertEqual(line.split()[1], f"model{np.argmax((both**2).mean(axis=1)):04d}")
         # the emulator's own part at S/N 100, where noise hardly moves the derivatives
         own = own_part(tmp("valid-lib.h5"), at)
         median = np.median(own, axis=0)

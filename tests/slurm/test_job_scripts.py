@@ -234,8 +234,7 @@ class JobScripts(ProgramTest):
                              "--output=%s%%%%.h5.rank%%q{SLURM_PROCID}", "starmill", "fit",
                              "--backend", "cuda"])):
             with self.subTest(script=script):
-                name = "o%.h5" if script == "profile" else "o.h5"
-                args = ["--output", name, *nasty]
+                args = ["--output", "o%.h5" if script == "profile" else "o.h5", *nasty]
                 self.assertEqual(self.run_script(script, args), 0, self.text)
                 front = [w % "o" if w.startswith("--output") else w for w in front]
                 self.assertEqual(self.noted("srun").split("\0")[:-1],
