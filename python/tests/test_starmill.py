@@ -63,8 +63,7 @@ def test_keys_may_be_words_and_numbers_of_numpy(made):
     for keys in ({"min_vel": -500, "npoly": 9, "wave_mask": [[4000, 4100]]},
                  {"min_vel": np.float32(-500), "npoly": np.int64(9), "minsn": "none",
                   "wave_mask": np.array([[4000, 4100]]), "lsf_width_error": "auto"},
-                 {"min_vel": -500, "npoly": 9, "wave_mask": "auto"},
-                 {"min_vel": -500, "npoly": 9}):
+                 {"min_vel": -500, "npoly": 9, "wave_mask": "auto"}, {"min_vel": -500, "npoly": 9}):
         library = starmill.Library(LIBRARY, format="desi", **keys)
         assert library.parameters[0].min == -500
         values.append(starmill.loglike(library.star(spectrum), theta))

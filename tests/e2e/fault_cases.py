@@ -257,9 +257,8 @@ def case_creation_never_returns(site, ranks):
 
 def case_log_never_returns(site, ranks):
     log = os.path.join(site.folder, "hang.log")
-    site.continues(
-        site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
-                 watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
+    site.continues(site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
+                            watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
 
 
 def case_suspended_for_longer_than_the_watchdog(site, ranks):
@@ -354,9 +353,8 @@ def case_input_is_cut_while_read(site, ranks):
 def case_input_never_answers(site, ranks):
     name = os.path.basename(site.second)
     for call, first, where in (("open", 1, "opening the file"), ("read", 3, "has not returned")):
-        site.continues(
-            site.run("silent", ranks, f"hang:{call}:{name}:{first}:1", watchdog=site.watchdog)
-            .ends(70, says=[where, name]), ranks)
+        site.continues(site.run("silent", ranks, f"hang:{call}:{name}:{first}:1",
+                                watchdog=site.watchdog).ends(70, says=[where, name]), ranks)
 
 
 def case_library_never_answers(site, ranks):

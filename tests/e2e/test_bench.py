@@ -143,9 +143,8 @@ class Crossover(ProgramTest):
 class Write(ProgramTest):
     def test_ranks_write_together(self):
         for ranks in (0, 3):
-            done = run("bench", "write", "--rows", 2000, "--output", made["folder"],
-                       ranks=ranks, timeout=300)
-            row = tables(done.stdout)[str(ranks or 1)]
+            row = tables(run("bench", "write", "--rows", 2000, "--output", made["folder"],
+                             ranks=ranks, timeout=300).stdout)[str(ranks or 1)]
             self.assertEqual(row[1], "2000")
             # each column in one piece where one epoch has all rows
             self.assertLess(int(row[7]), 100 * (ranks or 1))

@@ -91,8 +91,7 @@ class Daily(ProgramTest):
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
             (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
         ):
-            done = self.run_fit("wrong.h5", *args, status=2)
-            self.assertOneLine(done, says, status=2)
+            self.assertOneLine(self.run_fit("wrong.h5", *args, status=2), says, status=2)
         put(self.table, "notes of mine\n")
         # what is no table is neither read nor appended to
         for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
@@ -133,8 +132,7 @@ class Daily(ProgramTest):
                          [os.path.relpath(p, self.folder) for p in (second, first[1])])
         # now all is done, whichever output is named
         for out in ("night2.h5", "night3.h5"):
-            done = self.run_fit(out, *daily)
-            self.assertIn("all 3 are done: nothing to fit", done.stdout)
+            self.assertIn("all 3 are done: nothing to fit", self.run_fit(out, *daily).stdout)
         self.assertFalse(os.path.exists(self.at("night3.h5")))
         # fitted again: a changed input, other settings, a lost result
         os.utime(second, (1, 1))

@@ -382,13 +382,11 @@ class Export(ProgramTest):
         shutil.copytree(PRODUCTS, folder)
         first, second, third = (os.path.join(folder, "rvtab-" + os.path.basename(f)) for f in FILES)
         before = tree(folder)
-        done = self.export("--output", folder, OUT)
-        self.assertIn("written      0\nexisting     3", done.stdout)
+        self.assertIn("written      0\nexisting     3", self.export("--output", folder, OUT).stdout)
         self.assertEqual(tree(folder), before)
         os.remove(first)  # missing
         os.utime(second, (1, 1))  # older than the result
-        done = self.export("--output", folder, OUT)
-        self.assertIn("written      2\nexisting     1", done.stdout)
+        self.assertIn("written      2\nexisting     1", self.export("--output", folder, OUT).stdout)
         link = os.path.join(tmp("links"), os.path.basename(first))  # it stays one
         os.mkdir(tmp("links"))
         os.symlink(tmp("linked.fits"), link)
@@ -432,8 +430,7 @@ class Export(ProgramTest):
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
                 (["--to", "rvmod", "--models", OUT, "--output", tmp("x"), OUT], "no models"),
                 (["--prefix", "a/b", "--output", tmp("x"), OUT], "--prefix")):
-            done = self.export(*args, status=2)
-            self.assertOneLine(done, "starmill export: ", says, status=2)
+            self.assertOneLine(self.export(*args, status=2), "starmill export: ", says, status=2)
         for path in (tmp("absent.h5"), LIBRARY):
             done = self.export("--output", tmp("x"), path, status=4)
             self.assertOneLine(done, "starmill export: ", path, status=4)
@@ -492,15 +489,13 @@ class Export(ProgramTest):
         with pyfits.open(os.path.join(folder, "rvtab-coadd-mock-00000.fits")) as hdus:
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
         # a product without FIBERMAP is not taken for a whole one
-        done = self.export("--output", folder, self.path, status=4)
-        self.assertIn("another export", done.stderr)
+        self.assertIn("another export", self.export("--output", folder, self.path, status=4).stderr)
 
     def test_a_survey_that_was_moved(self):
         os.mkdir(tmp("here"))
         shutil.copytree(SURVEY, tmp("here/survey"))
-        files = [os.path.join("survey", os.path.basename(f)) for f in FILES]
-        run("fit", "--library", LIBRARY, "--output", "out.h5", "--threads", 1, *files,
-            cwd=tmp("here"))
+        run("fit", "--library", LIBRARY, "--output", "out.h5", "--threads", 1,
+            *[os.path.join("survey", os.path.basename(f)) for f in FILES], cwd=tmp("here"))
         self.export("--output", tmp("from-elsewhere"), tmp("here/out.h5"), cwd=SURVEY)
         os.rename(tmp("here"), tmp("now"))
         self.export("--output", "products", "out.h5", cwd=tmp("now"))

@@ -140,8 +140,7 @@ class Lock(ProgramTest):
                 both = {"output": tmp("locked.h5"), "models": tmp("locked.models.h5"), option: name}
                 args = [x for k, v in both.items() for x in ("--" + k, v)]
                 put(real + ".lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
-                done = fit(*args, SURVEY)
-                self.assertOneLine(done, real, "is being written", status=4)
+                self.assertOneLine(fit(*args, SURVEY), real, "is being written", status=4)
                 os.unlink(real + ".lock")
                 done = fit("--overwrite", *args, SURVEY)
                 self.assertEqual(done.returncode, 0, done.stderr)

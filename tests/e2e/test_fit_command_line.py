@@ -100,10 +100,8 @@ class Usage(EndToEnd):
 
     def test_every_rank_ends_alike_and_the_error_is_told_once(self):
         self.assertRefused("--fit-harder", parts=["unknown", "--fit-harder"], ranks=3)
-        self.assertRefused(
-            "--library", tmp("none.h5"), "--output", tmp("refused.h5"), cut("usage.fits", [0]),
-            parts=["none.h5"], ranks=3,
-        )
+        self.assertRefused("--library", tmp("none.h5"), "--output", tmp("refused.h5"),
+                           cut("usage.fits", [0]), parts=["none.h5"], ranks=3)
 
 
 class Configuration(EndToEnd):

@@ -112,9 +112,8 @@ class Moved(EndToEnd):
         path = self.disturbed("here", lambda f: os.rename(f, f + "-moved"), "is now ",
                               "here-moved/out.h5", "move it back")
         os.rename(tmp("here-moved"), tmp("here"))
-        run("fit", "--library", library(), "--output", path, "--models",
-            tmp("here/models.h5"), "--optimizer", "nelder-mead", "--config",
-            tmp("moved.yaml"), self.stars)
+        run("fit", "--library", library(), "--output", path, "--models", tmp("here/models.h5"),
+            "--optimizer", "nelder-mead", "--config", tmp("moved.yaml"), self.stars)
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
 
 
@@ -190,16 +189,14 @@ class Models(EndToEnd):
         stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
         self.fit("half.h5", "--models", path, stars)
         os.rename(path, path + ".away")
-        done = self.fit("half.h5", "--models", path, stars)
-        self.assertOneLine(done, path, "is gone", status=0)
+        self.assertOneLine(self.fit("half.h5", "--models", path, stars), path, "is gone", status=0)
         os.rename(path + ".away", path)
         with h5py.File(self.path, "r+") as f:  # as after a stop
             f["fits/STATUS"][2] = 0
             f["provenance/FINISHED"][...] = 0
         for models, says in (([], "was begun with --models"),
                              (["--models", path], "has rows that were fitted without --models")):
-            done = self.fit("half.h5", *models, stars)
-            self.assertOneLine(done, self.path, says, status=0)
+            self.assertOneLine(self.fit("half.h5", *models, stars), self.path, says, status=0)
 
     def test_stars_without_a_stored_model_are_fitted_again(self):
         """Plots and reports fit a star again if its model is missing, from the star's own input.

@@ -194,9 +194,8 @@ class Repaired(EndToEnd):
             self.assertEqual(table[name][[0, 2]].tobytes(), values[[0, 2]].tobytes(), name)
         before = content(self.path)
         shutil.copy(self.good, self.bad)
-        done = self.retry(self.bad, status=4)
-        self.assertOneLine(done, self.bad, "2 of its 3 rows are already fitted", "restore it",
-                           status=4)
+        self.assertOneLine(self.retry(self.bad, status=4), self.bad,
+                           "2 of its 3 rows are already fitted", "restore it", status=4)
         self.assertEqual(content(self.path), before)
 
     def test_a_file_that_could_not_be_indexed(self):

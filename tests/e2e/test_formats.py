@@ -239,8 +239,7 @@ class Desi(Formats):
             pyfits.HDUList([pyfits.PrimaryHDU(), hdu]).writeto(tmp("tiles.fits"), overwrite=True)
             s = Sample("desi", edits="-B_" + name.upper())
             data = packed(s.hdus)[0] + content(tmp("tiles.fits"))[2880:]
-            answer = Reader.read(put("coadd-x.fits", data))
-            for i, segment in enumerate(answer["segments"][::2]):
+            for i, segment in enumerate(Reader.read(put("coadd-x.fits", data))["segments"][::2]):
                 self.assertSame(segment[name], values[i])
             # PLIO_1 is refused: its decoder does not check for the end of its input
             at = data.index(b"ZCMPTYPE")
@@ -419,8 +418,7 @@ class Others(Formats):
             self.assertSegments(answer["segments"], s.single)
         s.edit("SPALL SDSS_ID@0=-999")
         self.assertEqual(self.read(s)["rows"][0]["target_id"], -1)
-        s = Sample("mwm visit")
-        answer = self.read(s, "exposures: joint\n")
+        answer = self.read(Sample("mwm visit"), "exposures: joint\n")
         self.assertEqual([r["n_exposure"] for r in answer["rows"]], [3])
         np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
 

@@ -32,21 +32,12 @@ def rows_of(desi, star):
     """The arms of a star of a coadd as rows of the generic layout."""
     with pyfits.open(desi) as f:
         target = int(f["FIBERMAP"].data["TARGETID"][star])
-        return [
-            {
-                "NAME": f"star-{star}",
-                "ARM": arm,
-                "TARGETID": target,
-                "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
-                "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]),
-                "MJD": 59000.25 + star,
-                "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
-                "FLUX": f[f"{arm}_FLUX"].data[star],
-                "IVAR": f[f"{arm}_IVAR"].data[star],
-                "MASK": f[f"{arm}_MASK"].data[star].astype("i4"),
-            }
-            for arm in ARMS
-        ]
+        return [{"NAME": f"star-{star}", "ARM": arm, "TARGETID": target,
+                 "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
+                 "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]), "MJD": 59000.25 + star,
+                 "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
+                 "FLUX": f[f"{arm}_FLUX"].data[star], "IVAR": f[f"{arm}_IVAR"].data[star],
+                 "MASK": f[f"{arm}_MASK"].data[star].astype("i4")} for arm in ARMS]
 
 
 def three_stars(name):

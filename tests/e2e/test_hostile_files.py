@@ -271,6 +271,5 @@ class DamagedHdf5(EndToEnd):
         self.assertIn(4, found)
         run(*fit, "--overwrite")
         put(out, whole)
-        found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out],
-                                0, 4, 75)
+        found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out], 0, 4, 75)
         self.assertIn(4, found)

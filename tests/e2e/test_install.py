@@ -223,8 +223,7 @@ class InstalledLibrary(ProgramTest):
     def result(self):
         """The program's fit of the survey."""
         if not os.path.exists(tmp("result.h5")):
-            self.fit("result.h5", "--backend", "cpu", "--threads", 1, self.survey,
-                     lib=self.library)
+            self.fit("result.h5", "--backend", "cpu", "--threads", 1, self.survey, lib=self.library)
         return tmp("result.h5")
 
     def flags(self, *options):
@@ -327,8 +326,7 @@ endforeach()
     def test_the_python_module_in_a_fresh_environment(self):
         """That of the installed tree, or of the wheel that packaging/wheel-test names."""
         python = os.path.join(tmp("venv"), "bin", "python")
-        made = called(sys.executable, "-m", "venv", tmp("venv"))
-        if made.returncode == 0:
+        if called(sys.executable, "-m", "venv", tmp("venv")).returncode == 0:
             made = called(python, "-m", "pip", "install", "-q", "--no-compile", "--retries", 1,
                           "--timeout", 20, "pytest", WHEEL or "numpy", "cffi", timeout=400)
         if made.returncode != 0:

@@ -125,9 +125,8 @@ class LibraryTest(ProgramTest):
             self.assertEqual([f[f"arms/arm{i}"].attrs["template_sigma"] for i in (0, 1)], [0.3, 0.4])
         result = library("import", "--overwrite", "--output", lib, self.a)
         self.assertIn("sigma 0.5 A", result.stdout)
-        result = library("import", "--overwrite", "--output", lib, "--at-instrument-resolution",
-                          self.a)
-        self.assertIn("instrument's own", result.stdout)
+        self.assertIn("instrument's own", library("import", "--overwrite", "--output", lib,
+                                                  "--at-instrument-resolution", self.a).stdout)
         with h5py.File(lib, "r") as f:
             self.assertEqual(f["arms/arm0"].attrs["template_sigma"], -1)
 
@@ -155,8 +154,7 @@ class LibraryTest(ProgramTest):
         self.refused(2, "separated by commas, not 'b,,r'", *new, "--arm-names", "b,,r", self.a)
         self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,
                      "--guess-templates", "0", self.a)
-        self.refused(2, "are one file", "import", "--output", self.a, "--overwrite",
-                     self.a)
+        self.refused(2, "are one file", "import", "--output", self.a, "--overwrite", self.a)
         self.refused(2, "give one library or grid file", "info")
         self.refused(2, "--all", "info", "--all", self.a)
         self.assertFalse(os.path.exists(lib))

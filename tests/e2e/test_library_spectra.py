@@ -88,8 +88,7 @@ def folders():
         name = f"star{i:03d}.fits"
         # 2 to 26 pixels from the first one's grid, and a bad pixel in some
         start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
-        own = start + STEP * np.arange(N_PIX)
-        flux = spectrum(label, own)
+        flux = spectrum(label, start + STEP * np.arange(N_PIX))
         flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
         cards(pyfits.PrimaryHDU(flux.astype("f4")), CRVAL1=start, CDELT1=STEP, CRPIX1=1,
               ).writeto(tmp(f"stelib/{name}"), overwrite=True)
@@ -435,8 +434,7 @@ class LibrarySpectra(ProgramTest):
         for options, left_out in (((), False), (("--hull", "dense"), True),
                                   (("--hull", "all"), False)):
             with self.subTest(options=options):
-                done = built("grid.h5", path, *GIVEN, "--left-out", 0, "--keep-outliers",
-                             *options)
+                done = built("grid.h5", path, *GIVEN, "--left-out", 0, "--keep-outliers", *options)
                 self.assertEqual(bool(re.search(alone, done.stdout)), left_out, done.stdout)
                 guess = read(tmp("grid.h5"), "guess")["labels"]
                 self.assertEqual(guess[:, 0].max(), 6000 if left_out else 7500)
@@ -471,11 +469,9 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",)),
         ):
             with self.subTest(options=options):
-                done = starmill(*out, *options)
-                self.assertOneLine(done, *parts, status=status)
+                self.assertOneLine(starmill(*out, *options), *parts, status=status)
                 self.assertFalse(os.path.exists(tmp("silent.h5")))
-        done = starmill("library", "spectra", *GIVEN, path)
-        self.assertOneLine(done, "give --output", status=2)
+        self.assertOneLine(starmill("library", "spectra", *GIVEN, path), "give --output", status=2)
         bare = write("bare.fits", wave=FIRST + STEP * np.arange(N_PIX), cards=[])
         self.assertOneLine(starmill(*out, *GIVEN, bare), "no CRVAL1", "--wave", status=3)
 
@@ -551,8 +547,7 @@ class LibrarySpectra(ProgramTest):
     @unittest.skipUnless(os.path.exists(KURUCZ), "no test data")
     def test_kurucz(self):
         options = ("--labels", "teff=TEFF,logg=G,feh=FEH", "--at-instrument-resolution")
-        done = build("kurucz.h5", KURUCZ, *options)
-        self.assertOneLine(done, "--medium", status=3)
+        self.assertOneLine(build("kurucz.h5", KURUCZ, *options), "--medium", status=3)
         done = build("kurucz.h5", KURUCZ, *options, "--medium", "vacuum")
         self.assertOneLine(done, "all pixels are good with --range 3007.61,10998.19", status=3)
         done = built("kurucz.h5", KURUCZ, *options, "--medium", "vacuum", "--range", "3010,10990",
@@ -562,5 +557,4 @@ class LibrarySpectra(ProgramTest):
         self.assertIn("polynomial of degree 1 (what the labels determine)", done.stdout)
         wave = read(tmp("kurucz.h5"), "arms/arm0")["wavelength"]
         pixel = 10 ** (pyfits.getheader(KURUCZ, 0)["CRVAL1"] + 1e-4 * np.arange(5650))
-        pixel = pixel[(pixel >= 3010) & (pixel <= 10990)]
-        np.testing.assert_allclose(wave, pixel, rtol=1e-9)
+        np.testing.assert_allclose(wave, pixel[(pixel >= 3010) & (pixel <= 10990)], rtol=1e-9)

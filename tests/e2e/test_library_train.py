@@ -109,9 +109,8 @@ class Train(ProgramTest):
 
     def train(self, out, *args, status=0, grid=None, **how):
         path = tmp(out)
-        done = self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output", path,
-                         grid or GRID, **how)
-        return path, done
+        return path, self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output",
+                               path, grid or GRID, **how)
 
     def start(self, path, *args):
         """A training that writes a checkpoint as often as it can."""
@@ -202,8 +201,7 @@ class Train(ProgramTest):
         process.terminate()
         said = process.communicate()
         self.assertEqual(process.returncode, 75, said)
-        done = self.train("late.h5", *args)[1]
-        self.assertIn("continuing from this checkpoint", done.stdout)
+        self.assertIn("continuing from this checkpoint", self.train("late.h5", *args)[1].stdout)
         self.assertEqual(digest(path), whole)
         self.assertEqual([name for name in os.listdir(TMP) if name.startswith("late.h5.training")],
                          [])
@@ -226,9 +224,8 @@ class Train(ProgramTest):
         wait_until(lambda: os.path.exists(path + ".training"), process)
         process.kill()
         process.communicate()
-        done = self.train("other.h5", "--seed", 2, status=3)[1]
-        self.assertOneLine(done, "other.h5.training", "the checkpoint of another training",
-                           "remove it", status=3)
+        self.assertOneLine(self.train("other.h5", "--seed", 2, status=3)[1], "other.h5.training",
+                           "the checkpoint of another training", "remove it", status=3)
         put(path + ".training", b"no checkpoint")
         self.assertOneLine(self.train("other.h5", status=3)[1], "other.h5.training", status=3)
 
@@ -268,8 +265,7 @@ class Train(ProgramTest):
                                 grid=tmp("todo.h5"))
         self.assertIn("rms error of the models", done.stdout)
         self.assertNotIn("nan", done.stdout)
-        done = self.train("todo-library.h5", status=4)[1]
-        self.assertOneLine(done, "exists", status=4)
+        self.assertOneLine(self.train("todo-library.h5", status=4)[1], "exists", status=4)
         os.remove(path)
         table = content(path + ".losses.csv")
         done = self.train("todo-library.h5", status=4)[1]

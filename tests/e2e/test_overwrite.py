@@ -65,8 +65,7 @@ class Overwrite(ProgramTest):
         run("merge", "--output", tmp("faint-merged.h5"), tmp("faint.h5"))
 
     def test_failure_replaces_nothing(self):
-        done = self.fit("--npoly", 9, SURVEY, status=4,
-                        env=faults("ENOSPC:write:old.h5.new$:3:0"))
+        done = self.fit("--npoly", 9, SURVEY, status=4, env=faults("ENOSPC:write:old.h5.new$:3:0"))
         self.assertIn("old.h5.new", done.stderr)
         self.assertTrue((content(self.out), content(self.models)) == self.before)
 
@@ -125,8 +124,7 @@ class Overwrite(ProgramTest):
         for name in ("models.h5", "old.h5"):
             with self.subTest(name=name):
                 self.setUp()
-                self.fit(*args, status=-9,
-                         env=faults(f"kill:rename:/{name}$:1:1"))
+                self.fit(*args, status=-9, env=faults(f"kill:rename:/{name}$:1:1"))
                 self.assertTrue(content(self.out) == self.before[0])
                 self.assertEqual(starmill("status", self.out).returncode, 75)
                 done = self.fit(*args, ranks=2 if name == "old.h5" else 0)

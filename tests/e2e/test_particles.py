@@ -28,9 +28,8 @@ BOX = "boundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
 
 class Particles(ProgramTest):
     def job(self, out, text, *options, status=0, ranks=0, env=None):
-        config = put("config.yaml", text)
-        return self.ends(status, "particles", config, "--output", tmp(out), "--threads", 1,
-                         *options, ranks=ranks, env=env)
+        return self.ends(status, "particles", put("config.yaml", text), "--output", tmp(out),
+                         "--threads", 1, *options, ranks=ranks, env=env)
 
     def refused(self, text, *says, status=2, more=(), **environment):
         done = self.job("refused.h5", text, *more, status=status, **environment)
@@ -76,8 +75,7 @@ class Particles(ProgramTest):
             with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
                 for name in b:
                     np.testing.assert_array_equal(a[name][()], b[name][()])
-        done = self.job("ranks.h5", text, "--overwrite")  # a finished one begins anew
-        self.assertIn("problems     5\n", done.stdout)
+        self.assertIn("problems     5\n", self.job("ranks.h5", text, "--overwrite").stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
         self.assertOneLine(done, "starmill particles: ", "another configuration", status=4)
@@ -111,8 +109,7 @@ class Particles(ProgramTest):
 
     def test_full_disk(self):
         for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
-            done = self.job("full.h5", OU, "--overwrite", status=4,
-                            env=faults(fault))
+            done = self.job("full.h5", OU, "--overwrite", status=4, env=faults(fault))
             self.assertIn("full.h5", done.stderr)
             self.assertIn("room", done.stderr)
         self.job("full.h5", OU, "--overwrite")

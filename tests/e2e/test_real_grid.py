@@ -153,8 +153,7 @@ class Atmospheres(unittest.TestCase):
                        + "PRADK\n" for x in labels)
         folder = tempfile.mkdtemp(dir=TMP)
         put(os.path.join(folder, "kurucz_data.txt.gz"), gzip.compress(text.encode()))
-        names = ("teff", "logg", "metal", "alpha")
-        index = [dict(zip(names, x), nlines=75) for x in labels]
+        index = [dict(zip(("teff", "logg", "metal", "alpha"), x), nlines=75) for x in labels]
         at = a.Atmospheres(a.read_atlas(folder, index, plan.OBA.TEFF))
         self.assertEqual(at.axes[0], [13000, 14000, 15000])
         columns, width = at.columns(13600.0, 4.0, 0.0, 0.1)
@@ -303,8 +302,7 @@ class Run(ProgramTest):
         expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
             -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2
         )
-        near = np.abs(wave - 5001.3948) < 4
-        self.assertLess(np.abs(ratio - expected)[near].max(), 5e-4)
+        self.assertLess(np.abs(ratio - expected)[np.abs(wave - 5001.3948) < 4].max(), 5e-4)
         self.assertTrue((np.abs(np.diff(wave) - 0.125) < 1e-9).all())
         self.assertAlmostEqual(ratio.max(), 1, delta=2e-4)
         hot = np.full((72, 5), 2.0)
@@ -546,9 +544,8 @@ class RealLibrary(ProgramTest):
             f.write("TARGETID,TEFF,LOGG,FEH,VRAD\n")
             f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f},{v:.3f}\n" for i, (a, b, c, v) in
                          enumerate(labels))
-        done = tool(VALIDATION, "--sets", "", "--stars", "made up",
-                    tmp("work/miles.yaml"), tmp("published.csv"), tmp("work/miles.fits"),
-                    tmp("checks"), "ours=" + out)
+        done = tool(VALIDATION, "--sets", "", "--stars", "made up", tmp("work/miles.yaml"),
+                    tmp("published.csv"), tmp("work/miles.fits"), tmp("checks"), "ours=" + out)
         self.assertEqual(done.returncode, 0, done.stderr)
         line = [s for s in done.stdout.splitlines() if s.startswith("| made up: all | ours |")]
         self.assertEqual(len(line), 1, done.stdout)

@@ -128,8 +128,7 @@ class Status(EndToEnd):
         answer = self.ask_json(self.path, status=INCOMPLETE)
         self.assertEqual((answer["state"], answer["run"]["state"]), ("stopped", "stopped"))
         self.assertEqual(answer["remaining"], int((part == 0).sum()))
-        process = self.start("stop.h5", "--minsn", 30)
-        self.end(process, 0)
+        self.end(self.start("stop.h5", "--minsn", 30), 0)
         run, table = status_of(self.path), read(self.path)["STATUS"]
         self.assertEqual(run["done_in_this_run"], int((part == 0).sum()))
         self.assertEqual(run["fitted"], int((table == FITTED).sum()))

@@ -166,8 +166,7 @@ class Selection(ProgramTest):
         """TILEID and NIGHT of each row."""
         self.kept(*args, path=path)
         catalog = read(self.path, "catalog")
-        return [(int(tile), int(night))
-                for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
+        return [(int(tile), int(night)) for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
 
     def test_tiles_and_nights(self):
         # a tile's file: some stars were observed in several nights, one on no tile
@@ -182,8 +181,7 @@ class Selection(ProgramTest):
 
         def rewrite(columns, keys):
             with pyfits.open(path, memmap=False) as hdus:
-                hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns,
-                                                                       name="EXP_FIBERMAP")
+                hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="EXP_FIBERMAP")
                 for key, value in keys:
                     hdus[0].header[key] = value
                 hdus.writeto(path, overwrite=True)

@@ -198,9 +198,8 @@ class TrainFunctions(ProgramTest):
     def test_report_of_validation_spectra(self):
         """The printed errors are those of the library file's own templates."""
         at = between(24)
-        valid = write_grid("valid.h5", at)
-        out = self.good(train("valid-lib.h5", scattered_grid(), "radial", "--validation", valid,
-                              "--model-error", 4))
+        out = self.good(train("valid-lib.h5", scattered_grid(), "radial", "--validation",
+                              write_grid("valid.h5", at), "--model-error", 4))
         self.assertIn("24 spectra that were left out", out)
         error = [abs(emulate(tmp("valid-lib.h5"), at, i) - np.array([spectrum(x, arm) for x in at]))
                  * 100 for i, arm in enumerate(ARMS)]

@@ -100,8 +100,7 @@ class JobScripts(ProgramTest):
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),
-                                 FAKE_STATUS="75", SLURM_ARRAY_JOB_ID="12",
-                                 SLURM_ARRAY_TASK_ID="3")
+                                 FAKE_STATUS="75", SLURM_ARRAY_JOB_ID="12", SLURM_ARRAY_TASK_ID="3")
         self.assertRequeued(status, "12_3")
         self.assertIn("\0--output\0a-0003.h5\0--catalog=0003\0", self.noted("srun"))
         self.assertEqual(self.noted("part"), "part 1\n")
@@ -125,9 +124,8 @@ class JobScripts(ProgramTest):
         self.assertRegex(self.text, "did not complete .* %s/part-0004.h5: see .*remove" % folder)
 
     def test_not_requeued(self):
-        for why, variables in (
-                ("state is COMPLETING", {"FAKE_STATE": "COMPLETING"}),
-                ("SITE_MAX_REQUEUES", {"SLURM_RESTART_COUNT": "100"})):
+        for why, variables in (("state is COMPLETING", {"FAKE_STATE": "COMPLETING"}),
+                               ("SITE_MAX_REQUEUES", {"SLURM_RESTART_COUNT": "100"})):
             with self.subTest(why=why):
                 self.assertEqual(self.run_script(FAKE_STATUS="75", **variables), 75, self.text)
                 self.assertIn(why, self.text)

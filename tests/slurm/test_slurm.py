@@ -407,8 +407,7 @@ class Submitted(Jobs):
         time.sleep(1)
         self.assertEqual(SYSTEM.states(job), ["CANCELLED"])
 
-        job = submit("site", "gpu", "--time", 5, fit=fit)
-        self.assertState(job, "COMPLETED", log)
+        self.assertState(submit("site", "gpu", "--time", 5, fit=fit), "COMPLETED", log)
         self.assertSame(out)
         # three jobs, one log
         self.assertEqual(len(set(re.findall(r"job (\d+) start", self.log(log)))), 3)
