@@ -445,6 +445,14 @@ class ProgramTest(unittest.TestCase):
         self.path = tmp(out)
         return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
 
+    def said_by(self, process, status, number=None):
+        """What a started process says, (output, errors): it ends with status, after a signal if any."""
+        if number:
+            process.send_signal(number)
+        said = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, status, said)
+        return said
+
     def assertOneLine(self, done, *parts, status):
         """The program ended with status, and one line of standard error has all parts."""
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)

@@ -87,9 +87,7 @@ class Fit(ProgramTest):
         process = start("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
                         "--repeat", 1000, "--output", folder, made["file"])
         wait_until(lambda: glob.glob(os.path.join(folder, "*", "result.h5")), process)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, err)
+        self.said_by(process, 75, signal.SIGTERM)
         self.assertEqual(os.listdir(folder), [])
 
 
@@ -175,10 +173,10 @@ class Usage(ProgramTest):
 class Auto(ProgramTest):
     """--backend auto, where nothing was measured."""
 
-    def run_fit(self, path, *args):
-        return starmill("fit", "--library", made["library"], "--output", path, "--log-level", "debug",
-                        "--quiet", made["file"], *args,
-                        env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
+    def run_fit(self, path, *args, status=0):
+        return self.ends(status, "fit", "--library", made["library"], "--output", path, "--log-level",
+                         "debug", "--quiet", made["file"], *args,
+                         env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
     def leave_rows(self, path, device=None):
         with h5py.File(path, "r+") as f:
@@ -189,18 +187,14 @@ class Auto(ProgramTest):
 
     def test_auto_says_what_it_takes_and_continues_on_it(self):
         path = tmp("auto.h5")
-        done = self.run_fit(path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("backend auto: the CPU, as ", done.stderr)
+        self.assertIn("backend auto: the CPU, as ", self.run_fit(path).stderr)
         with h5py.File(path) as f:
             self.assertTrue(f["provenance"].attrs["DEVICE"].decode().startswith("cpu"))
         self.leave_rows(path)
-        done = self.run_fit(path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("backend auto: as " + path, done.stderr)
+        self.assertIn("backend auto: as " + path, self.run_fit(path).stderr)
         # a result begun on a GPU that is not here is not continued on the CPU
         self.leave_rows(path, "cuda NVIDIA Nothing sm_99")
-        done = self.run_fit(path)
+        done = self.run_fit(path, status=4)
         # with a GPU here, it is one of another kind
         self.assertRegex(done.stderr, "was begun on (a GPU|another device)")
         self.assertOneLine(done, path, "overwrite", status=4)
@@ -208,11 +202,9 @@ class Auto(ProgramTest):
         # a plan needs no GPU
         for args in ([], ["--backend", "cuda"]):
             plan = self.run_fit(path, "--plan", *args)
-            self.assertEqual(plan.returncode, 0, plan.stderr)
             self.assertRegex(plan.stdout, r"(?m)^ranks +.* cuda$")
             self.assertRegex(plan.stdout, r"(?m)^time +unknown for cuda")
-        done = self.run_fit(path, "--overwrite")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_fit(path, "--overwrite")
 
 
 class OneRank(ProgramTest):

@@ -79,6 +79,12 @@ def word(text):
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
+def described(unit, text):
+    """Unit and comment of a column of FITS."""
+    unit, text = word(unit), word(text).replace("'", '"')
+    return ("", text + "; unit: " + unit) if unit in NO_UNIT else (unit.replace("km/s", "km s-1"), text)
+
+
 def tree(folder):
     """Files below a folder and their bytes."""
     return {os.path.relpath(p, folder): content(p)
@@ -131,10 +137,7 @@ class Export(ProgramTest):
                     elif form == "1L":
                         values = values == 1
                     self.assertSame(table.data[name], values, name)
-                    comment = word(text)
-                    if word(unit) in NO_UNIT:
-                        comment += "; unit: " + word(unit)
-                    self.assertEqual(table.header[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                    self.assertEqual(table.header[f"TCOMM{i + 1}"], described(unit, text)[1])
                 for name in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                     self.assertEqual(hdus[name].columns.names, inputs[name].columns.names)
                     self.assertEqual(hdus[name].columns.formats, inputs[name].columns.formats)
@@ -221,13 +224,9 @@ class Export(ProgramTest):
             self.assertEqual(texts(hdus["FILES"].data["PATH"]), FILES)
             self.assertEqual(head["PARORDER"], "VRAD VSINI TEFF LOGG FEH ALPHAFE")
             for i, name in enumerate(data.names):
-                values, unit, description = result[name]
-                self.assertSame(data[name], values, name)
-                unit, comment = word(unit), word(description)
-                if unit in NO_UNIT:
-                    comment, unit = comment + "; unit: " + unit, ""
-                self.assertEqual(head.get(f"TUNIT{i + 1}", ""), unit.replace("km/s", "km s-1"))
-                self.assertEqual(head[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                self.assertSame(data[name], result[name][0], name)
+                self.assertEqual((head.get(f"TUNIT{i + 1}", ""), head[f"TCOMM{i + 1}"]),
+                                 described(*result[name][1:]))
 
     def test_odd_contents(self):
         """A label named like a catalogue column, a name that FITS cannot hold, a long command."""
@@ -575,10 +574,7 @@ class Export(ProgramTest):
         big, out = self.large(120000), tmp("stopped.fits")
         child = start("export", "--to", "fits", "--output", out, big)
         wait_until(lambda: any(map(os.path.getsize, glob.glob(out + ".tmp-*"))), child)
-        child.send_signal(signal.SIGTERM)
-        said = child.communicate(timeout=PATIENCE)[1]
-        self.assertEqual(child.returncode, 75, said)
-        self.assertIn("stopped in good order", said)
+        self.assertIn("stopped in good order", self.said_by(child, 75, signal.SIGTERM)[1])
         self.assertEqual(glob.glob(out + "*"), [])
 
     def test_a_kill(self):

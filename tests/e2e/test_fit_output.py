@@ -35,8 +35,7 @@ class Neighbours(EndToEnd):
             runs.append(start(*self.line(tmp(f"{folder}/twin.h5")), ranks=2, env=environment,
                               stderr=subprocess.STDOUT))
         for run in runs:
-            out, _ = run.communicate(timeout=PATIENCE)
-            self.assertEqual(run.returncode, 0, out)
+            self.said_by(run, 0)
         one, two = read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))
         self.assertEqual(differing(one, two), [])
 
@@ -77,8 +76,7 @@ class Moved(EndToEnd):
         process.send_signal(signal.SIGSTOP)  # it has more to write
         disturb(folder)
         process.send_signal(signal.SIGCONT)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 4, out + errors)
+        out, errors = self.said_by(process, 4)
         self.assertNotIn("result ", out)
         for text in says:
             self.assertIn(text, errors)

@@ -15,8 +15,7 @@ class Starts(ProgramTest):
                                  stderr=subprocess.PIPE, text=True,
                                  env={**environment, "TMPDIR": folder}) for _ in range(8)]
         for run in runs:
-            _, errors = run.communicate(timeout=PATIENCE)
-            self.assertEqual(run.returncode, 0, errors)
+            self.said_by(run, 0)
         self.assertEqual(os.listdir(folder), [])  # each has removed its own
 
 

@@ -105,8 +105,7 @@ class Hosts(EndToEnd):
             done = on_hosts(tmp("clock.h5"), 1, 4, env=faults("", FAULTS_CLOCK="3600"))
             self.assertIn("is being written by process", done.stderr)
             self.assertIn("watching for 30 s", done.stderr)
-            errors = living.communicate(timeout=PATIENCE)[1]
-            self.assertEqual(living.returncode, 0, errors)
+            self.said_by(living, 0)
             self.assertEqual(differing(read(tmp("clock.h5")), alone), [])
 
             # the first rank stops at its first write, so the others cannot end

@@ -36,8 +36,7 @@ class TrainReferenceTest(unittest.TestCase):
                 off = np.abs(found / expected - 1)
                 print(case, "differs from NumPy by", np.nanmax(off))
                 np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-                # float32 leaves 1e-6; L1's slope jumps where a residual changes sign, which leaves
-                # 1e-4
+                # float32 leaves 1e-6; L1's slope jumps where a residual changes sign: 1e-4
                 self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
@@ -173,10 +172,7 @@ class Train(ProgramTest):
             os.symlink("far/" + os.path.basename(link), link)
         process = self.start(path)
         wait_until(lambda: os.path.exists(checkpoint), process)
-        process.terminate()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command continues", said[1])
+        self.assertIn("the same command continues", self.said_by(process, 75, signal.SIGTERM)[1])
         self.train("stopped.h5")
         self.assertEqual(digest(path), whole)
         self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
@@ -198,9 +194,7 @@ class Train(ProgramTest):
         self.assertFalse(os.path.exists(path))
         process = self.start(path, *args)
         process.stdout.readline()  # the training is done, or nearly
-        process.terminate()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
+        self.said_by(process, 75, signal.SIGTERM)
         self.assertIn("continuing from this checkpoint", self.train("late.h5", *args)[1].stdout)
         self.assertEqual(digest(path), whole)
         self.assertEqual([name for name in os.listdir(TMP) if name.startswith("late.h5.training")],
@@ -212,11 +206,8 @@ class Train(ProgramTest):
         process = self.start(path, "--epochs", 1000000)
         wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command continues", said[1])
-        done = self.train("file.h5", status=75)[1]
-        self.assertOneLine(done, "file.h5.stop", "remove it", status=75)
+        self.assertIn("the same command continues", self.said_by(process, 75)[1])
+        self.assertOneLine(self.train("file.h5", status=75)[1], "file.h5.stop", "remove it", status=75)
 
     def test_another_training(self):
         path = tmp("other.h5")

@@ -74,10 +74,7 @@ class Overwrite(ProgramTest):
         process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                         "--overwrite", *args)
         wait_until(lambda: has_rows(new or self.out + ".new"), process)
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
-        return out
+        return self.said_by(process, 75, signal.SIGTERM)[0]
 
     def test_stopped_run_is_continued_beside_the_old_result(self):
         args, new = ["--npoly", 9, *SLOW, SURVEY], self.out + ".new"
@@ -171,10 +168,7 @@ class Overwrite(ProgramTest):
         wait_until(lambda: is_suspended(late.pid))
         run(*args)
         before = content(self.out)
-        late.send_signal(signal.SIGCONT)
-        out, errors = late.communicate(timeout=PATIENCE)
-        self.assertEqual(late.returncode, 3, out + errors)
-        self.assertIn("was not overwritten", errors)
+        self.assertIn("was not overwritten", self.said_by(late, 3, signal.SIGCONT)[1])
         self.assertTrue(content(self.out) == before)
 
     def test_stopped_before_a_row(self):
@@ -186,10 +180,8 @@ class Overwrite(ProgramTest):
                         "--overwrite", SURVEY, env=faults("stop:open:models.h5.new$:1:1"))
         wait_until(lambda: is_suspended(process.pid), process)
         process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
-        self.assertIn("left         40; give the same command again to continue", out)
+        self.assertIn("left         40; give the same command again to continue",
+                      self.said_by(process, 75, signal.SIGCONT)[0])
         self.assertKept()
         self.assertNotIn("without --overwrite", self.ends(75, "status", self.out).stdout)
 

@@ -101,9 +101,7 @@ class Particles(ProgramTest):
         process = start("particles", put("config.yaml", text), "--output", tmp("stop.h5"),
                         "--threads", 1)
         wait_until(lambda: os.path.exists(tmp("stop.h5")), process)
-        process.terminate()
-        said = process.communicate(timeout=PATIENCE)[1]
-        self.assertEqual(process.returncode, 75, said)
+        self.said_by(process, 75, signal.SIGTERM)
         with h5py.File(tmp("stop.h5"), "r") as f:
             self.assertTrue(1 <= np.sum(f["STATUS"][:] == 1) < 40)
 
