@@ -253,9 +253,8 @@ class Export(ProgramTest):
         if stilts:
             for name, n_column in ((tmp("v.fits"), ".*"),
                                    (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 46)):
-                done = subprocess.run([stilts, "tpipe", "in=" + name, "omode=count"],
-                                      capture_output=True, text=True, check=False)
-                self.assertRegex(done.stdout, rf"columns: {n_column}   rows: [39]\n")
+                self.assertRegex(ended([stilts, "tpipe", "in=" + name, "omode=count"]).stdout,
+                                 rf"columns: {n_column}   rows: [39]\n")
         self.assertVerified(*glob.glob(os.path.join(PRODUCTS, "*.fits")), tmp("v.fits"))
 
     # ---- other formats ----

@@ -18,7 +18,6 @@ class Starts(ProgramTest):
             self.said_by(run, 0)
         self.assertEqual(os.listdir(folder), [])  # each has removed its own
 
-
     def test_tasks_that_are_each_alone(self):
         batch = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a batch script, which starts one on purpose
         for more, status in (({"SLURM_STEP_NUM_TASKS": "4"}, 2), ({"PMI_SIZE": "3"}, 2), (batch, 0),

@@ -117,8 +117,7 @@ class Ranks(EndToEnd):
         self.assertRefused(done, "different libraries")
 
     def test_other_settings(self):
-        config = tmp("stale.yaml")
-        put(config, "npoly: 11\n")
+        config = put("stale.yaml", "npoly: 11\n")
         common = ["--library", library(), "--output", tmp("alike.h5"), cut("alike.fits", [3])]
         done = self.mpmd(common, second=["--config", config])
         self.assertRefused(done, "different settings", '"npoly: 10" and "npoly: 11"')
@@ -126,8 +125,7 @@ class Ranks(EndToEnd):
         self.assertRefused(done, "different settings", '"threads: given" and "threads: 0"')
 
     def test_what_may_differ(self):
-        path, copy = tmp("may-differ.h5"), tmp("same-library.h5")
-        put(copy, content(library()))
+        path, copy = tmp("may-differ.h5"), put("same-library.h5", content(library()))
         done = self.mpmd(["--output", path, "--quiet", cut("alike.fits", [3, 60])],
                          ["--library", library(), "--threads", 1, "--slots", 1],
                          ["--library", copy, "--threads", 2, "--log", tmp("second.log")])

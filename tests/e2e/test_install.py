@@ -20,9 +20,8 @@ CLEAN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": TMP, "LC_ALL": "C.UTF-8
 
 
 def call(*args, env=None, cwd=TMP):
-    return subprocess.run([str(a) for a in args], env={**CLEAN, **(env or {})}, cwd=cwd, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=PATIENCE)
+    return subprocess.run([str(a) for a in args], env={**CLEAN, **(env or {})}, cwd=cwd,
+                          timeout=PATIENCE, **PIPES)
 
 
 HAS_PAGES = os.path.isdir(os.path.join(BUILD, "help", "man1"))
@@ -34,8 +33,7 @@ class Installed(ProgramTest):
     def setUpClass(cls):
         first = tmp("first")
         done = call(CMAKE, "--install", BUILD, "--prefix", first)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        assert done.returncode == 0, done.stdout + done.stderr
         cls.prefix = tmp("moved")
         os.rename(first, cls.prefix)
         cls.program = os.path.join(cls.prefix, "bin", "starmill")
@@ -189,11 +187,9 @@ N_STAR = 5
 WHEEL = os.environ.get("STARMILL_WHEEL")
 
 
-def called(*args, cwd=None, env=None, timeout=PATIENCE):
+def called(*args, **how):
     """Run another program; .returncode, and .stdout with what it said."""
-    return subprocess.run([str(a) for a in args], cwd=cwd, env={**os.environ, **(env or {})},
-                          timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    return ended(args, stderr=subprocess.STDOUT, **how)
 
 
 def of_installed(what):
@@ -206,8 +202,7 @@ class InstalledLibrary(ProgramTest):
     @classmethod
     def setUpClass(cls):
         done = called("cmake", "--install", BUILD, "--prefix", PREFIX)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout)
+        assert done.returncode == 0, done.stdout
         cls.shared = of_installed("libstarmill.so")
         if "__asan" in called("nm", "-D", cls.shared).stdout:
             raise unittest.SkipTest("a build with sanitizers cannot be linked with other programs")
@@ -249,18 +244,14 @@ class InstalledLibrary(ProgramTest):
                          sorted(declared))
 
     def test_the_header_is_c11_and_cxx17(self):
-        for compiler, standard in (("cc", "c11"), ("c++", "c++17")):
-            if not shutil.which(compiler):
-                continue
-            self.does(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror",
-                      "-fsyntax-only", "-x", "c++" if "+" in compiler else "c", HEADER)
-        for compiler, standard in (("mpicc", "c11"), ("mpicxx", "c++17")):
-            if not shutil.which(compiler):
-                continue
-            # without MPI's own classes of C++
-            self.does(compiler, f"-std={standard}", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra",
-                      "-Werror", "-fsyntax-only", "-x", "c++" if "xx" in compiler else "c",
-                      *self.flags("--cflags"), HEADER.replace("starmill.h", "starmill_mpi.h"))
+        # without MPI's own classes of C++
+        of_mpi = ("-DOMPI_SKIP_MPICXX", *self.flags("--cflags"),
+                  HEADER.replace("starmill.h", "starmill_mpi.h"))
+        for compiler, language, what in (("cc", "c", ("-pedantic", HEADER)), ("mpicc", "c", of_mpi),
+                                         ("c++", "c++", ("-pedantic", HEADER)), ("mpicxx", "c++", of_mpi)):
+            if shutil.which(compiler):
+                self.does(compiler, "-std=c11" if language == "c" else "-std=c++17", "-Wall", "-Wextra",
+                          "-Werror", "-fsyntax-only", "-x", language, *what)
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
         library = libstarmill.Library(self.library, format="desi", threads=2, slots=3)

@@ -6,10 +6,8 @@ rows again.  An input is the same by any spelling of its path."""
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = coarse_survey(40)
-SHORT = tmp("short.fits")
-put(SHORT, content(SURVEY)[:100000])
-CONFIG = tmp("slow.yaml")
-put(CONFIG, "write_interval: 0.1\n")
+SHORT = put("short.fits", content(SURVEY)[:100000])
+CONFIG = put("slow.yaml", "write_interval: 0.1\n")
 # slow enough to be stopped between two writes
 SLOW = ["--config", CONFIG, "--optimizer", "nelder-mead", "--threads", 1, "--slots", 1]
 
@@ -235,8 +233,7 @@ class Overwrite(ProgramTest):
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
     def test_what_is_not_ours_stays(self):
-        text, data, lib = tmp("notes.txt"), tmp("data.h5"), tmp("kept-library.h5")
-        put(text, "hello\n")
+        text, data, lib = put("notes.txt", "hello\n"), tmp("data.h5"), tmp("kept-library.h5")
         with h5py.File(data, "w") as f:
             f["fits/VRAD"] = np.arange(4.0)
         shutil.copy(LIBRARY, lib)
@@ -324,9 +321,7 @@ class Damaged(ProgramTest):
 
 class SameInput(ProgramTest):
     def test_spellings(self):
-        folder, other = tmp("one"), tmp("two")
-        os.mkdir(folder)
-        os.mkdir(other)
+        folder, other = new_folder("one"), new_folder("two")
         shutil.copy(SURVEY, os.path.join(folder, "b.fits"))
         os.symlink(os.path.join(folder, "b.fits"), os.path.join(other, "link.fits"))
         self.fit("spelling.h5", "--quiet", "b.fits", lib=LIBRARY, cwd=folder)

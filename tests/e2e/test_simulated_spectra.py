@@ -38,9 +38,7 @@ class Survey:
     """A survey without noise, one file."""
 
     def __init__(self, out, *args):
-        done = starmill("simulate", "--noiseless", "--output", tmp(out), *args)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        run("simulate", "--noiseless", "--output", tmp(out), *args)
         self.truth = pyfits.getdata(os.path.join(tmp(out), "truth.fits"), "TRUTH")
         with pyfits.open(os.path.join(tmp(out), "coadd-mock-00000.fits"), memmap=False) as hdus:
             column = {what: {arm: hdus[f"{arm}_{what}"].data for arm in "BRZ"}

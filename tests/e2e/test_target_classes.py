@@ -50,8 +50,7 @@ class Selection(ProgramTest):
             hdus["FIBERMAP"] = add_columns(hdus["FIBERMAP"], **{**columns, **fibermap})
             hdus["SCORES"] = bintable({"TARGETID": cls.ids, **{f"MEDIAN_COADD_SNR_{arm}": np.array(sn, float)
                 for arm, sn in (("B", SN_B), ("R", SN_R), ("Z", [0.0] * N_STAR))}}, "SCORES")
-            for key, value in header:
-                hdus[0].header[key] = value
+            hdus[0].header.update(header)
             hdus.writeto(tmp(name), overwrite=True)
         return tmp(name)
 
@@ -182,8 +181,7 @@ class Selection(ProgramTest):
         def rewrite(columns, keys):
             with pyfits.open(path, memmap=False) as hdus:
                 hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="EXP_FIBERMAP")
-                for key, value in keys:
-                    hdus[0].header[key] = value
+                hdus[0].header.update(keys)
                 hdus.writeto(path, overwrite=True)
 
         rewrite(exposures + [tiles], [])

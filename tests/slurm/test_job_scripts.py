@@ -47,9 +47,8 @@ class JobScripts(ProgramTest):
             STARMILL_SLURM=SLURM, STARMILL_SITE=tmp("site.conf"))
         variables.update(environment)
         return subprocess.Popen(
-            [BASH, os.path.join(SLURM, script + ".sbatch"), *args], env=variables,
-            cwd=self.record, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            [BASH, os.path.join(SLURM, script + ".sbatch"), *args], env=variables, cwd=self.record,
+            start_new_session=True, **{**PIPES, "stderr": subprocess.STDOUT})
 
     def run_script(self, *args, **how):
         """Exit status of the script; self.text is what it said."""
@@ -288,15 +287,13 @@ class Files(unittest.TestCase):
     def test_shellcheck(self):
         files = sorted(glob.glob(os.path.join(SLURM, "*.*")))
         files.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mini-slurm"))
-        done = subprocess.run(["shellcheck", "-x", "-P", os.path.dirname(SLURM), *files],
-                              stdout=subprocess.PIPE, text=True, check=False)
+        done = ended(["shellcheck", "-x", "-P", os.path.dirname(SLURM), *files])
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_defaults_are_those_of_the_site_file(self):
         """site.conf shows what holds without it."""
         program = 'for f; do . "$f"; done; declare -p ${!SITE_@}'
-        have = [subprocess.run([BASH, "-c", program, "bash", *files], stdout=subprocess.PIPE,
-                               text=True, check=True).stdout
+        have = [ended([BASH, "-c", program, "bash", *files], check=True).stdout
                 for files in ([os.path.join(SLURM, "job.sh")],
                               [os.path.join(SLURM, "site.conf"), os.path.join(SLURM, "job.sh")])]
         self.assertEqual(*have)
