@@ -446,7 +446,7 @@ class ProgramTest(unittest.TestCase):
         return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
 
     def said_by(self, process, status, number=None):
-        """What a started process says, (output, errors): it ends with status, after a signal if any."""
+        """Output and errors of a started process that ends with status, after a signal if any."""
         if number:
             process.send_signal(number)
         said = process.communicate(timeout=PATIENCE)

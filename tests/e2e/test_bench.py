@@ -26,10 +26,8 @@ def bench_fit(*args, **how):
 
 def setUpModule():
     made["library"], made["file"] = coarse_survey(N_STAR)
-    made["folder"] = tmp("results")
-    os.mkdir(made["folder"])
-    made["bad"] = tmp("bad.fits")
-    put(made["bad"], content(made["file"])[:5000])
+    made["folder"] = new_folder("results")
+    made["bad"] = put("bad.fits", content(made["file"])[:5000])
 
 
 class Fit(ProgramTest):
@@ -174,8 +172,8 @@ class Auto(ProgramTest):
     """--backend auto, where nothing was measured."""
 
     def run_fit(self, path, *args, status=0):
-        return self.ends(status, "fit", "--library", made["library"], "--output", path, "--log-level",
-                         "debug", "--quiet", made["file"], *args,
+        return self.ends(status, "fit", "--library", made["library"], "--output", path,
+                         "--log-level", "debug", "--quiet", made["file"], *args,
                          env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
     def leave_rows(self, path, device=None):

@@ -71,12 +71,9 @@ JOBS = {
     "merge": ((RESULT,), (RESULT,)),
 }
 READ_ONLY = {
-    "library info": ((LIBRARY,), (LIBRARY,)),
-    "status": ((RESULT,), (RESULT,)),
-    "show": ((RESULT, STAR), (RESULT,)),
-    "compare": ((RESULT, RESULT), (RESULT,)),
-    "grid": (("plan", "--models", 3), ()),
-    "doctor": ((), ()),
+    "library info": ((LIBRARY,), (LIBRARY,)), "status": ((RESULT,), (RESULT,)),
+    "show": ((RESULT, STAR), (RESULT,)), "compare": ((RESULT, RESULT), (RESULT,)),
+    "grid": (("plan", "--models", 3), ()), "doctor": ((), ()),
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
 NEVER_RUNS = ("library import",)  # here: there is no emulator

@@ -82,7 +82,9 @@ def word(text):
 def described(unit, text):
     """Unit and comment of a column of FITS."""
     unit, text = word(unit), word(text).replace("'", '"')
-    return ("", text + "; unit: " + unit) if unit in NO_UNIT else (unit.replace("km/s", "km s-1"), text)
+    if unit in NO_UNIT:
+        return "", text + "; unit: " + unit
+    return unit.replace("km/s", "km s-1"), text
 
 
 def tree(folder):
@@ -385,8 +387,7 @@ class Export(ProgramTest):
         os.remove(first)  # missing
         os.utime(second, (1, 1))  # older than the result
         self.assertIn("written      2\nexisting     1", self.export("--output", folder, OUT).stdout)
-        link = os.path.join(tmp("links"), os.path.basename(first))  # it stays one
-        os.mkdir(tmp("links"))
+        link = os.path.join(new_folder("links"), os.path.basename(first))  # it stays one
         os.symlink(tmp("linked.fits"), link)
         put("linked.fits", "")
         self.export("--output", tmp("links"), "--overwrite", OUT)

@@ -275,9 +275,8 @@ class RealFiles(EndToEnd):
             zbest = pyfits.getdata(data(f"real/desi/redrock-{name}.fits.gz"), "REDSHIFTS")
             self.fit(f"redrock-{name}.h5", "--redrock", path, status=3)
             kept = {int(t) for t in read(self.path)["TARGETID"]}
-            star = (np.char.strip(zbest["SPECTYPE"]) == "STAR") | (
-                np.abs(zbest["Z"]) * 299792.458 < 1500
-            )
+            star = ((np.char.strip(zbest["SPECTYPE"]) == "STAR")
+                    | (np.abs(zbest["Z"]) * 299792.458 < 1500))
             self.assertTrue(kept <= {int(t) for t in zbest["TARGETID"][star]})
             # without selection these galaxies are fitted, and say what they are
             self.fit(f"galaxy-{name}.h5", path)

@@ -354,8 +354,7 @@ class Desi(Formats):
             self.assertSame(c.flux.astype("f4"), got["flux"])
 
     def test_redrock_file_beside_the_input(self):
-        folder, data = tmp("beside"), packed(Sample("desi").hdus)[0]
-        os.makedirs(folder)
+        folder, data = new_folder("beside"), packed(Sample("desi").hdus)[0]
 
         def found(name):
             """Which one, by its Z of the first row."""

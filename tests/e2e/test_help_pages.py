@@ -129,7 +129,8 @@ class ManPages(ProgramTest):
         if not shutil.which("man"):
             self.skipTest("no man (Debian: man-db)")
         for job in [()] + [(job,) for job in JOBS]:
-            done = ended(["man", "--warnings=mac,el,missing,font", "-l", put("page.1", page_of(*job))],
+            path = put("page.1", page_of(*job))
+            done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],
                          {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             self.assertEqual((done.returncode, done.stderr), (0, ""), job)
             self.assertIn("-".join(("starmill",) + job) + " - ", " ".join(done.stdout.split()))

@@ -49,14 +49,11 @@ class Installed(ProgramTest):
         return done.stdout
 
     def test_files(self):
-        data = ("share", "starmill")
-        for names in (data + ("libraries", "fgk.h5"), data + ("config", "lamost.yaml"),
-                      data + ("config", "templates", "desi.yaml"), data + ("slurm", "job.sh"),
-                      ("share", "man", "man1", "starmill.1"),
-                      ("share", "man", "man1", "starmill-fit.1"),
-                      ("share", "doc", "starmill", "LICENSE"),
-                      ("share", "doc", "starmill", "use", "install.md")):
-            self.path(*names)
+        for name in ("starmill/libraries/fgk.h5", "starmill/config/lamost.yaml",
+                     "starmill/slurm/job.sh", "starmill/config/templates/desi.yaml",
+                     "man/man1/starmill.1", "man/man1/starmill-fit.1", "doc/starmill/LICENSE",
+                     "doc/starmill/use/install.md"):
+            self.path("share", name)
 
     def test_what_is_not_built_is_named(self):
         """Before anything is installed."""
@@ -247,11 +244,12 @@ class InstalledLibrary(ProgramTest):
         # without MPI's own classes of C++
         of_mpi = ("-DOMPI_SKIP_MPICXX", *self.flags("--cflags"),
                   HEADER.replace("starmill.h", "starmill_mpi.h"))
-        for compiler, language, what in (("cc", "c", ("-pedantic", HEADER)), ("mpicc", "c", of_mpi),
-                                         ("c++", "c++", ("-pedantic", HEADER)), ("mpicxx", "c++", of_mpi)):
+        for compiler, standard, what in (
+                ("cc", "c11", ("-pedantic", HEADER)), ("c++", "c++17", ("-pedantic", HEADER)),
+                ("mpicc", "c11", of_mpi), ("mpicxx", "c++17", of_mpi)):
             if shutil.which(compiler):
-                self.does(compiler, "-std=c11" if language == "c" else "-std=c++17", "-Wall", "-Wextra",
-                          "-Werror", "-fsyntax-only", "-x", language, *what)
+                self.does(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Werror",
+                          "-fsyntax-only", "-x", standard[:-2], *what)
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
         library = libstarmill.Library(self.library, format="desi", threads=2, slots=3)
@@ -306,9 +304,7 @@ endforeach()
                        f"-Wl,-rpath,{os.path.dirname(self.shared)}"),
             self.build(source, "static", of_installed("libstarmill.a"),
                        *[f for f in self.flags("--libs", "--static") if f != "-lstarmill"]),
-            os.path.join(folder, "build", "starmill_example"),
-            os.path.join(folder, "build", "static_example"),
-        ]
+            *(os.path.join(folder, "build", kind + "_example") for kind in ("starmill", "static"))]
         said = {self.does(program, self.library, tmp("star.txt")) for program in programs}
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said.pop(), r"(?s)VRAD -?\d.*km/s\nVSINI .*TEFF \d+.*-2 ln L -?\d")

@@ -112,8 +112,8 @@ class LibraryTest(ProgramTest):
     def test_options(self):
         lib = self.path("lib.h5")
         make_emulator(self.a, 1, "lab_x", "v1rm")
-        result = run("library", "import", "--output", lib, "--arm-names", "blue,red",
-                          "--template-sigma", "0.3", self.a, self.b)
+        run("library", "import", "--output", lib, "--arm-names", "blue,red", "--template-sigma",
+            "0.3", self.a, self.b)
         with h5py.File(lib, "r") as f:
             self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
             self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)

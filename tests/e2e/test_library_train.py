@@ -188,8 +188,8 @@ class Train(ProgramTest):
         args = ("--epochs", 5, "--model-error", 2)
         whole = digest(self.train("whole-few.h5", *args)[0])
         path = tmp("late.h5")
-        done = self.ends(1, "library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
-                         env=dict(STARMILL_PYTHON="/bin/false"))
+        self.ends(1, "library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
+                  env=dict(STARMILL_PYTHON="/bin/false"))
         self.assertTrue(os.path.exists(path + ".training.networks"))
         self.assertFalse(os.path.exists(path))
         process = self.start(path, *args)
@@ -207,7 +207,8 @@ class Train(ProgramTest):
         wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
         self.assertIn("the same command continues", self.said_by(process, 75)[1])
-        self.assertOneLine(self.train("file.h5", status=75)[1], "file.h5.stop", "remove it", status=75)
+        self.assertOneLine(self.train("file.h5", status=75)[1], "file.h5.stop", "remove it",
+                           status=75)
 
     def test_another_training(self):
         path = tmp("other.h5")
@@ -262,7 +263,7 @@ class Train(ProgramTest):
         done = self.train("todo-library.h5", status=4)[1]
         self.assertOneLine(done, "todo-library.h5.losses.csv", "--overwrite", status=4)
         self.assertEqual(content(path + ".losses.csv"), table)
-        done = self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
+        self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
         done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]
         self.assertOneLine(done, "144 principal components", status=3)
 

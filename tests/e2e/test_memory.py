@@ -40,9 +40,7 @@ class Memory(EndToEnd):
 
 
 def packed(path):
-    with open(path, "rb") as f, gzip.open(path + ".gz", "wb", 1) as g:
-        g.write(f.read())
-    return path + ".gz"
+    return put(path + ".gz", gzip.compress(content(path), 1))
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can mount a small file system")

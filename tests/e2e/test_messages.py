@@ -148,8 +148,7 @@ class Messages(ProgramTest):
         whole = content(write("whole.fits", stars()[:2]))
         header = whole.index(b"TTYPE1")
         for name, data, is_cut in (
-            ("cut.fits", whole[:-3000], True),
-            ("header.fits", whole[:header + 100], True),
+            ("cut.fits", whole[:-3000], True), ("header.fits", whole[:header + 100], True),
             ("empty.fits", b"", True),
             ("keyword.fits", whole.replace(b"TTYPE1", b"ttype1", 1), False),
             ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),

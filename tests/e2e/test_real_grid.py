@@ -121,12 +121,9 @@ class Atmospheres(unittest.TestCase):
         return 1 + t**3 - 2 * t * g**3 + g * feh**3 + t * g * feh
 
     def nodes(self):
-        return {
-            (t, g, f): np.full((a.N_DEPTH, a.N_COLUMN), self.value(t, g, f))
-            for t in np.arange(4000.0, 5751, 250)
-            for g in np.arange(0.5, 5.1, 0.5)
-            for f in np.arange(-2.5, 0.51, 0.25)
-        }
+        return {(t, g, f): np.full((a.N_DEPTH, a.N_COLUMN), self.value(t, g, f))
+                for t in np.arange(4000.0, 5751, 250) for g in np.arange(0.5, 5.1, 0.5)
+                for f in np.arange(-2.5, 0.51, 0.25)}
 
     def test_cubics_are_exact_also_at_the_edge(self):
         at = a.Atmospheres(self.nodes())
@@ -300,8 +297,7 @@ class Run(ProgramTest):
         # The line at 5000 A in air, of sigma 0.2 A, smoothed by 0.2 A; Morton's index of air is
         # 1.00027896.  The measured error is 1e-4.
         expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
-            -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2
-        )
+            -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2)
         self.assertLess(np.abs(ratio - expected)[np.abs(wave - 5001.3948) < 4].max(), 5e-4)
         self.assertTrue((np.abs(np.diff(wave) - 0.125) < 1e-9).all())
         self.assertAlmostEqual(ratio.max(), 1, delta=2e-4)
@@ -369,10 +365,8 @@ def write_models(folder):
     for k, label in enumerate(random_labels(N_MODEL, True)):
         flux = 1e6 * spectrum(wave, label, SIGMA)
         table = bintable({"WAVE": wave, "FLUX": ("E", flux), "CONTINUUM": ("E", np.full(len(wave), 1e6))})
-        for name, value in zip(LABELS, label):
-            table.header[name] = value
-        table.header["FWHM"] = SIGMA * 2.3548
-        table.header["MEDIUM"] = "vacuum"
+        table.header.update({**dict(zip(LABELS, label)), "FWHM": SIGMA * 2.3548,
+                             "MEDIUM": "vacuum"})
         table.writeto(os.path.join(folder, f"m{k:03d}.fits"))
 
 
@@ -388,9 +382,7 @@ def write_miles(path):
             for label, extra in zip(labels, zip(rng.uniform(0, 0.5, N_STAR), vrad))]
     flux = np.array(flux) * (1 + 0.004 * rng.normal(size=(N_STAR, len(pixels))))
     image = pyfits.PrimaryHDU(flux.astype("f4"))
-    for key, value in (("CRVAL1", pixels[0]), ("CDELT1", 0.9), ("CRPIX1", 1), ("FWHM", 2.5),
-                       ("WAVEFRAM", "AIR")):
-        image.header[key] = value
+    image.header.update(CRVAL1=pixels[0], CDELT1=0.9, CRPIX1=1, FWHM=2.5, WAVEFRAM="AIR")
     table = {name: ("E", labels[:, i]) for i, name in enumerate(list(LABELS)[:3])}
     pyfits.HDUList([image, bintable({**table, "NAME": ("8A", [f"s{i}" for i in range(N_STAR)])}, "LABELS")]).writeto(path)
     return np.column_stack([labels[:, :3], vrad])

@@ -346,7 +346,8 @@ class Refusals(Simulate):
         put("file", "")
         self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
         self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
-        self.assertOneLine(simulate("no/such", *FAST), tmp("no/such"), "create its parent", status=4)
+        self.assertOneLine(simulate("no/such", *FAST), tmp("no/such"), "create its parent",
+                           status=4)
         os.makedirs(tmp("busy/coadd-mock-00001.fits"))
         self.assertOneLine(simulate("busy", *FAST), "coadd-mock-00001.fits", status=4)
         self.assertOneLine(simulate("lost", *FAST, env=faults("EIO:sync:/coadd:1:1")), status=4)

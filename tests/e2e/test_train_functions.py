@@ -25,6 +25,7 @@ LINES = {name: np.sort(first + LN_STEP * RNG.uniform(0, n, N_LINE))
 SLOPE = {name: RNG.normal(size=(N_LINE, 4)) * [0.4, 0.15, 0.35, 0.05] for name in ARMS}
 NODES = (np.array([4500.0, 4800, 5200, 5700, 6300]), np.array([2.0, 2.5, 3.5, 4.5, 5.0]),
          np.array([-2.0, -1.5, -0.8, -0.2, 0.3]))
+LOW, HIGH = np.array([(n[0], n[-1]) for n in NODES]).T
 NAMES = ("teff", "logg", "feh")
 
 
@@ -47,9 +48,8 @@ def all_nodes():
 
 def scattered(n, seed=1):
     """Labels over the box, its corners first."""
-    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
-    corner = np.array(list(itertools.product(*zip(low, high))))
-    rest = low + (high - low) * np.random.default_rng(seed).uniform(0, 1, (n - len(corner), 3))
+    corner = np.array(list(itertools.product(*zip(LOW, HIGH))))
+    rest = LOW + (HIGH - LOW) * np.random.default_rng(seed).uniform(0, 1, (n - len(corner), 3))
     return np.vstack([corner, rest])
 
 
@@ -97,8 +97,7 @@ def emulate(lib, label, i_arm=0):
 
 
 def between(n, seed=5):
-    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
-    return low + (high - low) * np.random.default_rng(seed).uniform(0.05, 0.95, (n, 3))
+    return LOW + (HIGH - LOW) * np.random.default_rng(seed).uniform(0.05, 0.95, (n, 3))
 
 
 def table(text, begin):

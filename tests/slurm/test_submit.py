@@ -258,8 +258,8 @@ class Submit(unittest.TestCase):
                 (("gpu", "--output", "o.h5", "--catalog", "none.txt"), "no such file"),
                 (("gpu", "--output", "o.h5", "--library"), "needs a value"),
                 (("gpu", "--output", "o.h5", "--pattern", "*.fits"), "list the files"),
-                (("--parts", 2, "array", "--output", "o.h5", "--input-table", "t", "a.fits", "b.fits"),
-                 "at once"),
+                (("--parts", 2, "array", "--output", "o.h5", "--input-table", "t", "a.fits",
+                  "b.fits"), "at once"),
                 (("--nodes", 2, "gpu", "--output", "o.h5", "a.fits"), "--nodes goes with"),
                 (("--parts", 2, "gpu", "--output", "o.h5", "a.fits"), "--parts goes with"),
                 (("--rows", 0, "gpu", "--output", "o.h5", "a.fits"), "positive"),
@@ -290,8 +290,9 @@ class Submit(unittest.TestCase):
 
     def test_a_full_disk_leaves_no_script(self):
         before = sorted(os.listdir(self.folder))
-        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, "--rows", 5, "gpu", "--output",
-                      "out.h5", "a.fits"], cwd=self.folder, preexec_fn=small_files(1000))
+        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, "--rows", 5, "gpu",
+                      "--output", "out.h5", "a.fits"], cwd=self.folder,
+                     preexec_fn=small_files(1000))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("out.h5.sbatch cannot be written", done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
