@@ -313,7 +313,8 @@ endforeach()
     def test_the_python_module_in_a_fresh_environment(self):
         """That of the installed tree, or of the wheel that packaging/wheel-test names."""
         python = os.path.join(tmp("venv"), "bin", "python")
-        if called(sys.executable, "-m", "venv", tmp("venv")).returncode == 0:
+        made = called(sys.executable, "-m", "venv", tmp("venv"))
+        if made.returncode == 0:
             made = called(python, "-m", "pip", "install", "-q", "--no-compile", "--retries", 1,
                           "--timeout", 20, "pytest", WHEEL or "numpy", "cffi", timeout=400)
         if made.returncode != 0:
