@@ -34,8 +34,7 @@ class Daily(ProgramTest):
         return self.add("tiles", str(tile), str(night), f"coadd-0-{tile}-thru{night}.fits")
 
     def run_fit(self, out, *args, status=0, **how):
-        path = self.at(out)
-        return self.ends(status, "fit", "--library", LIBRARY, "--output", path, *args, **how)
+        return self.ends(status, "fit", "--library", LIBRARY, "--output", self.at(out), *args, **how)
 
     def inputs(self, out):
         names = read(self.at(out), "catalog/files")["PATH"]
