@@ -34,7 +34,8 @@ class Daily(ProgramTest):
         return self.add("tiles", str(tile), str(night), f"coadd-0-{tile}-thru{night}.fits")
 
     def run_fit(self, out, *args, status=0, **how):
-        return self.ends(status, "fit", "--library", LIBRARY, "--output", self.at(out), *args, **how)
+        path = self.at(out)
+        return self.ends(status, "fit", "--library", LIBRARY, "--output", path, *args, **how)
 
     def inputs(self, out):
         names = read(self.at(out), "catalog/files")["PATH"]

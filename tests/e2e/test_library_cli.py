@@ -96,8 +96,8 @@ class LibraryTest(ProgramTest):
         moved, other = self.path("moved.h5"), self.path("other.h5")
         os.rename(self.a, moved)
         self.assertIn(digest, library("import", "--output", other, moved, self.b).stdout)
-        third = run("library", "import", "--output", other, "--overwrite", "--guess-templates", "51",
-                    moved, self.b)
+        third = run("library", "import", "--output", other, "--overwrite", "--guess-templates",
+                    "51", moved, self.b)
         self.assertNotIn(digest, third.stdout)
 
     def test_one_of_several_at_once_wins(self):
