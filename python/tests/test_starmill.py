@@ -63,8 +63,7 @@ def test_keys_may_be_words_and_numbers_of_numpy(made):
     for keys in ({"min_vel": -500, "npoly": 9, "wave_mask": [[4000, 4100]]},
                  {"min_vel": np.float32(-500), "npoly": np.int64(9), "minsn": "none",
                   "wave_mask": np.array([[4000, 4100]]), "lsf_width_error": "auto"},
-                 {"min_vel": -500, "npoly": 9, "wave_mask": "auto"},
-                 {"min_vel": -500, "npoly": 9}):
+                 {"min_vel": -500, "npoly": 9, "wave_mask": "auto"}, {"min_vel": -500, "npoly": 9}):
         library = starmill.Library(LIBRARY, format="desi", **keys)
         assert library.parameters[0].min == -500
         values.append(starmill.loglike(library.star(spectrum), theta))
@@ -97,8 +96,7 @@ def test_likelihoods_and_models_are_those_of_the_result(library, stars, result):
 
 def test_a_spectrum_gives_back_its_parameters(library, made):
     spectrum, theta = made
-    star = library.star(spectrum)
-    table = starmill.fit([star])
+    table = starmill.fit([library.star(spectrum)])
     assert table["STATUS"][0] == 1
     covariance = table.covariance(0)
     assert covariance.shape == (theta.size, theta.size)
@@ -111,8 +109,7 @@ def test_a_spectrum_gives_back_its_parameters(library, made):
 
 def test_a_model_is_its_template_times_its_continuum(library, made):
     spectrum, theta = made
-    star = library.star(spectrum)
-    model = starmill.model(star, theta)
+    model = starmill.model(library.star(spectrum), theta)
     (piece,) = model.pieces
     np.testing.assert_allclose(piece.template * piece.continuum, piece.flux, rtol=3e-6)
     np.testing.assert_array_equal(model.spectrum(0), piece.flux)
@@ -149,8 +146,7 @@ def test_likelihoods_one_by_one_and_together(library, made):
 def test_fixed_parameters_priors_and_starts(library, made):
     spectrum, theta = made
     star = library.star(spectrum)
-    names = [parameter.name for parameter in library.parameters]
-    fixed = dict(zip(names[1:], theta[1:]))
+    fixed = dict(zip([parameter.name for parameter in library.parameters][1:], theta[1:]))
     velocity = starmill.fit([star], fixed=fixed)
     assert velocity["TEFF"][0] == theta[2] and velocity["VSINI"][0] == theta[1]
     assert velocity.covariance(0)[0, 0] > 0 and velocity.covariance(0)[2, 2] == 0
@@ -305,8 +301,7 @@ def test_threads_take_a_library_each(made):
     values = {}
 
     def work(i):
-        library = starmill.Library(LIBRARY, format="desi")
-        star = library.star(spectrum)
+        star = starmill.Library(LIBRARY, format="desi").star(spectrum)
         values[i] = [starmill.loglike(star, theta + [k, 0, 0, 0, 0, 0]) for k in range(20)]
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]

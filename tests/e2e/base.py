@@ -69,17 +69,10 @@ atexit.register(gc.freeze)  # the end would look for cycles in all that was impo
 SHIM = os.environ.get("FAULT_SHIM", "")  # tests/faults/fault_shim.c
 PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
 
-ENVIRONMENT = dict(
-    os.environ,
-    OMPI_ALLOW_RUN_AS_ROOT="1",
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-    OMPI_MCA_rmaps_base_oversubscribe="1",
-    OMPI_MCA_mpi_yield_when_idle="1",
-    OMPI_MCA_orte_tmpdir_base=TMP,
-    OMPI_MCA_btl_vader_backing_directory=TMP,
-    OPENBLAS_NUM_THREADS="1",
-    MPLCONFIGDIR=TMP,
-)
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                   OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_mpi_yield_when_idle="1",
+                   OMPI_MCA_orte_tmpdir_base=TMP, OMPI_MCA_btl_vader_backing_directory=TMP,
+                   OPENBLAS_NUM_THREADS="1", MPLCONFIGDIR=TMP)
 
 # as kernels/data/result.h has them
 (FITTED, LOW_SN, NO_ARM, UNREADABLE, NO_RESOLUTION, OUTSIDE, FIT_FAILED, BAD_LSF,
@@ -451,6 +444,14 @@ class ProgramTest(unittest.TestCase):
         """The same of a fit into the temporary folder."""
         self.path = tmp(out)
         return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
+
+    def said_by(self, process, status, number=None):
+        """Output and errors of a started process that ends with status, after a signal if any."""
+        if number:
+            process.send_signal(number)
+        said = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, status, said)
+        return said
 
     def assertOneLine(self, done, *parts, status):
         """The program ended with status, and one line of standard error has all parts."""

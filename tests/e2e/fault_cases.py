@@ -257,9 +257,8 @@ def case_creation_never_returns(site, ranks):
 
 def case_log_never_returns(site, ranks):
     log = os.path.join(site.folder, "hang.log")
-    site.continues(
-        site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
-                 watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
+    site.continues(site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
+                            watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
 
 
 def case_suspended_for_longer_than_the_watchdog(site, ranks):
@@ -327,16 +326,14 @@ def case_input_vanishes(site, ranks):
 
 
 def case_input_cannot_be_read(site, ranks):
-    inputs = site.copy("eio")
-    outcome = site.run("eio", ranks, "EIO:read:eio-2.fits:1:0", inputs=inputs)
+    outcome = site.run("eio", ranks, "EIO:read:eio-2.fits:1:0", inputs=site.copy("eio"))
     outcome.ends(3, says=["eio-2.fits", "Input/output error"])
 
 
 def case_input_changes_while_read(site, ranks):
     # the file changes once the reader has it open: its time, not its header
-    inputs = site.copy("touch")
     n = 45 if ranks < 2 else 5
-    outcome = site.run("touch", ranks, f"touch:read:touch-2.fits:{n}:1", inputs=inputs)
+    outcome = site.run("touch", ranks, f"touch:read:touch-2.fits:{n}:1", inputs=site.copy("touch"))
     outcome.ends(3, says=["touch-2.fits", "changed while"])
     fits = read(outcome.path)
     lost = fits["STATUS"] == UNREADABLE
@@ -346,8 +343,7 @@ def case_input_changes_while_read(site, ranks):
 
 def case_input_is_cut_while_read(site, ranks):
     ranks = min(ranks, 2)  # the rank that counts 45 reads must be the one that fits it
-    inputs = site.copy("cut")
-    outcome = site.run("cut", ranks, "cut:read:cut-2.fits:45:1", inputs=inputs)
+    outcome = site.run("cut", ranks, "cut:read:cut-2.fits:45:1", inputs=site.copy("cut"))
     outcome.ends(3, says=["cut-2.fits"])
     fits = read(outcome.path)
     if (fits["STATUS"][site.catalog["FILE"] == 0] != FITTED).any():
@@ -357,9 +353,8 @@ def case_input_is_cut_while_read(site, ranks):
 def case_input_never_answers(site, ranks):
     name = os.path.basename(site.second)
     for call, first, where in (("open", 1, "opening the file"), ("read", 3, "has not returned")):
-        site.continues(
-            site.run("silent", ranks, f"hang:{call}:{name}:{first}:1", watchdog=site.watchdog)
-            .ends(70, says=[where, name]), ranks)
+        site.continues(site.run("silent", ranks, f"hang:{call}:{name}:{first}:1",
+                                watchdog=site.watchdog).ends(70, says=[where, name]), ranks)
 
 
 def case_library_never_answers(site, ranks):

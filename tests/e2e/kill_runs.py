@@ -26,8 +26,7 @@ def descendants(pid):
 
 def kill_all(process):
     """SIGKILL to a process and all that it has started, at once."""
-    pids = descendants(process.pid)
-    for pid in [process.pid, *pids]:
+    for pid in [process.pid, *descendants(process.pid)]:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -149,8 +148,7 @@ class Campaign:
         path = self.path(name)
         models = self.random.random() < 0.3
         while True:
-            ranks = self.random.randrange(self.most_ranks + 1)
-            if self.killed(path, ranks, models):
+            if self.killed(path, self.random.randrange(self.most_ranks + 1), models):
                 self.count["kills"] += 1
             else:
                 self.count["too_late"] += 1

@@ -7,10 +7,8 @@ NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
 WRONG = {
     "desi": (
         ("-B_WAVELENGTH", "no HDU B_WAVELENGTH"),
-        ("-B_FLUX", "no HDU B_FLUX"),
-        ("-R_IVAR", "no HDU R_IVAR"),
-        ("-R_RESOLUTION", "no HDU R_RESOLUTION though"),
-        ("-B_MASK", "no HDU B_MASK though"),
+        ("-B_FLUX", "no HDU B_FLUX"), ("-R_IVAR", "no HDU R_IVAR"),
+        ("-R_RESOLUTION", "no HDU R_RESOLUTION though"), ("-B_MASK", "no HDU B_MASK though"),
         ("B_FLUX/5,5", "(B_FLUX) is an image [5][5], expected an image [5][4]"),
         ("B_FLUX/4,4", "(B_FLUX) is an image [4][4], expected an image [5][4]"),
         ("B_RESOLUTION/4,4,5", "(B_RESOLUTION) has 4 diagonals"),
@@ -29,11 +27,8 @@ WRONG = {
         ("-SPECOBJ", "no table SPECOBJ or SPALL"),
         ("SPECOBJ/2", "HDU 3 (SPECOBJ)", "has 2 rows"),
         ("SPECOBJ-PLATE", "(SPECOBJ)", "no column PLATE"),
-        ("COADD-flux", "HDU 2 (COADD)", "no column flux"),
-        ("COADD-LogLam", "HDU 2 (COADD)", "no column loglam"),
-        ("COADD-ivar", "HDU 2 (COADD)", "no column ivar"),
-        ("COADD-AND_MASK", "HDU 2 (COADD)", "no column and_mask"),
-        ("COADD-wdisp", "HDU 2 (COADD)", "no column wdisp"),
+        *((f"COADD-{name}", "HDU 2 (COADD)", f"no column {name.lower()}")
+          for name in ("flux", "LogLam", "ivar", "AND_MASK", "wdisp")),
         ("COADD flux~2E", "HDU 2 (COADD)", "column flux has "),
         ("COADD ivar~2E", "HDU 2 (COADD)", "rows of 2 values"),
         ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold numbers, equally many in each row"),
@@ -63,10 +58,8 @@ WRONG = {
         ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 km/s of row 0"),
     ),
     "lamost": (
-        ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),
-        ("COADD-IVAR", "HDU 2 (COADD)", "no column IVAR"),
-        ("COADD-WAVELENGTH", "HDU 2 (COADD)", "no column WAVELENGTH"),
-        ("COADD-ANDMASK", "HDU 2 (COADD)", "no column ANDMASK"),
+        *((f"COADD-{name}", "HDU 2 (COADD)", f"no column {name.upper()}")
+          for name in ("flux", "IVAR", "WAVELENGTH", "ANDMASK")),
         ("COADD IVAR~3E", "HDU 2 (COADD)", "column IVAR has 1 rows of 3 values"),
         ("COADD flux~1E", "HDU 2 (COADD)", "1 rows of 1 values, expected 2 to"),
         ("COADD WAVELENGTH@2=nan", "(COADD): column WAVELENGTH", "pixel 2 is nan"),
@@ -96,16 +89,14 @@ WRONG = {
         ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures"),
     ),
     "weave": (
-        ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
-        ("-BLUE_SENSFUNC", "no HDU BLUE_SENSFUNC", "fetch it again"),
-        ("-RED_DATA", "no HDU RED_DATA", "fetch it again"),
+        *((f"-{name}", f"no HDU {name}", "fetch it again")
+          for name in ("BLUE_IVAR", "BLUE_SENSFUNC", "RED_DATA")),
         ("-FIBTABLE", "no table FIBTABLE", "not a cube"),
         ("BLUE_IVAR/5,4", "HDU 3 (BLUE_IVAR)", "5 rows of 4 pixels, as BLUE_DATA"),
         ("BLUE_DATA/4,5,1", "HDU 2 (BLUE_DATA)", "not a cube"),
         ("FIBTABLE/4", "HDU 2 (BLUE_DATA)", "4 rows, as many as FIBTABLE"),
-        ("FIBTABLE-CNAME", "FIBTABLE", "CNAME"),
-        ("FIBTABLE-Status", "FIBTABLE", "STATUS"),
-        ("FIBTABLE-TARGUSE", "FIBTABLE", "TARGUSE"),
+        *((f"FIBTABLE-{name}", "FIBTABLE", name.upper())
+          for name in ("CNAME", "Status", "TARGUSE")),
         ("BLUE_DATA!CRVAL1", "HDU 2 (BLUE_DATA)", "CRVAL1"),
         ("BLUE_DATA!CD1_1", "HDU 2 (BLUE_DATA)", "CD1_1 or CDELT1"),
         ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   = 'x'", "HDU 2 (BLUE_DATA)", "CD1_1"),
@@ -160,9 +151,7 @@ WRONG = {
     "pfs wave": (("WAVELENGTH @2=nan", "row 1 (WAVELENGTH)", "pixel 2 is nan"),),
     "generic": (
         ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
-        ("SPECTRA-NAME", "HDU 2 (SPECTRA)", "NAME"),
-        ("SPECTRA-WAVELENGTH", "HDU 2 (SPECTRA)", "WAVELENGTH"),
-        ("SPECTRA-FLUX", "HDU 2 (SPECTRA)", "FLUX"),
+        *((f"SPECTRA-{name}", "HDU 2 (SPECTRA)", name) for name in ("NAME", "WAVELENGTH", "FLUX")),
         ("SPECTRA-IVAR", "HDU 2 (SPECTRA)", "neither of the columns IVAR and ERROR"),
         ("SPECTRA MASK>ERROR", "IVAR and ERROR", "both of"),
         ("SPECTRA MASK>FLUX", "FLUX", "two columns"),

@@ -26,10 +26,8 @@ def bench_fit(*args, **how):
 
 def setUpModule():
     made["library"], made["file"] = coarse_survey(N_STAR)
-    made["folder"] = tmp("results")
-    os.mkdir(made["folder"])
-    made["bad"] = tmp("bad.fits")
-    put(made["bad"], content(made["file"])[:5000])
+    made["folder"] = new_folder("results")
+    made["bad"] = put("bad.fits", content(made["file"])[:5000])
 
 
 class Fit(ProgramTest):
@@ -87,9 +85,7 @@ class Fit(ProgramTest):
         process = start("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
                         "--repeat", 1000, "--output", folder, made["file"])
         wait_until(lambda: glob.glob(os.path.join(folder, "*", "result.h5")), process)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, err)
+        self.said_by(process, 75, signal.SIGTERM)
         self.assertEqual(os.listdir(folder), [])
 
 
@@ -133,8 +129,7 @@ class Crossover(ProgramTest):
         for row in rows:
             self.assertAlmostEqual(float(row[2]) / float(row[3]), float(row[4]), delta=0.1)
         self.assertIn("train: the CPU is faster at the largest size", said)
-        field = content(kept, "r").splitlines()[1].split("\t")
-        self.assertEqual(field[:3], ["train", "0", "1"])
+        self.assertEqual(content(kept, "r").splitlines()[1].split("\t")[:3], ["train", "0", "1"])
         said, rows = self.measure("--library", made["library"], "--work", "fit", "--most", 1,
                                   made["file"], n_gpu=1)
         self.assertTrue(float(rows[0][3]) > 0, said)
@@ -144,9 +139,8 @@ class Crossover(ProgramTest):
 class Write(ProgramTest):
     def test_ranks_write_together(self):
         for ranks in (0, 3):
-            done = run("bench", "write", "--rows", 2000, "--output", made["folder"],
-                       ranks=ranks, timeout=300)
-            row = tables(done.stdout)[str(ranks or 1)]
+            row = tables(run("bench", "write", "--rows", 2000, "--output", made["folder"],
+                             ranks=ranks, timeout=300).stdout)[str(ranks or 1)]
             self.assertEqual(row[1], "2000")
             # each column in one piece where one epoch has all rows
             self.assertLess(int(row[7]), 100 * (ranks or 1))
@@ -177,10 +171,10 @@ class Usage(ProgramTest):
 class Auto(ProgramTest):
     """--backend auto, where nothing was measured."""
 
-    def run_fit(self, path, *args):
-        return starmill("fit", "--library", made["library"], "--output", path, "--log-level", "debug",
-                        "--quiet", made["file"], *args,
-                        env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
+    def run_fit(self, path, *args, status=0):
+        return self.ends(status, "fit", "--library", made["library"], "--output", path,
+                         "--log-level", "debug", "--quiet", made["file"], *args,
+                         env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
     def leave_rows(self, path, device=None):
         with h5py.File(path, "r+") as f:
@@ -191,18 +185,14 @@ class Auto(ProgramTest):
 
     def test_auto_says_what_it_takes_and_continues_on_it(self):
         path = tmp("auto.h5")
-        done = self.run_fit(path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("backend auto: the CPU, as ", done.stderr)
+        self.assertIn("backend auto: the CPU, as ", self.run_fit(path).stderr)
         with h5py.File(path) as f:
             self.assertTrue(f["provenance"].attrs["DEVICE"].decode().startswith("cpu"))
         self.leave_rows(path)
-        done = self.run_fit(path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("backend auto: as " + path, done.stderr)
+        self.assertIn("backend auto: as " + path, self.run_fit(path).stderr)
         # a result begun on a GPU that is not here is not continued on the CPU
         self.leave_rows(path, "cuda NVIDIA Nothing sm_99")
-        done = self.run_fit(path)
+        done = self.run_fit(path, status=4)
         # with a GPU here, it is one of another kind
         self.assertRegex(done.stderr, "was begun on (a GPU|another device)")
         self.assertOneLine(done, path, "overwrite", status=4)
@@ -210,11 +200,9 @@ class Auto(ProgramTest):
         # a plan needs no GPU
         for args in ([], ["--backend", "cuda"]):
             plan = self.run_fit(path, "--plan", *args)
-            self.assertEqual(plan.returncode, 0, plan.stderr)
             self.assertRegex(plan.stdout, r"(?m)^ranks +.* cuda$")
             self.assertRegex(plan.stdout, r"(?m)^time +unknown for cuda")
-        done = self.run_fit(path, "--overwrite")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_fit(path, "--overwrite")
 
 
 class OneRank(ProgramTest):
@@ -372,8 +360,7 @@ class Doctor(ProgramTest):
     def test_a_backend_that_is_not_there(self):
         if "built without CUDA" not in starmill("--version").stdout:
             self.skipTest("built with CUDA")
-        found = self.ask("--backend", "cuda", status=2)
-        self.assertIn("without CUDA", found["fit.backend"][1])
+        self.assertIn("without CUDA", self.ask("--backend", "cuda", status=2)["fit.backend"][1])
 
     def test_usage(self):
         for args, part in ((["--outputt"], "--outputt"), (["here"], "here"),

@@ -134,21 +134,18 @@ GIVEN = (
     "slots: 7", "write_interval: 0.5", "gzip_limit_mib: 10", ("scratch: /s", "scratch: \"/s\""), "backend: cpu",
     "log_level: debug")
 # in pairs: what makes the same run
-SAME = (
-    ("", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
-     "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5"),
-    ("arms: [b, r]", "arms: [r, b]"), ("arms: [{name: b}]", "arms: b"),
-    ("wave_mask: auto", "wave_mask: [[4300, 4450]]"),
-    ("exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto", ""),
-    ("objtypes: [A, B]", "objtypes: [B, A]"), ("objects: [1, a, 2, 2]", "objects: [2, 1, a]"),
-    ("fiberstatus_allowed_bits: [1, 2]", "fiberstatus_allowed_bits: [2, 1]"),
-    ("fix_param: [{param: a, value: 1}, {param: b, value: 2}]",
-     "fix_param: [{param: b, value: 2.0}, {value: 1, param: a}]"),
-    ("priors: [{param: a, mean: 1, sigma: 1}, {param: b, mean: 2, sigma: 1}]",
-     "priors: [{param: b, mean: 2, sigma: 1}, {param: a, mean: 1, sigma: 1}]"))
-OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "gzip_limit_mib", "scratch",
-"backend",
-             "log_level")
+SAME = (("", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
+         "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5"), ("arms: [b, r]", "arms: [r, b]"),
+        ("arms: [{name: b}]", "arms: b"), ("wave_mask: auto", "wave_mask: [[4300, 4450]]"),
+        ("exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto", ""),
+        ("objtypes: [A, B]", "objtypes: [B, A]"), ("objects: [1, a, 2, 2]", "objects: [2, 1, a]"),
+        ("fiberstatus_allowed_bits: [1, 2]", "fiberstatus_allowed_bits: [2, 1]"),
+        ("fix_param: [{param: a, value: 1}, {param: b, value: 2}]",
+         "fix_param: [{param: b, value: 2.0}, {value: 1, param: a}]"),
+        ("priors: [{param: a, mean: 1, sigma: 1}, {param: b, mean: 2, sigma: 1}]",
+         "priors: [{param: b, mean: 2, sigma: 1}, {param: a, mean: 1, sigma: 1}]"))
+OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "gzip_limit_mib",
+             "scratch", "backend", "log_level")
 
 
 class Config(ProgramTest):
@@ -273,9 +270,8 @@ class Config(ProgramTest):
         """Texts that YAML would read otherwise, and the ends of the numbers."""
         number = ("-1.7976931348623157e+308", "-0.0", "5e-324", "0.30000000000000004", "0.1", "1e22",
                   "1.7976931348623157e+308")
-        for i, text in enumerate(("~", "null", "'", "a: b", "#", "- a", "{a}", "%", " a ", '"\\"', "\u00e9",
-        "\x85",
-                                  "\u2028", "\ufeff", "\U0001f31f")):
+        for i, text in enumerate(("~", "null", "'", "a: b", "#", "- a", "{a}", "%", " a ", '"\\"',
+                                  "\u00e9", "\x85", "\u2028", "\ufeff", "\U0001f31f")):
             of = json.dumps(text, ensure_ascii=text < "\uffff")
             given = "\n".join((
                 f"template_lib: [{of}]", f"scratch: {of}", f"objtypes: [{of}]", f"minsn: {number[i % 7]}",

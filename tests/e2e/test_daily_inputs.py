@@ -19,6 +19,8 @@ class Daily(ProgramTest):
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=TMP)
         self.table = os.path.join(self.folder, "inputs.tsv")
+        self.daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
+                      "--skip-done")
 
     def at(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -91,8 +93,7 @@ class Daily(ProgramTest):
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
             (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
         ):
-            done = self.run_fit("wrong.h5", *args, status=2)
-            self.assertOneLine(done, says, status=2)
+            self.assertOneLine(self.run_fit("wrong.h5", *args, status=2), says, status=2)
         put(self.table, "notes of mine\n")
         # what is no table is neither read nor appended to
         for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
@@ -103,13 +104,11 @@ class Daily(ProgramTest):
             self.assertEqual(content(args[-1]), before)
 
     def test_night_after_night(self):
-        daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
-                 "--skip-done")
         first = [self.add_tile(1, 20260101), self.add_tile(2, 20260101)]
         with open(first[1], "r+b") as f:
             f.truncate(5000)
         # the first night: one of two files is cut
-        self.run_fit("night1.h5", *daily, ranks=2, status=3)
+        self.run_fit("night1.h5", *self.daily, ranks=2, status=3)
         one, two = self.lines()
         self.assertEqual([one["STATUS"], two["STATUS"]], ["done", "failed"])
         self.assertEqual([one["ROWS"], one["FITTED"], one["REASON"]], ["1", "1", ""])
@@ -120,47 +119,43 @@ class Daily(ProgramTest):
         self.assertIn("20260101", two["REASON"])
         # the same command again changes nothing, in another folder neither
         before = content(self.table)
-        self.run_fit("night1.h5", *daily, status=3)
+        self.run_fit("night1.h5", *self.daily, status=3)
         self.assertEqual(content(self.table), before)
         # the second night brings a file; its result has this file and the failed one
         second = self.add_tile(1, 20260102)
-        done = self.run_fit("night1.h5", *daily, status=2)
+        done = self.run_fit("night1.h5", *self.daily, status=2)
         self.assertOneLine(done, "night1.h5 is finished", "another --output", status=2)
         shutil.copy(STAR, first[1])
-        done = self.run_fit("night2.h5", *daily)
+        done = self.run_fit("night2.h5", *self.daily)
         self.assertIn("skipped      1 inputs that are done", done.stdout)
         self.assertEqual(self.inputs("night2.h5"),
                          [os.path.relpath(p, self.folder) for p in (second, first[1])])
         # now all is done, whichever output is named
         for out in ("night2.h5", "night3.h5"):
-            done = self.run_fit(out, *daily)
-            self.assertIn("all 3 are done: nothing to fit", done.stdout)
+            self.assertIn("all 3 are done: nothing to fit", self.run_fit(out, *self.daily).stdout)
         self.assertFalse(os.path.exists(self.at("night3.h5")))
         # fitted again: a changed input, other settings, a lost result
         os.utime(second, (1, 1))
-        self.run_fit("night4.h5", *daily)
+        self.run_fit("night4.h5", *self.daily)
         self.assertEqual(self.inputs("night4.h5"), [os.path.relpath(second, self.folder)])
-        self.run_fit("other.h5", *daily, "--npoly", 9)
+        self.run_fit("other.h5", *self.daily, "--npoly", 9)
         self.assertEqual(len(self.inputs("other.h5")), 3)
         os.remove(self.at("other.h5"))
-        self.run_fit("again.h5", *daily, "--npoly", 9)
+        self.run_fit("again.h5", *self.daily, "--npoly", 9)
         self.assertEqual(len(self.inputs("again.h5")), 3)
 
     def test_an_interrupted_run_keeps_its_inputs(self):
-        daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
-                 "--skip-done")
         files = [self.add_tile(2, 20260101), self.add_tile(3, 20260101)]
-        self.run_fit("whole.h5", *daily[:2])
+        self.run_fit("whole.h5", *self.daily[:2])
         with h5py.File(self.at("whole.h5"), "r+") as f:  # as a run leaves it that was killed
             f["fits/STATUS"][1] = 0
             f["provenance/FINISHED"][0] = 0
         later = self.add_tile(1, 20260102)
-        done = self.run_fit("whole.h5", *daily)
-        self.assertIn("the other 1 inputs later", done.stderr)
+        self.assertIn("the other 1 inputs later", self.run_fit("whole.h5", *self.daily).stderr)
         self.assertEqual(self.inputs("whole.h5"), [os.path.relpath(p, self.folder) for p in files])
         self.assertEqual([line["INPUT"] for line in self.lines()],
                          [os.path.realpath(p) for p in files])
-        self.run_fit("next.h5", *daily)
+        self.run_fit("next.h5", *self.daily)
         self.assertEqual(self.inputs("next.h5"), [os.path.relpath(later, self.folder)])
 
     def test_redrock_belongs_to_the_input(self):
@@ -223,13 +218,11 @@ class Daily(ProgramTest):
     def test_an_empty_result_waits_for_nobody(self):
         daily = ("--input-table", self.table, "--skip-done")
         self.run_fit("a.h5", *daily, self.at("coadd-z.fits"), status=3)
-        star = self.add("coadd-x.fits")
-        self.run_fit("a.h5", *daily, star)
+        self.run_fit("a.h5", *daily, self.add("coadd-x.fits"))
         self.assertEqual(self.inputs("a.h5"), ["coadd-x.fits"])
 
     def test_a_table_that_was_cut(self):
-        star = self.add("coadd-x.fits")
-        daily = ("--input-table", self.table, "--skip-done", star)
+        daily = ("--input-table", self.table, "--skip-done", self.add("coadd-x.fits"))
         self.run_fit("a.h5", *daily)
         whole = content(self.table)
         for n, size in enumerate((1, 9, len(whole.splitlines()[-1]))):

@@ -104,10 +104,9 @@ class Epochs(ProgramTest):
                 with pyfits.open(path) as hdus:
                     pyfits.HDUList([h for h in hdus if h.name[:2] not in [x + "_" for x in left_out]
                                     and h.name != "SCORES"]).writeto(parts[-1])
-        fits = [("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
-                 "--output", tmp(out), *files) for out, files in (("whole.h5", self.files[:2]), ("arms.h5", parts))]
-        for words in fits:
-            run(*words)
+        for out, files in ("whole.h5", self.files[:2]), ("arms.h5", parts):
+            run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
+                "--output", tmp(out), *files)
         whole, arms = read(tmp("whole.h5")), read(tmp("arms.h5"))
         np.testing.assert_array_equal(arms["N_EPOCH"], 2)
         np.testing.assert_array_equal(read(tmp("arms.h5"), "epochs")["EPOCH"], [0, 0, 1, 1] * len(AMPLITUDE))

@@ -25,9 +25,8 @@ CONFIG = put("particles.yaml", "particles: 2000\nsteps: 20\nstep: 0.05\npotentia
 
 def labelled(path, n=40):
     """Write spectra of two lines whose depths follow the labels, as one image and one table."""
-    rng = np.random.default_rng(5)
     wave = 5000 + 0.25 * np.arange(800)
-    labels = rng.uniform([5000, 3, -1], [6000, 5, 0], (n, 3))
+    labels = np.random.default_rng(5).uniform([5000, 3, -1], [6000, 5, 0], (n, 3))
     depth = 0.2 + 0.1 * (labels - [5500, 4, -0.5]) @ np.array([[1e-3, 0], [0, 0.1], [0.5, 0.5]])
     lines = np.exp(-0.5 * ((wave - np.array([[5060], [5140]])) / 1.5) ** 2)
     image = pyfits.PrimaryHDU(1 - depth @ lines)
@@ -72,12 +71,9 @@ JOBS = {
     "merge": ((RESULT,), (RESULT,)),
 }
 READ_ONLY = {
-    "library info": ((LIBRARY,), (LIBRARY,)),
-    "status": ((RESULT,), (RESULT,)),
-    "show": ((RESULT, STAR), (RESULT,)),
-    "compare": ((RESULT, RESULT), (RESULT,)),
-    "grid": (("plan", "--models", 3), ()),
-    "doctor": ((), ()),
+    "library info": ((LIBRARY,), (LIBRARY,)), "status": ((RESULT,), (RESULT,)),
+    "show": ((RESULT, STAR), (RESULT,)), "compare": ((RESULT, RESULT), (RESULT,)),
+    "grid": (("plan", "--models", 3), ()), "doctor": ((), ()),
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
 NEVER_RUNS = ("library import",)  # here: there is no emulator

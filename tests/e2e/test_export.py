@@ -79,6 +79,14 @@ def word(text):
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
+def described(unit, text):
+    """Unit and comment of a column of FITS."""
+    unit, text = word(unit), word(text).replace("'", '"')
+    if unit in NO_UNIT:
+        return "", text + "; unit: " + unit
+    return unit.replace("km/s", "km s-1"), text
+
+
 def tree(folder):
     """Files below a folder and their bytes."""
     return {os.path.relpath(p, folder): content(p)
@@ -131,10 +139,7 @@ class Export(ProgramTest):
                     elif form == "1L":
                         values = values == 1
                     self.assertSame(table.data[name], values, name)
-                    comment = word(text)
-                    if word(unit) in NO_UNIT:
-                        comment += "; unit: " + word(unit)
-                    self.assertEqual(table.header[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                    self.assertEqual(table.header[f"TCOMM{i + 1}"], described(unit, text)[1])
                 for name in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                     self.assertEqual(hdus[name].columns.names, inputs[name].columns.names)
                     self.assertEqual(hdus[name].columns.formats, inputs[name].columns.formats)
@@ -221,13 +226,9 @@ class Export(ProgramTest):
             self.assertEqual(texts(hdus["FILES"].data["PATH"]), FILES)
             self.assertEqual(head["PARORDER"], "VRAD VSINI TEFF LOGG FEH ALPHAFE")
             for i, name in enumerate(data.names):
-                values, unit, description = result[name]
-                self.assertSame(data[name], values, name)
-                unit, comment = word(unit), word(description)
-                if unit in NO_UNIT:
-                    comment, unit = comment + "; unit: " + unit, ""
-                self.assertEqual(head.get(f"TUNIT{i + 1}", ""), unit.replace("km/s", "km s-1"))
-                self.assertEqual(head[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                self.assertSame(data[name], result[name][0], name)
+                self.assertEqual((head.get(f"TUNIT{i + 1}", ""), head[f"TCOMM{i + 1}"]),
+                                 described(*result[name][1:]))
 
     def test_odd_contents(self):
         """A label named like a catalogue column, a name that FITS cannot hold, a long command."""
@@ -254,9 +255,8 @@ class Export(ProgramTest):
         if stilts:
             for name, n_column in ((tmp("v.fits"), ".*"),
                                    (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 46)):
-                done = subprocess.run([stilts, "tpipe", "in=" + name, "omode=count"],
-                                      capture_output=True, text=True, check=False)
-                self.assertRegex(done.stdout, rf"columns: {n_column}   rows: [39]\n")
+                self.assertRegex(ended([stilts, "tpipe", "in=" + name, "omode=count"]).stdout,
+                                 rf"columns: {n_column}   rows: [39]\n")
         self.assertVerified(*glob.glob(os.path.join(PRODUCTS, "*.fits")), tmp("v.fits"))
 
     # ---- other formats ----
@@ -382,15 +382,12 @@ class Export(ProgramTest):
         shutil.copytree(PRODUCTS, folder)
         first, second, third = (os.path.join(folder, "rvtab-" + os.path.basename(f)) for f in FILES)
         before = tree(folder)
-        done = self.export("--output", folder, OUT)
-        self.assertIn("written      0\nexisting     3", done.stdout)
+        self.assertIn("written      0\nexisting     3", self.export("--output", folder, OUT).stdout)
         self.assertEqual(tree(folder), before)
         os.remove(first)  # missing
         os.utime(second, (1, 1))  # older than the result
-        done = self.export("--output", folder, OUT)
-        self.assertIn("written      2\nexisting     1", done.stdout)
-        link = os.path.join(tmp("links"), os.path.basename(first))  # it stays one
-        os.mkdir(tmp("links"))
+        self.assertIn("written      2\nexisting     1", self.export("--output", folder, OUT).stdout)
+        link = os.path.join(new_folder("links"), os.path.basename(first))  # it stays one
         os.symlink(tmp("linked.fits"), link)
         put("linked.fits", "")
         self.export("--output", tmp("links"), "--overwrite", OUT)
@@ -432,8 +429,7 @@ class Export(ProgramTest):
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
                 (["--to", "rvmod", "--models", OUT, "--output", tmp("x"), OUT], "no models"),
                 (["--prefix", "a/b", "--output", tmp("x"), OUT], "--prefix")):
-            done = self.export(*args, status=2)
-            self.assertOneLine(done, "starmill export: ", says, status=2)
+            self.assertOneLine(self.export(*args, status=2), "starmill export: ", says, status=2)
         for path in (tmp("absent.h5"), LIBRARY):
             done = self.export("--output", tmp("x"), path, status=4)
             self.assertOneLine(done, "starmill export: ", path, status=4)
@@ -492,15 +488,13 @@ class Export(ProgramTest):
         with pyfits.open(os.path.join(folder, "rvtab-coadd-mock-00000.fits")) as hdus:
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
         # a product without FIBERMAP is not taken for a whole one
-        done = self.export("--output", folder, self.path, status=4)
-        self.assertIn("another export", done.stderr)
+        self.assertIn("another export", self.export("--output", folder, self.path, status=4).stderr)
 
     def test_a_survey_that_was_moved(self):
         os.mkdir(tmp("here"))
         shutil.copytree(SURVEY, tmp("here/survey"))
-        files = [os.path.join("survey", os.path.basename(f)) for f in FILES]
-        run("fit", "--library", LIBRARY, "--output", "out.h5", "--threads", 1, *files,
-            cwd=tmp("here"))
+        run("fit", "--library", LIBRARY, "--output", "out.h5", "--threads", 1,
+            *[os.path.join("survey", os.path.basename(f)) for f in FILES], cwd=tmp("here"))
         self.export("--output", tmp("from-elsewhere"), tmp("here/out.h5"), cwd=SURVEY)
         os.rename(tmp("here"), tmp("now"))
         self.export("--output", "products", "out.h5", cwd=tmp("now"))
@@ -580,10 +574,7 @@ class Export(ProgramTest):
         big, out = self.large(120000), tmp("stopped.fits")
         child = start("export", "--to", "fits", "--output", out, big)
         wait_until(lambda: any(map(os.path.getsize, glob.glob(out + ".tmp-*"))), child)
-        child.send_signal(signal.SIGTERM)
-        said = child.communicate(timeout=PATIENCE)[1]
-        self.assertEqual(child.returncode, 75, said)
-        self.assertIn("stopped in good order", said)
+        self.assertIn("stopped in good order", self.said_by(child, 75, signal.SIGTERM)[1])
         self.assertEqual(glob.glob(out + "*"), [])
 
     def test_a_kill(self):

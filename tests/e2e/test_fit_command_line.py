@@ -93,18 +93,14 @@ class Usage(EndToEnd):
 
     def test_what_is_missing_is_named(self):
         self.assertRefused("--threads", parts=["--threads", "value"])
-        star = cut("usage.fits", [0])
-        self.assertRefused("--library", library(), star, parts=["--output"])
-        self.assertRefused(
-            "--output", tmp("refused.h5"), "--library", library(), parts=["no input", "--catalog"]
-        )
+        self.assertRefused("--library", library(), cut("usage.fits", [0]), parts=["--output"])
+        self.assertRefused("--output", tmp("refused.h5"), "--library", library(),
+                           parts=["no input", "--catalog"])
 
     def test_every_rank_ends_alike_and_the_error_is_told_once(self):
         self.assertRefused("--fit-harder", parts=["unknown", "--fit-harder"], ranks=3)
-        self.assertRefused(
-            "--library", tmp("none.h5"), "--output", tmp("refused.h5"), cut("usage.fits", [0]),
-            parts=["none.h5"], ranks=3,
-        )
+        self.assertRefused("--library", tmp("none.h5"), "--output", tmp("refused.h5"),
+                           cut("usage.fits", [0]), parts=["none.h5"], ranks=3)
 
 
 class Configuration(EndToEnd):
@@ -157,8 +153,7 @@ class Output(EndToEnd):
             (["--output", tmp("no/such.h5")], ["--output", tmp("no"), "create"]),
             (["--output", tmp("refused.h5"), "--models", tmp("no/such.h5")],
              ["--models", tmp("no"), "create"]),
-            (["--output", TMP], [TMP]),
-            (["--output", tmp("letter.h5")], ["letter.h5"]),
+            (["--output", TMP], [TMP]), (["--output", tmp("letter.h5")], ["letter.h5"]),
             (["--output", "/dev/full"], ["/dev/full"]),
         ):
             with self.subTest(args=args):
@@ -218,26 +213,21 @@ class PlainRun(EndToEnd):
             self.assertTrue((np.abs(pull) < 5).all(), f"{name}: {pull}")
         self.assertTrue((table["NEVAL"] > 0).all())
         np.testing.assert_allclose(
-            table["CHISQ_TOT"], table["CHISQ_B"] + table["CHISQ_R"] + table["CHISQ_Z"], rtol=1e-12
-        )
+            table["CHISQ_TOT"], table["CHISQ_B"] + table["CHISQ_R"] + table["CHISQ_Z"], rtol=1e-12)
         self.assertTrue((table["CHISQ_TOT"] / table["NPIX_TOT"] < 1.5).all())
         self.assertTrue((table["CHISQ_C_TOT"] > table["CHISQ_TOT"] + 50).all())
 
         before = content(self.path), os.stat(self.path).st_mtime_ns
         put(self.path + ".lock", "not ours")  # nothing will be written, so whose it is does not matter
-        again = self.fit("six.h5", self.stars)
-        self.assertIn("finished already", again.stdout)
+        self.assertIn("finished already", self.fit("six.h5", self.stars).stdout)
         os.remove(self.path + ".lock")
         # what may change between runs of one identity
         self.fit("six.h5", "--threads", 2, "--slots", 3, "--log-level", "debug", self.stars, ranks=2)
         # what may not
-        for args, part in (
-            (["--npoly", 9, self.stars], "six.h5"),
-            (["--minsn", 7, self.stars], "six.h5"),
-            ([self.stars, cut("usage.fits", [0])], "six.h5"),
-        ):
+        for args in (["--npoly", 9, self.stars], ["--minsn", 7, self.stars],
+                     [self.stars, cut("usage.fits", [0])]):
             done = starmill("fit", "--library", library(), "--output", self.path, *args)
-            self.assertOneLine(done, "starmill fit: ", part, "--overwrite", status=4)
+            self.assertOneLine(done, "starmill fit: ", "six.h5", "--overwrite", status=4)
         self.assertEqual((content(self.path), os.stat(self.path).st_mtime_ns), before)
         self.fit("six.h5", "--overwrite", "--npoly", 9, self.stars)
         self.assertNotEqual(list(read(self.path)["CHISQ_TOT"]), list(table["CHISQ_TOT"]))
@@ -245,6 +235,5 @@ class PlainRun(EndToEnd):
     def test_quiet_and_log_file(self):
         log = tmp("six.log")
         done = self.fit("quiet.h5", "--quiet", "--log", log, "--log-level", "debug", self.stars)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(done.stderr, "")
+        self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertIn("six.fits", content(log, "r"))

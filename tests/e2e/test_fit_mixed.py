@@ -127,9 +127,8 @@ class Mixed(ProgramTest):
             self.assertEqual(rows[name][done].tobytes(), before[name][done].tobytes(), name)
 
     def test_parts_are_merged(self):
-        run("simulate", "--stars", N_PART, "--library", self.lib,
-            "--pathological", 0, "--quiet", "--seed", 11, "--output", tmp("part"),
-            program=WITHOUT_CUDA)
+        run("simulate", "--stars", N_PART, "--library", self.lib, "--pathological", 0, "--quiet",
+            "--seed", 11, "--output", tmp("part"), program=WITHOUT_CUDA)
         (stars,) = glob.glob(tmp("part/**/coadd*.fits*"), recursive=True)
         self.mixed("part.h5", stars=stars, ranks=2)
         self.assertEqual(set(read(self.path)["BACKEND"]), {CPU, GPU})
@@ -153,8 +152,7 @@ class Mixed(ProgramTest):
             line += [":"] * rank + ["-n", "1", "env", f"MILL_EMULATED_GPUS={n_gpu}", EMULATED, "fit",
                                     "--library", self.lib, "--output", tmp("no.h5"), "--backend",
                                     "cuda", self.stars]
-        done = ended(line)
-        self.assertOneLine(done, "sees no GPU", "--backend cuda+cpu", status=2)
+        self.assertOneLine(ended(line), "sees no GPU", "--backend cuda+cpu", status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
     def test_refusals(self):
@@ -169,8 +167,7 @@ class Mixed(ProgramTest):
     def test_plan_and_doctor(self):
         done = self.mixed("no.h5", "--plan", n_gpu=0, ranks=0)
         self.assertRegex(done.stdout, r"(?m)^ranks .*, cuda\+cpu$")
-        done = run("doctor", "--backend", MIXED, "--output", TMP, ranks=3,
-                   env=gpus(2))
+        done = run("doctor", "--backend", MIXED, "--output", TMP, ranks=3, env=gpus(2))
         self.assertRegex(done.stdout, r"gpus_of_ranks +2 ")
         self.assertRegex(done.stdout, r"ranks_on_cpu +1 ")
         self.assertRegex(done.stdout, r"(?m)backend +cuda .* on rank 0 \(asked for: cuda\+cpu\)")

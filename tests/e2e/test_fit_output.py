@@ -35,8 +35,7 @@ class Neighbours(EndToEnd):
             runs.append(start(*self.line(tmp(f"{folder}/twin.h5")), ranks=2, env=environment,
                               stderr=subprocess.STDOUT))
         for run in runs:
-            out, _ = run.communicate(timeout=PATIENCE)
-            self.assertEqual(run.returncode, 0, out)
+            self.said_by(run, 0)
         one, two = read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))
         self.assertEqual(differing(one, two), [])
 
@@ -77,8 +76,7 @@ class Moved(EndToEnd):
         process.send_signal(signal.SIGSTOP)  # it has more to write
         disturb(folder)
         process.send_signal(signal.SIGCONT)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 4, out + errors)
+        out, errors = self.said_by(process, 4)
         self.assertNotIn("result ", out)
         for text in says:
             self.assertIn(text, errors)
@@ -112,9 +110,8 @@ class Moved(EndToEnd):
         path = self.disturbed("here", lambda f: os.rename(f, f + "-moved"), "is now ",
                               "here-moved/out.h5", "move it back")
         os.rename(tmp("here-moved"), tmp("here"))
-        run("fit", "--library", library(), "--output", path, "--models",
-            tmp("here/models.h5"), "--optimizer", "nelder-mead", "--config",
-            tmp("moved.yaml"), self.stars)
+        run("fit", "--library", library(), "--output", path, "--models", tmp("here/models.h5"),
+            "--optimizer", "nelder-mead", "--config", tmp("moved.yaml"), self.stars)
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
 
 
@@ -143,8 +140,7 @@ def good_pixels(hdus, arm, row):
 class Models(EndToEnd):
     def test_chi_square_of_the_models_is_the_one_reported(self):
         stars = cut("three.fits", [3, 60, 100])
-        done = self.fit("m.h5", "--models", tmp("models.h5"), stars)
-        self.assertIn("models.h5", done.stdout)
+        self.assertIn("models.h5", self.fit("m.h5", "--models", tmp("models.h5"), stars).stdout)
         table, found = read(self.path), models(tmp("models.h5"))
         with pyfits.open(stars) as hdus:
             for row in range(3):
@@ -178,31 +174,27 @@ class Models(EndToEnd):
             for arm in ARMS:
                 hdus[arm + "_IVAR"].data[1] = 0
 
-        stars = cut("first.fits", [3, 60, 100], edit)
-        self.fit("n.h5", "--models", tmp("nan.h5"), stars)
+        self.fit("n.h5", "--models", tmp("nan.h5"), cut("first.fits", [3, 60, 100], edit))
         table, found = read(self.path), models(tmp("nan.h5"))
         self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
         for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):
             model = found[arm][1]
             self.assertEqual(len(model), 3)
             self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
-            there = np.setdiff1d(range(3), missing)
-            self.assertTrue(np.isfinite(model[there]).all())
+            self.assertTrue(np.isfinite(model[np.setdiff1d(range(3), missing)]).all())
 
     def test_rows_fitted_without_models_are_told(self):
         stars, path = cut("half.fits", [3, 60, 100]), tmp("half-models.h5")
         self.fit("half.h5", "--models", path, stars)
         os.rename(path, path + ".away")
-        done = self.fit("half.h5", "--models", path, stars)
-        self.assertOneLine(done, path, "is gone", status=0)
+        self.assertOneLine(self.fit("half.h5", "--models", path, stars), path, "is gone", status=0)
         os.rename(path + ".away", path)
         with h5py.File(self.path, "r+") as f:  # as after a stop
             f["fits/STATUS"][2] = 0
             f["provenance/FINISHED"][...] = 0
         for models, says in (([], "was begun with --models"),
                              (["--models", path], "has rows that were fitted without --models")):
-            done = self.fit("half.h5", *models, stars)
-            self.assertOneLine(done, self.path, says, status=0)
+            self.assertOneLine(self.fit("half.h5", *models, stars), self.path, says, status=0)
 
     def test_stars_without_a_stored_model_are_fitted_again(self):
         """Plots and reports fit a star again if its model is missing, from the star's own input.
@@ -279,8 +271,7 @@ class Models(EndToEnd):
             more = ["--models", path, cut("sync.fits", [3, 60, 100])]
             # that of the empty file, under its first name, still works
             shim = faults("EIO:sync:.models$:1:0")
-            done = self.fit(out, *more, status=4, ranks=ranks, env=shim)
-            self.assertIn(path, done.stderr)
+            self.assertIn(path, self.fit(out, *more, status=4, ranks=ranks, env=shim).stderr)
             self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)
             self.fit(out, *more, ranks=ranks)
             self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)

@@ -117,8 +117,7 @@ class Ranks(EndToEnd):
         self.assertRefused(done, "different libraries")
 
     def test_other_settings(self):
-        config = tmp("stale.yaml")
-        put(config, "npoly: 11\n")
+        config = put("stale.yaml", "npoly: 11\n")
         common = ["--library", library(), "--output", tmp("alike.h5"), cut("alike.fits", [3])]
         done = self.mpmd(common, second=["--config", config])
         self.assertRefused(done, "different settings", '"npoly: 10" and "npoly: 11"')
@@ -126,8 +125,7 @@ class Ranks(EndToEnd):
         self.assertRefused(done, "different settings", '"threads: given" and "threads: 0"')
 
     def test_what_may_differ(self):
-        path, copy = tmp("may-differ.h5"), tmp("same-library.h5")
-        put(copy, content(library()))
+        path, copy = tmp("may-differ.h5"), put("same-library.h5", content(library()))
         done = self.mpmd(["--output", path, "--quiet", cut("alike.fits", [3, 60])],
                          ["--library", library(), "--threads", 1, "--slots", 1],
                          ["--library", copy, "--threads", 2, "--log", tmp("second.log")])
@@ -194,9 +192,8 @@ class Repaired(EndToEnd):
             self.assertEqual(table[name][[0, 2]].tobytes(), values[[0, 2]].tobytes(), name)
         before = content(self.path)
         shutil.copy(self.good, self.bad)
-        done = self.retry(self.bad, status=4)
-        self.assertOneLine(done, self.bad, "2 of its 3 rows are already fitted", "restore it",
-                           status=4)
+        self.assertOneLine(self.retry(self.bad, status=4), self.bad,
+                           "2 of its 3 rows are already fitted", "restore it", status=4)
         self.assertEqual(content(self.path), before)
 
     def test_a_file_that_could_not_be_indexed(self):
@@ -220,8 +217,7 @@ class Repaired(EndToEnd):
         files = read(self.path, "catalog/files")
         self.assertEqual(files["SIZE"][0], len("nor is this"))
         self.assertTrue(files["ERROR"][0])
-        done = self.fit("out.h5", self.bad, self.good, status=3)
-        self.assertIn("finished already", done.stdout)
+        self.assertIn("finished already", self.fit("out.h5", self.bad, self.good, status=3).stdout)
 
     def test_other_inputs_are_no_repaired_ones(self):
         self.fit("out.h5", self.good)

@@ -44,8 +44,7 @@ class Selection(EndToEnd):
 
     def test_no_star_is_selected(self):
         for ranks in (1, 3):
-            done = self.fit(f"empty{ranks}.h5", "--object", "77", self.stars, ranks=ranks,
-                            status=3)
+            done = self.fit(f"empty{ranks}.h5", "--object", "77", self.stars, ranks=ranks, status=3)
             self.assertOneLine(done, "no star to fit", "selection", status=3)
             table = read(self.path)
             self.assertEqual({len(v) for v in table.values()}, {0})
@@ -156,8 +155,7 @@ class Join(EndToEnd):
                 self.assertEqual(list(f["models/fits_row"][...]), [0, 1, 1, 1, 2, 3])
                 self.assertTrue(np.isfinite(f["models/r/flux"][...]).all())
         # the same command finds it finished, another setting is refused
-        again = self.fit("join0.h5", "--join-by-name", *files)
-        self.assertIn("finished already", again.stdout)
+        self.assertIn("finished already", self.fit("join0.h5", "--join-by-name", *files).stdout)
         self.fit("join0.h5", *files, status=4)
 
     def test_arms_in_files_of_their_own(self):
@@ -277,9 +275,8 @@ class RealFiles(EndToEnd):
             zbest = pyfits.getdata(data(f"real/desi/redrock-{name}.fits.gz"), "REDSHIFTS")
             self.fit(f"redrock-{name}.h5", "--redrock", path, status=3)
             kept = {int(t) for t in read(self.path)["TARGETID"]}
-            star = (np.char.strip(zbest["SPECTYPE"]) == "STAR") | (
-                np.abs(zbest["Z"]) * 299792.458 < 1500
-            )
+            star = ((np.char.strip(zbest["SPECTYPE"]) == "STAR")
+                    | (np.abs(zbest["Z"]) * 299792.458 < 1500))
             self.assertTrue(kept <= {int(t) for t in zbest["TARGETID"][star]})
             # without selection these galaxies are fitted, and say what they are
             self.fit(f"galaxy-{name}.h5", path)

@@ -37,10 +37,7 @@ class Stop(EndToEnd):
         args = ["--library", library(), "--output", path, *options(optimizer)]
         process = start("fit", *args, ranks=ranks)
         wait_until(lambda: has_rows(path), process)
-        process.send_signal(number)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
-        self.assertIn("continue", out)
+        self.assertIn("continue", self.said_by(process, 75, number)[0])
         return args, path
 
     def assertContinues(self, optimizer, number, ranks):
@@ -52,8 +49,7 @@ class Stop(EndToEnd):
         table, catalog = read(path), read(path, "catalog")
         self.assertTrue((table["STATUS"] == FITTED).all())
         whole, whole_catalog = undisturbed(optimizer)
-        self.assertEqual(differing(table, whole), [])
-        self.assertEqual(differing(catalog, whole_catalog), [])
+        self.assertEqual((differing(table, whole), differing(catalog, whole_catalog)), ([], []))
         # and so were the rows that were there before
         for name in whole:
             self.assertEqual(part[name][done].tobytes(), whole[name][done].tobytes(), name)
@@ -89,8 +85,7 @@ class Asked(EndToEnd):
         return begun(self.line(path, *options, **how), {"STARMILL_WATCHDOG_S": watchdog})
 
     def end(self, process, status, *says):
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, status, out + errors)
+        out, errors = self.said_by(process, status)
         for text in says:
             self.assertIn(text, out + errors)
 
@@ -100,8 +95,7 @@ class Asked(EndToEnd):
         wait_until(lambda: has_rows(path), process)
         open(stop, "w").close()
         self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
-        done = (read(path)["STATUS"] == FITTED).sum()
-        self.assertLess(done, N_MANY)
+        self.assertLess((read(path)["STATUS"] == FITTED).sum(), N_MANY)
         # the stop file is the user's: it stays, and the next start says so
         again = ended(self.line(path, stars=self.many))
         self.assertOneLine(again, "not started", stop, "remove it", status=75)
@@ -122,8 +116,7 @@ class Asked(EndToEnd):
         # less than the work takes; a very slow machine does not even begin
         process = self.start(path, "--time-limit", "0:00:07", stars=self.many,
                              faults="slow=200:read:/many.fits$:50:0")
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
+        out, errors = self.said_by(process, 75)
         self.assertIn("--time-limit", errors)
         self.assertTrue("continue" in out or "command again" in errors, out + errors)
 

@@ -207,8 +207,7 @@ class Files(unittest.TestCase):
         path = put("file.fits", gzip.compress(data))
         self.says(None, "scratch", config=f"scratch: {path}\n", error=4)  # a file, no folder
         # a full disk, here a limit on file sizes, costs this file only
-        os.makedirs(tmp("full"))
-        put("full.yaml", f"scratch: {tmp('full')}\n")
+        put("full.yaml", f"scratch: {new_folder('full')}\n")
         line = "\t".join(("spectra", path, tmp("full.yaml"), "b", "0", "0", "0")) + "\n"
         done = subprocess.run([READER], input=line.encode(), env=ENVIRONMENT, capture_output=True, check=True,
                               preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),

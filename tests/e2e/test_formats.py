@@ -53,9 +53,9 @@ class Alike(Formats):
                 ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
                 *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
             s = Sample(kind, edits=edits)
-            answer = self.read(s)
+            row = int(self.read(s)["exposure_row"][0])
             file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
-            file.channels(int(answer["exposure_row"][0]), 0)
+            file.channels(row, 0)
             self.assertEqual(file.unit, unit, (kind, edits))
 
     def test_stars_are_selected_by_any_of_their_names(self):
@@ -240,8 +240,7 @@ class Desi(Formats):
             pyfits.HDUList([pyfits.PrimaryHDU(), hdu]).writeto(tmp("tiles.fits"), overwrite=True)
             s = Sample("desi", edits="-B_" + name.upper())
             data = packed(s.hdus)[0] + content(tmp("tiles.fits"))[2880:]
-            answer = Reader.read(put("coadd-x.fits", data))
-            for i, segment in enumerate(answer["segments"][::2]):
+            for i, segment in enumerate(Reader.read(put("coadd-x.fits", data))["segments"][::2]):
                 self.assertSame(segment[name], values[i])
             # PLIO_1 is refused: its decoder does not check for the end of its input
             at = data.index(b"ZCMPTYPE")
@@ -350,20 +349,17 @@ class Desi(Formats):
 
     def test_plots_need_no_fiber_status(self):
         """A fit that allows all bits reads a file without fiber status; so does a plot."""
-        s = Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS")
-        answer = self.read(s)
+        answer = self.read(Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS"))
         drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
         for got, c in itertools.zip_longest(answer["segments"][:2], drawn):
             self.assertSame(c.flux.astype("f4"), got["flux"])
 
     def test_redrock_file_beside_the_input(self):
-        folder, data = tmp("beside"), packed(Sample("desi").hdus)[0]
-        os.makedirs(folder)
+        folder, data = new_folder("beside"), packed(Sample("desi").hdus)[0]
 
         def found(name):
             """Which one, by its Z of the first row."""
-            answer = Reader.read(put(os.path.join(folder, name), data))
-            return float(answer["rows"][0]["z"])
+            return float(Reader.read(put(os.path.join(folder, name), data))["rows"][0]["z"])
 
         self.assertTrue(np.isnan(found("coadd-a.fits")))
         for z, name, inputs in (
@@ -444,8 +440,7 @@ class Others(Formats):
             self.assertSegments(answer["segments"], s.single)
         s.edit("SPALL SDSS_ID@0=-999")
         self.assertEqual(self.read(s)["rows"][0]["target_id"], -1)
-        s = Sample("mwm visit")
-        answer = self.read(s, "exposures: joint\n")
+        answer = self.read(Sample("mwm visit"), "exposures: joint\n")
         self.assertEqual([r["n_exposure"] for r in answer["rows"]], [3])
         np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
 

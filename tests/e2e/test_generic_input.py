@@ -9,8 +9,10 @@ import itertools
 
 from base import *  # noqa: F403
 from starmill.cli.basics import Failure
-from starmill.surveys import generic
+from starmill.products.models import Models
+from starmill.products.result import Result
 from starmill.surveys.generic import write
+from starmill.surveys.spectra import Channel, Inputs, matched
 
 try:
     import matplotlib.image
@@ -32,21 +34,12 @@ def rows_of(desi, star):
     """The arms of a star of a coadd as rows of the generic layout."""
     with pyfits.open(desi) as f:
         target = int(f["FIBERMAP"].data["TARGETID"][star])
-        return [
-            {
-                "NAME": f"star-{star}",
-                "ARM": arm,
-                "TARGETID": target,
-                "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
-                "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]),
-                "MJD": 59000.25 + star,
-                "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
-                "FLUX": f[f"{arm}_FLUX"].data[star],
-                "IVAR": f[f"{arm}_IVAR"].data[star],
-                "MASK": f[f"{arm}_MASK"].data[star].astype("i4"),
-            }
-            for arm in ARMS
-        ]
+        return [{"NAME": f"star-{star}", "ARM": arm, "TARGETID": target,
+                 "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
+                 "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]), "MJD": 59000.25 + star,
+                 "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
+                 "FLUX": f[f"{arm}_FLUX"].data[star], "IVAR": f[f"{arm}_IVAR"].data[star],
+                 "MASK": f[f"{arm}_MASK"].data[star].astype("i4")} for arm in ARMS]
 
 
 def three_stars(name):
@@ -148,9 +141,8 @@ class Generic(ProgramTest):
                                says, status=status)
 
     def test_objects_in_several_frames_are_not_joined(self):
-        paths = {}
-        for frame in ("barycentric", "heliocentric", "topocentric"):
-            paths[frame] = written(f"{frame}.fits", self.rows[: len(ARMS)], frame)
+        paths = {frame: written(f"{frame}.fits", self.rows[: len(ARMS)], frame)
+                 for frame in ("barycentric", "heliocentric", "topocentric")}
         args = ("--config", self.config, "--join-by-name", paths["barycentric"])
         done = self.fit("mixed.h5", *args, paths["topocentric"], lib=self.lib, status=2)
         self.assertOneLine(done, paths["barycentric"], paths["topocentric"], "frame", status=2)
@@ -174,8 +166,7 @@ class Generic(ProgramTest):
     def test_the_example_of_the_documentation(self):
         text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")
         section = text[text.index("## Generic input"):]
-        code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
-        run_snippet(code, TMP)
+        run_snippet(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1), TMP)
         self.fit("example.h5", tmp("mine.fits"), lib=self.lib)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
         catalog = read(self.path, "catalog")
@@ -207,8 +198,7 @@ class Generic(ProgramTest):
             self.assertLess(abs(table[name][1] - same[name][0]), same[name + "_ERR"][0])
 
     def test_files_of_many_kinds_become_the_same_rows(self):
-        folder, wave = tmp("kinds"), 4000 * np.exp(1e-4 * np.arange(300))
-        os.mkdir(folder)
+        folder, wave = new_folder("kinds"), 4000 * np.exp(1e-4 * np.arange(300))
         flux = 1e-17 * (2 + np.sin(np.arange(300)))
         error = np.full(300, 1e-18)
 
@@ -454,22 +444,15 @@ class Weave(ProgramTest):
         return tmp("20261126_LB11_1.fits")
 
     def generic(self, out, arms, *options):
-        rows = []
-        for i, fiber in enumerate(FIBERS):
-            for arm in arms:
-                grid, flux, ivar = self.pixels[arm]
-                rows.append({"NAME": f"star-{fiber}", "ARM": arm, "WAVELENGTH": grid,
-                             "FLUX": flux[i], "IVAR": ivar[i]})
-        path = tmp(out + ".fits")
-        generic.write(path, rows, "vacuum")
+        path = written(out + ".fits", [
+            {"NAME": f"star-{fiber}", "ARM": arm, "WAVELENGTH": self.pixels[arm][0],
+             "FLUX": self.pixels[arm][1][i], "IVAR": self.pixels[arm][2][i]}
+            for i, fiber in enumerate(FIBERS) for arm in arms])
         self.fit(out + ".h5", "--config", self.config, *options, path, lib=self.lib)
         return read(self.path)
 
     def check_shown(self, out, models, arms):
         """`starmill plot` draws the pixels of the files and the models of the fit."""
-        from starmill.products.models import Models
-        from starmill.products.result import Result
-        from starmill.surveys.spectra import Inputs
         result = Result(tmp(out))
         catalog = read(tmp(out), "catalog")
         for row in range(N_STAR):
@@ -504,7 +487,6 @@ class Weave(ProgramTest):
 
     def test_an_arm_of_several_spectra(self):
         """An arm's model joins those of its spectra, which ascend, descend, overlap on one grid or lie apart."""
-        from starmill.surveys.spectra import Channel, matched
         wave = 5000 + 0.5 * np.arange(200)
         parts = wave[:80], wave[60:140], wave[150:]
         channels = [Channel("x", w, w + 1, np.ones(len(w)), np.zeros(len(w), bool)) for w in parts]
@@ -519,15 +501,12 @@ class Weave(ProgramTest):
 
     def test_an_arm_in_two_cameras(self):
         """Both are drawn, as each has a part of its own; a weaker exposure of one part is not."""
-        from starmill.products.models import Models
-        from starmill.products.result import Result
-        from starmill.surveys.spectra import Inputs
         grid, flux, ivar = self.pixels["RED"]
         parts, paths = (slice(100, 1200), slice(1100, 2300), slice(120, 1180)), []
         for i, at in enumerate(parts):
-            paths.append(tmp(f"part{i}.fits"))
-            generic.write(paths[-1], [{"NAME": "star", "WAVELENGTH": grid[at], "FLUX": flux[0][at],
-                                       "IVAR": ivar[0][at] / (1 + i)}], "vacuum")
+            paths.append(written(f"part{i}.fits", [{
+                "NAME": "star", "WAVELENGTH": grid[at], "FLUX": flux[0][at],
+                "IVAR": ivar[0][at] / (1 + i)}]))
         config = put("parts.yaml", "lsf: off\nwave_mask: []\narms: [r]\njoin_by_name: true\n")
         self.fit("parts.h5", "--config", config, "--models", tmp("parts-models.h5"), *paths, lib=self.lib)
         result = Result(self.path)

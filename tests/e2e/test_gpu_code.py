@@ -60,9 +60,7 @@ class GpuCode(ProgramTest):
         libraries = [os.path.join(BUILD, "tests/ptxsim"), os.environ.get("LD_LIBRARY_PATH")]
         env = {"PTXSIM_STATS": "0", "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **variables}
         before = os.times().children_user
-        done = subprocess.run(
-            [str(word) for word in line], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            check=False, timeout=None if ALL else 600, env={**ENVIRONMENT, **env})
+        done = ended(line, env, stderr=subprocess.STDOUT, timeout=None if ALL else 600)
         print(os.path.basename(line[0]), variables, f"CPU {os.times().children_user - before:.0f} s",
               flush=True)
         self.assertEqual(done.returncode, 0, done.stdout)

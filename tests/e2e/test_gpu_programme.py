@@ -53,12 +53,10 @@ class GpuProgramme(unittest.TestCase):
     def programme(self, *args, status=0, **environment):
         """What it says; self.calls are the programs that it called."""
         record = put(os.path.join(self.folder, "record"), "")
-        done = subprocess.run(
-            [os.path.join(self.bundle, "gpu-programme"), "--out", os.path.join(self.folder, "out"),
-             "--work", os.path.join(self.folder, "work"), *args], text=True, timeout=240,
-            env=dict(os.environ, PATH=os.path.join(self.bundle, "bin") + ":" + os.environ["PATH"],
-                     RECORD=record, **{"HANG": "", "FAIL": "", **environment}),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        env = {"PATH": os.path.join(self.bundle, "bin") + ":" + os.environ["PATH"],
+               "RECORD": record, "HANG": "", "FAIL": "", **environment}
+        done = ended([os.path.join(self.bundle, "gpu-programme"), "--out", self.folder + "/out",
+                      "--work", self.folder + "/work", *args], env, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, status, done.stdout)
         self.calls = content(record, "r")
         return done.stdout

@@ -35,8 +35,7 @@ COMMANDS = [(words, run(*words, "--help", env={"OMPI_MCA_pml": "none-such"}).std
 class Completion(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.script = tmp("starmill.bash")
-        put(cls.script, run("help", "completion").stdout)
+        cls.script = put("starmill.bash", run("help", "completion").stdout)
 
     def complete(self, *lines):
         """The set of completions of each command line, which is split as readline does."""
@@ -87,12 +86,9 @@ class Completion(ProgramTest):
             ("starmill fit --exposures ", {"coadd", "single", "joint"}),
             ("starmill library train --emulator ", {"network", "radial", "splines", "linear"}),
             ("starmill bench crossover --work ", {"all", "fit", "train", "particles"}),
-            ("starmill fit --library ", {"FILES"}),
-            ("starmill fit --output=x", {"FILES"}),
-            ("starmill doctor --output ", {"FILES"}),
-            ("starmill fit --threads ", set()),
-            ("starmill fit --object ", set()),
-            ("starmill fit --quiet ", {"FILES"}),
+            *((f"starmill {words}", {"FILES"}) for words in (
+                "fit --library ", "fit --output=x", "doctor --output ", "fit --quiet ")),
+            ("starmill fit --threads ", set()), ("starmill fit --object ", set()),
         ):
             with self.subTest(line=line):
                 self.assertEqual(self.complete(line), [expected])
@@ -133,8 +129,7 @@ class ManPages(ProgramTest):
         if not shutil.which("man"):
             self.skipTest("no man (Debian: man-db)")
         for job in [()] + [(job,) for job in JOBS]:
-            path = tmp("page.1")
-            put(path, page_of(*job))
+            path = put("page.1", page_of(*job))
             done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],
                          {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             self.assertEqual((done.returncode, done.stderr), (0, ""), job)

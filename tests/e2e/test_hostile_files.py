@@ -25,9 +25,7 @@ NOT_THERE = ["{good}[1]", "{good}[FIBERMAP]", "{good}(copy.fits)", "{good}+1", "
 def good():
     """Path of a sound file, and the rows that it must give beside any other files."""
     path = cut("good.fits", ROWS)
-    done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), path)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr)
+    run("fit", "--library", library(), "--output", tmp("good.h5"), path)
     return path, read(tmp("good.h5"))
 
 
@@ -46,8 +44,7 @@ def with_card(whole, hdu, keyword, value):
 class HungryLibrary(ProgramTest):
     def test_a_header_that_asks_for_all_memory(self):
         # HDF5 trusts the size of a chunk in an object's header, here 23 GB, and allocates it
-        corpus = os.path.join(SOURCE, "tests/fuzz/corpus.tar.xz")
-        with tarfile.open(corpus) as f:
+        with tarfile.open(os.path.join(SOURCE, "tests/fuzz/corpus.tar.xz")) as f:
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
 
         # not all of this machine
@@ -107,8 +104,7 @@ class HostileFiles(EndToEnd):
         head = self.whole[: (end // BLOCK + 1) * BLOCK]
         with pyfits.open(self.good) as hdus:
             row = hdus["FIBERMAP"].header["NAXIS1"]
-            names = hdus["FIBERMAP"].columns.names
-            wide = names.index("OBJTYPE") + 1
+            wide = hdus["FIBERMAP"].columns.names.index("OBJTYPE") + 1
             old = hdus["FIBERMAP"].columns["OBJTYPE"].format
             place = hdus["FIBERMAP"].fileinfo()
             rest = self.whole[place["datLoc"] + place["datSpan"] :]
@@ -265,15 +261,13 @@ class DamagedHdf5(EndToEnd):
             self.assertIn(2, found)
 
     def test_output(self):
-        stars = cut("stars.fits", ROWS)
         out = tmp("damaged.h5")
-        fit = ["fit", "--library", library(), "--output", out, stars]
+        fit = ["fit", "--library", library(), "--output", out, cut("stars.fits", ROWS)]
         run(*fit)
         whole = content(out)
         found = self.assertEnds(self.damaged(whole, out, how_many(4)), fit, 0, 4)
         self.assertIn(4, found)
         run(*fit, "--overwrite")
         put(out, whole)
-        found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out],
-                                0, 4, 75)
+        found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out], 0, 4, 75)
         self.assertIn(4, found)

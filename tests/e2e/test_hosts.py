@@ -81,8 +81,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 class Hosts(EndToEnd):
     def test_three_hosts(self):
         """Three hosts: one rank's bits, an output on two of them, a clock ahead, a dead host."""
-        survey = cut("hosts.fits", range(ROWS))
-        fit = ("--library", library(), "--threads", 1, survey)
+        fit = ("--library", library(), "--threads", 1, cut("hosts.fits", range(ROWS)))
         run("fit", "--output", tmp("alone.h5"), *fit)
         alone = read(tmp("alone.h5"))
         with Network() as network:
@@ -106,8 +105,7 @@ class Hosts(EndToEnd):
             done = on_hosts(tmp("clock.h5"), 1, 4, env=faults("", FAULTS_CLOCK="3600"))
             self.assertIn("is being written by process", done.stderr)
             self.assertIn("watching for 30 s", done.stderr)
-            errors = living.communicate(timeout=PATIENCE)[1]
-            self.assertEqual(living.returncode, 0, errors)
+            self.said_by(living, 0)
             self.assertEqual(differing(read(tmp("clock.h5")), alone), [])
 
             # the first rank stops at its first write, so the others cannot end

@@ -20,9 +20,8 @@ CLEAN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": TMP, "LC_ALL": "C.UTF-8
 
 
 def call(*args, env=None, cwd=TMP):
-    return subprocess.run([str(a) for a in args], env={**CLEAN, **(env or {})}, cwd=cwd, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=PATIENCE)
+    return subprocess.run([str(a) for a in args], env={**CLEAN, **(env or {})}, cwd=cwd,
+                          timeout=PATIENCE, **PIPES)
 
 
 HAS_PAGES = os.path.isdir(os.path.join(BUILD, "help", "man1"))
@@ -34,8 +33,7 @@ class Installed(ProgramTest):
     def setUpClass(cls):
         first = tmp("first")
         done = call(CMAKE, "--install", BUILD, "--prefix", first)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        assert done.returncode == 0, done.stdout + done.stderr
         cls.prefix = tmp("moved")
         os.rename(first, cls.prefix)
         cls.program = os.path.join(cls.prefix, "bin", "starmill")
@@ -51,14 +49,11 @@ class Installed(ProgramTest):
         return done.stdout
 
     def test_files(self):
-        data = ("share", "starmill")
-        for names in (data + ("libraries", "fgk.h5"), data + ("config", "lamost.yaml"),
-                      data + ("config", "templates", "desi.yaml"), data + ("slurm", "job.sh"),
-                      ("share", "man", "man1", "starmill.1"),
-                      ("share", "man", "man1", "starmill-fit.1"),
-                      ("share", "doc", "starmill", "LICENSE"),
-                      ("share", "doc", "starmill", "use", "install.md")):
-            self.path(*names)
+        for name in ("starmill/libraries/fgk.h5", "starmill/config/lamost.yaml",
+                     "starmill/slurm/job.sh", "starmill/config/templates/desi.yaml",
+                     "man/man1/starmill.1", "man/man1/starmill-fit.1", "doc/starmill/LICENSE",
+                     "doc/starmill/use/install.md"):
+            self.path("share", name)
 
     def test_what_is_not_built_is_named(self):
         """Before anything is installed."""
@@ -189,11 +184,9 @@ N_STAR = 5
 WHEEL = os.environ.get("STARMILL_WHEEL")
 
 
-def called(*args, cwd=None, env=None, timeout=PATIENCE):
+def called(*args, **how):
     """Run another program; .returncode, and .stdout with what it said."""
-    return subprocess.run([str(a) for a in args], cwd=cwd, env={**os.environ, **(env or {})},
-                          timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    return ended(args, stderr=subprocess.STDOUT, **how)
 
 
 def of_installed(what):
@@ -206,8 +199,7 @@ class InstalledLibrary(ProgramTest):
     @classmethod
     def setUpClass(cls):
         done = called("cmake", "--install", BUILD, "--prefix", PREFIX)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout)
+        assert done.returncode == 0, done.stdout
         cls.shared = of_installed("libstarmill.so")
         if "__asan" in called("nm", "-D", cls.shared).stdout:
             raise unittest.SkipTest("a build with sanitizers cannot be linked with other programs")
@@ -223,8 +215,7 @@ class InstalledLibrary(ProgramTest):
     def result(self):
         """The program's fit of the survey."""
         if not os.path.exists(tmp("result.h5")):
-            self.fit("result.h5", "--backend", "cpu", "--threads", 1, self.survey,
-                     lib=self.library)
+            self.fit("result.h5", "--backend", "cpu", "--threads", 1, self.survey, lib=self.library)
         return tmp("result.h5")
 
     def flags(self, *options):
@@ -250,18 +241,15 @@ class InstalledLibrary(ProgramTest):
                          sorted(declared))
 
     def test_the_header_is_c11_and_cxx17(self):
-        for compiler, standard in (("cc", "c11"), ("c++", "c++17")):
-            if not shutil.which(compiler):
-                continue
-            self.does(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror",
-                      "-fsyntax-only", "-x", "c++" if "+" in compiler else "c", HEADER)
-        for compiler, standard in (("mpicc", "c11"), ("mpicxx", "c++17")):
-            if not shutil.which(compiler):
-                continue
-            # without MPI's own classes of C++
-            self.does(compiler, f"-std={standard}", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra",
-                      "-Werror", "-fsyntax-only", "-x", "c++" if "xx" in compiler else "c",
-                      *self.flags("--cflags"), HEADER.replace("starmill.h", "starmill_mpi.h"))
+        # without MPI's own classes of C++
+        of_mpi = ("-DOMPI_SKIP_MPICXX", *self.flags("--cflags"),
+                  HEADER.replace("starmill.h", "starmill_mpi.h"))
+        for compiler, standard, what in (
+                ("cc", "c11", ("-pedantic", HEADER)), ("c++", "c++17", ("-pedantic", HEADER)),
+                ("mpicc", "c11", of_mpi), ("mpicxx", "c++17", of_mpi)):
+            if shutil.which(compiler):
+                self.does(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Werror",
+                          "-fsyntax-only", "-x", standard[:-2], *what)
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
         library = libstarmill.Library(self.library, format="desi", threads=2, slots=3)
@@ -316,14 +304,11 @@ endforeach()
                        f"-Wl,-rpath,{os.path.dirname(self.shared)}"),
             self.build(source, "static", of_installed("libstarmill.a"),
                        *[f for f in self.flags("--libs", "--static") if f != "-lstarmill"]),
-            os.path.join(folder, "build", "starmill_example"),
-            os.path.join(folder, "build", "static_example"),
-        ]
+            *(os.path.join(folder, "build", kind + "_example") for kind in ("starmill", "static"))]
         said = {self.does(program, self.library, tmp("star.txt")) for program in programs}
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said.pop(), r"(?s)VRAD -?\d.*km/s\nVSINI .*TEFF \d+.*-2 ln L -?\d")
-        done = called(programs[0], tmp("no library"), tmp("star.txt"))
-        self.assertIn("no library", done.stdout)
+        self.assertIn("no library", called(programs[0], tmp("no library"), tmp("star.txt")).stdout)
 
     def test_the_python_module_in_a_fresh_environment(self):
         """That of the installed tree, or of the wheel that packaging/wheel-test names."""

@@ -61,14 +61,9 @@ def dense(flux, wave, native, sigma, pixel, ln_step):
     return total
 
 
-def write_setup(text=SETUP, name="setup.yaml"):
-    return put(name, text)
-
-
 def image(flux, **card):
     hdu = pyfits.PrimaryHDU(flux)
-    for key, value in card.items():
-        hdu.header[key] = value
+    hdu.header.update(card)
     return hdu
 
 
@@ -87,7 +82,7 @@ PHX = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--medium", "vacuum")
 
 
 def phoenix(folder, out, *more, call=starmill, setup=SETUP, **how):
-    return call("library", "build", "--output", tmp(out), "--setup", write_setup(setup), *PHX,
+    return call("library", "build", "--output", tmp(out), "--setup", put("setup.yaml", setup), *PHX,
                 "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
                 "--workers", 1, *more, tmp(folder), **how)
 
@@ -179,8 +174,7 @@ class LibraryBuild(unittest.TestCase):
         air = WAVE.copy()
         for _ in range(10):
             s2 = (1e4 / WAVE) ** 2
-            n = 1 + 0.05792105 / (238.0185 - s2) + 0.00167917 / (57.362 - s2)
-            air = WAVE / n
+            air = WAVE / (1 + 0.05792105 / (238.0185 - s2) + 0.00167917 / (57.362 - s2))
         os.makedirs(tmp("tables"), exist_ok=True)
         for (teff, logg, feh), y in zip(labels, flux):
             table = bintable({"LAM": air, "F": y.astype(float), "C": 2.0 * y})
@@ -199,7 +193,8 @@ class LibraryBuild(unittest.TestCase):
         for i, (x, y) in enumerate(zip(labels, flux)):
             image(y[i:], CRVAL1=WAVE[i], CDELT1=0.02, CRPIX1=1, TEFF=x[0], LOGG=x[1],
                   FEH=x[2]).writeto(tmp(f"shifted/{i}.fits"), overwrite=True)
-        base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
+        setup = put("setup.yaml", SETUP)
+        base = ("library", "build", "--setup", setup, *NATIVE, "--normalise", "none")
         # as PHOENIX comes: a folder for each metallicity, wavelengths above them
         for i in range(6):
             os.makedirs(tmp(f"nested/Z{i % 2}/more"), exist_ok=True)
@@ -208,12 +203,12 @@ class LibraryBuild(unittest.TestCase):
         put("nested/list.txt", "# two folders\nZ1/more/m001.fits\nZ1/more/m003.fits\n"
             "Z1/more/m005.fits \nZ0\n")
         nested = (*PHX, "--wave-file", tmp("nested/wave.fits"))
+        of_tables = ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
+                     "--medium", "air", tmp("tables"))
         for out, args in {
-            "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
-                     "--medium", "air", tmp("tables")),
-            "l.h5": ("--labels", "teff=T,logg=G,feh=M", "--table", tmp("labels.fits"),
-                     "--wave-file", tmp("phoenix6-wave.fits"), "--medium", "vacuum",
-                     tmp("phoenix6")),
+            "t.h5": of_tables,
+            "l.h5": ("--labels", "teff=T,logg=G,feh=M", "--table", tmp("labels.fits"), "--medium",
+                     "vacuum", "--wave-file", tmp("phoenix6-wave.fits"), tmp("phoenix6")),
             "i.h5": ("--medium", "vacuum", tmp("many.fits")),
             "w.h5": ("--medium", "vacuum", tmp("shifted")),
             "nested.h5": (*nested, tmp("nested")),
@@ -229,9 +224,7 @@ class LibraryBuild(unittest.TestCase):
                                            rtol=3e-6 if out == "t.h5" else 3e-7)
         self.assertEqual(read("i.h5")["name"][2], "row 3")
         # the continuum is resampled as the flux is, and divided by the same number
-        self.good(starmill(*base, "--normalise", "median", "--output", tmp("c.h5"),
-                           "--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns",
-                           "LAM,F,C", "--medium", "air", tmp("tables")))
+        self.good(starmill(*base, "--normalise", "median", "--output", tmp("c.h5"), *of_tables))
         for name in ("t.h5", "c.h5"):
             with h5py.File(tmp(name), "r") as f:
                 for arm in f["arms"].values():
@@ -245,9 +238,9 @@ class LibraryBuild(unittest.TestCase):
                               CTYPE3="FEH", CRVAL3=-1, CDELT3=1, CRPIX3=1),
                         pyfits.ImageHDU(teff, name="TEFF")]).writeto(tmp("cube.fits"),
                                                                    overwrite=True)
-        done = self.good(starmill("library", "build", "--setup", write_setup(), *NATIVE, "--output",
-                                  tmp("cube.h5"), "--labels", "teff=TEFF,feh=FEH", "--medium",
-                                  "vacuum", tmp("cube.fits")))
+        done = self.good(starmill("library", "build", "--setup", put("setup.yaml", SETUP), *NATIVE,
+                                  "--output", tmp("cube.h5"), "--labels", "teff=TEFF,feh=FEH",
+                                  "--medium", "vacuum", tmp("cube.fits")))
         self.assertIn("5 good, 1 bad", done.stdout)
         self.assertIn("row 6: its flux is 0 at", done.stdout)
         grid = read("cube.h5")
@@ -268,7 +261,7 @@ class LibraryBuild(unittest.TestCase):
             image(flux, **grid, FWHM=0.5),
             bintable(dict(zip(("TEFF", "LOGG", "FEH"), labels.T))),
         ]).writeto(tmp("card.fits"), overwrite=True)
-        base = ("library", "build", "--setup", write_setup(), "--medium", "vacuum")
+        base = ("library", "build", "--setup", put("setup.yaml", SETUP), "--medium", "vacuum")
         given = (*base, "--native-sigma", 0.5 / np.sqrt(8 * np.log(2)))
         for out, args in {"fwhm.h5": (*given, tmp("card.fits")), "many.h5": (*base, tmp("card.fits")),
                           "one.h5": (*base, tmp("card"))}.items():
@@ -336,35 +329,31 @@ class LibraryBuild(unittest.TestCase):
         same[:, 1] = 4.5
         write_phoenix("same", same)
         self.refused(phoenix("same", "x.h5"), 3, "logg is 4.5 in all models", "--labels")
-        wide = write_setup(SETUP.replace("min: 5005", "min: 4999"), "wide.yaml")
         base = ("library", "build", "--output", tmp("x.h5"))
+        given = (*base, "--setup", put("given.yaml", SETUP))
         wave = ("--wave-file", tmp("few-wave.fits"))
-        self.refused(starmill(*base, "--setup", wide, *PHX, *NATIVE, *wave, tmp("few")), 3, "m000",
-                     "5000 to 5060 A, do not cover 499")
-        self.refused(starmill(*base, "--setup", write_setup("arm: []", "no.yaml"), tmp("few")), 2,
+        self.refused(phoenix("few", "x.h5", setup=SETUP.replace("min: 5005", "min: 4999")), 3,
+                     "m000", "5000 to 5060 A, do not cover 499")
+        self.refused(starmill(*base, "--setup", put("no.yaml", "arm: []"), tmp("few")), 2,
                      "no.yaml:1: ", "only the key arms")
-        sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
-        self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
+        self.refused(phoenix("few", "x.h5", setup=SETUP.replace("[5005, 0.3]", "[5005, 0.01]")), 2,
                      "arm b asks for sigma", "the input's 0.042")
         self.refused(phoenix("few", "x.h5", setup=SETUP.replace("step: 4e-5", "step: 9e-5")), 2,
                      "arm r has pixels of 0.45", "wider than sigma / 1.2")
-        self.refused(starmill(*base, "--setup", write_setup(), *PHX, *wave, tmp("few")), 2,
-                     "--native-sigma")
-        self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
-                              tmp("few")), 3, "--medium")
+        self.refused(starmill(*given, *PHX, *wave, tmp("few")), 2, "--native-sigma")
+        self.refused(starmill(*given, *PHX[:2], *NATIVE, *wave, tmp("few")), 3, "--medium")
         self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "leave none of")
         self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: not one of the labels")
         self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
-        self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
-                     "--setup")
-        self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "give spectra: a folder")
+        self.refused(starmill(*base, tmp("few")), 2, "--setup")
+        self.refused(starmill(*base), 2, "give spectra: a folder")
         self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
         self.refused(phoenix("few", "x.h5", "--exclude", "teff=1:2", "--exclude", "feh=1:2"), 2,
                      "--exclude is given twice")
         # an option that would do nothing
         self.refused(phoenix("few", "x.h5", "--name-column", "NAME"), 2, "--name-column", "--table")
-        self.refused(starmill(*base, "--setup", write_setup(), *PHX, *NATIVE, "--wave", "5000,0.02",
-                              "--log-wave", "3.7,1e-6", tmp("few")), 2, "--log-wave", "exclude")
+        self.refused(starmill(*given, *PHX, *NATIVE, "--wave", "5000,0.02", "--log-wave",
+                              "3.7,1e-6", tmp("few")), 2, "--log-wave", "exclude")
         self.refused(phoenix("few", "x.h5", "--overwrite", "--retry-bad"), 2, "--retry-bad")
         # a stop file that is there already
         put("old-stop", "")
@@ -407,8 +396,7 @@ class LibraryBuild(unittest.TestCase):
         self.refused(phoenix("resume", "part.h5", "--normalise", "median"), 2, "normalise: none",
                      "normalise: median")
         self.refused(self.stopped("resume", "part.h5"), 75, "the same command continues")
-        done = read("part.h5")["status"]
-        self.assertEqual((done == 1).sum(), 2)
+        self.assertEqual((read("part.h5")["status"] == 1).sum(), 2)
         self.refused(self.stopped("resume", "part.h5", signal.SIGTERM), 75, "of 40 models are done")
         self.refused(phoenix("resume", "part.h5", "--workers", 2,
                              env=faults("ENOSPC:write:/part.h5$:6:0")), 4, "part.h5", "No space left")
@@ -486,8 +474,7 @@ class LibraryBuild(unittest.TestCase):
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
         self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(
-            f"EIO:open:/m00{i}.fits$:{n}:1"
-                                                   for i, n in enumerate((4, 3, 3))))), 3,
+            f"EIO:open:/m00{i}.fits$:{n}:1" for i, n in enumerate((4, 3, 3))))), 3,
                      "no model is good", "nothing was overwritten")
         self.assertEqual(content(tmp("old.h5")), before)
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])

@@ -77,8 +77,9 @@ WRONG = {
         ("arms/arm1/layer1/weight", None), ("arms/arm1/layer1/bias", None), ("guess/labels", None),
         ("guess/vsini", None), ("labels/label2.unit", None), ("labels/label2.scale", None),
         ("arms/arm1.ln_step", None), ("arms/arm1.template_sigma", None), ("arms/arm1.emulator", None),
-        ("labels.n_label", 17, "n_label of labels is 17"), ("labels.n_label", -1, "n_label of labels is -1"),
-        ("labels.n_label", 0, "n_label of labels is 0"), ("labels.n_label", 5, "/labels/label4 is missing"),
+        *((f"{group}.n_{of}", n, f"n_{of} of {group} is {n}") for group, of, wrong in (
+            ("labels", "label", (17, -1, 0)), ("hulls", "hull", (17, 0)), ("arms", "arm", (9, 0)))
+          for n in wrong), ("labels.n_label", 5, "/labels/label4 is missing"),
         ("labels/label0.name", "a name that is much longer than any label's name may be",
         "longer than 31 bytes"),
         ("labels/label0.mean", "3.7", "attribute mean of labels/label0 is not a number"),
@@ -88,14 +89,12 @@ WRONG = {
         ("labels/label1.mean", np.nan, "must be finite"), ("labels/label1.max", -1.0, "impossible range"),
         ("labels/label0.min", -1.0, "impossible range"), ("labels/label1.scale", np.nan, "scale"),
         ("labels/label1.floor", -1.0, "floor"),
-        ("hulls.n_hull", 17, "n_hull of hulls is 17"), ("hulls.n_hull", 0, "n_hull of hulls is 0"),
         ("hulls.n_hull", 1, "label feh is in no hull"), ("hulls/hull0/labels[1]", 4, "names label 4"),
         ("hulls/hull0/labels[1]", 0, "twice"), ("hulls/hull0/facets", np.ones((2, 3)), "2 facets"),
         ("hulls/hull0/facets", np.zeros((12, 4)), "[12][4]"),
         ("hulls/hull0/facets[0]", 1.001, "facet 0 of hull 0"),
         ("hulls/hull0/facets[3]", np.nan, "facet 1 of hull 0"),
         ("hulls/hull0/facets[2]", np.inf, "offset inf (expected a finite number)"),
-        ("arms.n_arm", 9, "n_arm of arms is 9"), ("arms.n_arm", 0, "n_arm of arms is 0"),
         ("arms.n_arm", 3, "arms/arm2 is missing"), ("arms/arm0.name", "B", "lower case"),
         ("arms/arm0.name", " ", "arm 0"), ("arms/arm0.name", "r", "two arms are called r"),
         ("arms/arm0/wavelength", np.arange(4000.0, 4003.0), "expected [8 to 1048576]"),
@@ -132,13 +131,12 @@ WRONG = {
         ("arms/arm0/layer0/bias", np.zeros(12, "f4"), HASH), ("labels/label3.unit", "K", HASH),
         *((where, ULP, HASH) for where in (
             "labels/label3.mean", "labels/label0.std", "labels/label1.min", "labels/label1.max",
-            "labels/label2.scale",
-            "labels/label2.floor", "hulls/hull1/facets[2]", "arms/arm1.ln_wave0", "arms/arm0.ln_step",
-            "arms/arm0/wavelength[9]", "arms/arm1.template_sigma", "guess/labels[11]", "guess/vsini[1]",
-            "arms/arm1/model_error/sigmas[0]", "arms/arm1/model_error.correlation",
-            "arms/arm0/layer2/weight[100]",
-            "arms/arm1/layer1/bias[3]", "arms/arm1/model_error/fraction[3]",
-            "arms/arm1/model_error/components[5]"))),
+            "labels/label2.scale", "labels/label2.floor", "hulls/hull1/facets[2]",
+            "arms/arm1.ln_wave0", "arms/arm0.ln_step", "arms/arm0/wavelength[9]",
+            "arms/arm1.template_sigma", "guess/labels[11]", "guess/vsini[1]",
+            *("arms/arm1/model_error" + of for of in (
+                "/sigmas[0]", ".correlation", "/fraction[3]", "/components[5]")),
+            "arms/arm0/layer2/weight[100]", "arms/arm1/layer1/bias[3]"))),
     "grid": (
         ("arms/arm0.emulator", "mlp", "attribute activation of arms/arm0 is missing"),
         ("arms/arm1.emulator", "grid", "arms/arm1/grid is missing"),
@@ -172,10 +170,8 @@ WRONG = {
         GRID + "/knots1[4]"))),
     "linear": ((GRID + "/knots0[1]", -1, "label teff of arm b: the first 2 knots must be equal"),),
     "rbf": (
-        (RBF + "/centers", None), (RBF + "/lengths", None), (RBF + "/coefficients", None),
-        (RBF + ".degree", None),
-        (RBF + ".degree", 9, "degree of arms/arm0/rbf is 9"),
-        (RBF + ".degree", -1, "degree of arms/arm0/rbf is -1"),
+        *((RBF + of, None) for of in ("/centers", "/lengths", "/coefficients", ".degree")),
+        *((RBF + ".degree", n, f"degree of arms/arm0/rbf is {n}") for n in (9, -1)),
         (RBF + ".degree", 2, "expected [85]"),
         (RBF + "/centers", np.zeros((70, 3)), "expected [1 to 65536][4]"),
         (RBF + "/centers", np.zeros((65537, 4)), "has the shape [65537][4]"),
@@ -227,8 +223,7 @@ class LibraryFile(ProgramTest):
             self.assertEqual(library.hash, reference(library.arm[0].wave_aa, *how), kind)
 
     def test_written_library_is_read_by_the_program(self):
-        libraries = {"fgk": read(FGK)} | {kind: small(kind) for kind in KINDS}
-        for name, library in libraries.items():
+        for name, library in ({"fgk": read(FGK)} | {kind: small(kind) for kind in KINDS}).items():
             write(tmp("w.h5"), library, overwrite=True, program=STARMILL)
             self.assertEqual(read(tmp("w.h5")).hash, library.hash)
             # the fit's reader compares the digest with its own

@@ -36,8 +36,7 @@ class TrainReferenceTest(unittest.TestCase):
                 off = np.abs(found / expected - 1)
                 print(case, "differs from NumPy by", np.nanmax(off))
                 np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-                # float32 leaves 1e-6; L1's slope jumps where a residual changes sign, which leaves
-                # 1e-4
+                # float32 leaves 1e-6; L1's slope jumps where a residual changes sign: 1e-4
                 self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
@@ -109,9 +108,8 @@ class Train(ProgramTest):
 
     def train(self, out, *args, status=0, grid=None, **how):
         path = tmp(out)
-        done = self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output", path,
-                         grid or GRID, **how)
-        return path, done
+        return path, self.ends(status, "library", "train", "--threads", 1, *FEW, *args, "--output",
+                               path, grid or GRID, **how)
 
     def start(self, path, *args):
         """A training that writes a checkpoint as often as it can."""
@@ -120,8 +118,7 @@ class Train(ProgramTest):
 
     def test_networks(self):
         """Networks find unseen spectra: by one rank and by two, ln flux or flux, other losses."""
-        rng = np.random.default_rng(5)
-        label = rng.uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
+        label = np.random.default_rng(5).uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
             "two.h5": ((), 2, 0.01),
             "pixels.h5": (("--last", "pixels", "--loss", "huber", "--unit", "spread",
@@ -155,8 +152,7 @@ class Train(ProgramTest):
         self.assertIn("the process died of signal 7; please report", said)
         self.assertNotIn(GRID, said)
         self.assertFalse(os.path.exists(path))
-        done = self.train("killed.h5")[1]
-        self.assertIn("continuing from this checkpoint", done.stdout)
+        self.assertIn("continuing from this checkpoint", self.train("killed.h5")[1].stdout)
         self.assertEqual(digest(path), whole)
 
         # killed in the second arm: the first arm's last layer is solved again
@@ -176,10 +172,7 @@ class Train(ProgramTest):
             os.symlink("far/" + os.path.basename(link), link)
         process = self.start(path)
         wait_until(lambda: os.path.exists(checkpoint), process)
-        process.terminate()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command continues", said[1])
+        self.assertIn("the same command continues", self.said_by(process, 75, signal.SIGTERM)[1])
         self.train("stopped.h5")
         self.assertEqual(digest(path), whole)
         self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
@@ -195,17 +188,14 @@ class Train(ProgramTest):
         args = ("--epochs", 5, "--model-error", 2)
         whole = digest(self.train("whole-few.h5", *args)[0])
         path = tmp("late.h5")
-        done = self.ends(1, "library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
-                         env=dict(STARMILL_PYTHON="/bin/false"))
+        self.ends(1, "library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
+                  env=dict(STARMILL_PYTHON="/bin/false"))
         self.assertTrue(os.path.exists(path + ".training.networks"))
         self.assertFalse(os.path.exists(path))
         process = self.start(path, *args)
         process.stdout.readline()  # the training is done, or nearly
-        process.terminate()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
-        done = self.train("late.h5", *args)[1]
-        self.assertIn("continuing from this checkpoint", done.stdout)
+        self.said_by(process, 75, signal.SIGTERM)
+        self.assertIn("continuing from this checkpoint", self.train("late.h5", *args)[1].stdout)
         self.assertEqual(digest(path), whole)
         self.assertEqual([name for name in os.listdir(TMP) if name.startswith("late.h5.training")],
                          [])
@@ -216,11 +206,9 @@ class Train(ProgramTest):
         process = self.start(path, "--epochs", 1000000)
         wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
-        said = process.communicate()
-        self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command continues", said[1])
-        done = self.train("file.h5", status=75)[1]
-        self.assertOneLine(done, "file.h5.stop", "remove it", status=75)
+        self.assertIn("the same command continues", self.said_by(process, 75)[1])
+        self.assertOneLine(self.train("file.h5", status=75)[1], "file.h5.stop", "remove it",
+                           status=75)
 
     def test_another_training(self):
         path = tmp("other.h5")
@@ -228,9 +216,8 @@ class Train(ProgramTest):
         wait_until(lambda: os.path.exists(path + ".training"), process)
         process.kill()
         process.communicate()
-        done = self.train("other.h5", "--seed", 2, status=3)[1]
-        self.assertOneLine(done, "other.h5.training", "the checkpoint of another training",
-                           "remove it", status=3)
+        self.assertOneLine(self.train("other.h5", "--seed", 2, status=3)[1], "other.h5.training",
+                           "the checkpoint of another training", "remove it", status=3)
         put(path + ".training", b"no checkpoint")
         self.assertOneLine(self.train("other.h5", status=3)[1], "other.h5.training", status=3)
 
@@ -270,14 +257,13 @@ class Train(ProgramTest):
                                 grid=tmp("todo.h5"))
         self.assertIn("rms error of the models", done.stdout)
         self.assertNotIn("nan", done.stdout)
-        done = self.train("todo-library.h5", status=4)[1]
-        self.assertOneLine(done, "exists", status=4)
+        self.assertOneLine(self.train("todo-library.h5", status=4)[1], "exists", status=4)
         os.remove(path)
         table = content(path + ".losses.csv")
         done = self.train("todo-library.h5", status=4)[1]
         self.assertOneLine(done, "todo-library.h5.losses.csv", "--overwrite", status=4)
         self.assertEqual(content(path + ".losses.csv"), table)
-        done = self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
+        self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
         done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]
         self.assertOneLine(done, "144 principal components", status=3)
 

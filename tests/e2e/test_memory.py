@@ -31,19 +31,16 @@ class Memory(EndToEnd):
     def test_4000_stars(self):
         """A leak of a star's spectrum would be 6 kB a star, of its slot more."""
         coarse_library("lib.h5")  # which it does not make then
-        done = ended(
-            [sys.executable, "-B", os.path.join(SOURCE, "campaigns", "memory_slope.py"),
-             "--starmill", STARMILL, "--folder", TMP, "--stars", 4000, "--per-file", 50,
-             "--limit", 1500], timeout=500)
+        done = ended([sys.executable, "-B", os.path.join(SOURCE, "campaigns", "memory_slope.py"),
+                      "--starmill", STARMILL, "--folder", TMP, "--stars", 4000, "--per-file", 50,
+                      "--limit", 1500], timeout=500)
         print(done.stdout)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"4000 generic .* bytes a star")
 
 
 def packed(path):
-    with open(path, "rb") as f, gzip.open(path + ".gz", "wb", 1) as g:
-        g.write(f.read())
-    return path + ".gz"
+    return put(path + ".gz", gzip.compress(content(path), 1))
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can mount a small file system")

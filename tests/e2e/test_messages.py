@@ -111,8 +111,7 @@ class Messages(ProgramTest):
             for ranks in (0, 2) if n_narrow == 12 else (0,):
                 self.setUp()
                 done = super().fit("messages.h5", path, lib=LIBRARY, ranks=ranks)
-                narrow = (read(self.path)["FIT_INFO"] & 16 != 0).sum()
-                self.assertEqual(narrow, n_narrow)
+                self.assertEqual((read(self.path)["FIT_INFO"] & 16 != 0).sum(), n_narrow)
                 if says:
                     self.assertOneLine(done, f"{n_narrow} of 12 fitted rows have LSF_NARROW",
                                        f"arm r: sigma {templates:.3g} A against "
@@ -125,14 +124,12 @@ class Messages(ProgramTest):
         rows = [{**row, "ARM": arm} for pieces in zip(stars()[:3], beyond)
                 for row, arm in zip(pieces, ("one", "two"))]
         path = write("pieces.fits", rows, LSF_SIGMA=None)
-        done = self.fit(path, status=3)
-        self.assertIn("set resolving_power", done.stderr)
+        self.assertIn("set resolving_power", self.fit(path, status=3).stderr)
         self.assertStatuses(NO_RESOLUTION)
 
     def test_air_and_vacuum(self):
         # 16 stars know their median to 2 km/s, and 10 are asked for (jobs/fit/hints.c)
-        velocity = np.random.default_rng(4).normal(0, 5, N_STAR)
-        rows = stars(velocity)
+        rows = stars(np.random.default_rng(4).normal(0, 5, N_STAR))
         self.assertNotIn("median velocity", self.fit(write("right.fits", rows)).stderr)
         done = self.fit(write("wrong.fits", rows, medium="air"))
         self.assertOneLine(done, "the median velocity of", "in vacuum", "--medium vacuum", status=0)
@@ -151,8 +148,7 @@ class Messages(ProgramTest):
         whole = content(write("whole.fits", stars()[:2]))
         header = whole.index(b"TTYPE1")
         for name, data, is_cut in (
-            ("cut.fits", whole[:-3000], True),
-            ("header.fits", whole[:header + 100], True),
+            ("cut.fits", whole[:-3000], True), ("header.fits", whole[:header + 100], True),
             ("empty.fits", b"", True),
             ("keyword.fits", whole.replace(b"TTYPE1", b"ttype1", 1), False),
             ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),

@@ -105,8 +105,7 @@ class Notebook(unittest.TestCase):
         self.assertEqual(len(part.axes), 2)
         from starmill import Library, Spectrum
         star = Library(LIBRARY, format="desi").open(FILES[1])[0]
-        of_star = star.plot(limits=(5800, 7000)).axes
-        for axes, drawn in zip(part.axes, of_star):
+        for axes, drawn in zip(part.axes, star.plot(limits=(5800, 7000)).axes):
             for line, other in zip(axes.lines, drawn.lines):
                 np.testing.assert_allclose(other.get_ydata(), line.get_ydata(), 1e-3, 0.01)
         self.assertRaisesRegex(ValueError, "no pixels of the star", star.plot, limits=(1, 2))

@@ -6,10 +6,8 @@ rows again.  An input is the same by any spelling of its path."""
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = coarse_survey(40)
-SHORT = tmp("short.fits")
-put(SHORT, content(SURVEY)[:100000])
-CONFIG = tmp("slow.yaml")
-put(CONFIG, "write_interval: 0.1\n")
+SHORT = put("short.fits", content(SURVEY)[:100000])
+CONFIG = put("slow.yaml", "write_interval: 0.1\n")
 # slow enough to be stopped between two writes
 SLOW = ["--config", CONFIG, "--optimizer", "nelder-mead", "--threads", 1, "--slots", 1]
 
@@ -65,8 +63,7 @@ class Overwrite(ProgramTest):
         run("merge", "--output", tmp("faint-merged.h5"), tmp("faint.h5"))
 
     def test_failure_replaces_nothing(self):
-        done = self.fit("--npoly", 9, SURVEY, status=4,
-                        env=faults("ENOSPC:write:old.h5.new$:3:0"))
+        done = self.fit("--npoly", 9, SURVEY, status=4, env=faults("ENOSPC:write:old.h5.new$:3:0"))
         self.assertIn("old.h5.new", done.stderr)
         self.assertTrue((content(self.out), content(self.models)) == self.before)
 
@@ -75,10 +72,7 @@ class Overwrite(ProgramTest):
         process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                         "--overwrite", *args)
         wait_until(lambda: has_rows(new or self.out + ".new"), process)
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
-        return out
+        return self.said_by(process, 75, signal.SIGTERM)[0]
 
     def test_stopped_run_is_continued_beside_the_old_result(self):
         args, new = ["--npoly", 9, *SLOW, SURVEY], self.out + ".new"
@@ -125,8 +119,7 @@ class Overwrite(ProgramTest):
         for name in ("models.h5", "old.h5"):
             with self.subTest(name=name):
                 self.setUp()
-                self.fit(*args, status=-9,
-                         env=faults(f"kill:rename:/{name}$:1:1"))
+                self.fit(*args, status=-9, env=faults(f"kill:rename:/{name}$:1:1"))
                 self.assertTrue(content(self.out) == self.before[0])
                 self.assertEqual(starmill("status", self.out).returncode, 75)
                 done = self.fit(*args, ranks=2 if name == "old.h5" else 0)
@@ -173,10 +166,7 @@ class Overwrite(ProgramTest):
         wait_until(lambda: is_suspended(late.pid))
         run(*args)
         before = content(self.out)
-        late.send_signal(signal.SIGCONT)
-        out, errors = late.communicate(timeout=PATIENCE)
-        self.assertEqual(late.returncode, 3, out + errors)
-        self.assertIn("was not overwritten", errors)
+        self.assertIn("was not overwritten", self.said_by(late, 3, signal.SIGCONT)[1])
         self.assertTrue(content(self.out) == before)
 
     def test_stopped_before_a_row(self):
@@ -188,10 +178,8 @@ class Overwrite(ProgramTest):
                         "--overwrite", SURVEY, env=faults("stop:open:models.h5.new$:1:1"))
         wait_until(lambda: is_suspended(process.pid), process)
         process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75, out + errors)
-        self.assertIn("left         40; give the same command again to continue", out)
+        self.assertIn("left         40; give the same command again to continue",
+                      self.said_by(process, 75, signal.SIGCONT)[0])
         self.assertKept()
         self.assertNotIn("without --overwrite", self.ends(75, "status", self.out).stdout)
 
@@ -211,8 +199,7 @@ class Overwrite(ProgramTest):
         self.stop_between("--npoly", 9, *SLOW, SURVEY)
         self.assertEqual(starmill("status", self.out).returncode, 75)
         os.utime(self.out, (time.time() + 10,) * 2)
-        status = run("status", self.out)
-        self.assertNotIn("overwritten", status.stdout)
+        self.assertNotIn("overwritten", run("status", self.out).stdout)
 
     def test_stopped_where_there_was_nothing(self):
         """The command that continues it has no --overwrite, as is said."""
@@ -246,8 +233,7 @@ class Overwrite(ProgramTest):
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
     def test_what_is_not_ours_stays(self):
-        text, data, lib = tmp("notes.txt"), tmp("data.h5"), tmp("kept-library.h5")
-        put(text, "hello\n")
+        text, data, lib = put("notes.txt", "hello\n"), tmp("data.h5"), tmp("kept-library.h5")
         with h5py.File(data, "w") as f:
             f["fits/VRAD"] = np.arange(4.0)
         shutil.copy(LIBRARY, lib)
@@ -295,8 +281,7 @@ class Damaged(ProgramTest):
         shutil.copy(path, whole)
         self.damage(path)
         says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
-        status = self.ends(75, "status", path)
-        self.assertIn(says, status.stdout)
+        self.assertIn(says, self.ends(75, "status", path).stdout)
         merge = ["merge", "--overwrite", "--output", put("merged.h5", content(whole)), path]
         self.assertOneLine(starmill(*merge), path, says, status=4)
         self.assertEqual(content(tmp("merged.h5")), content(whole))
@@ -336,9 +321,7 @@ class Damaged(ProgramTest):
 
 class SameInput(ProgramTest):
     def test_spellings(self):
-        folder, other = tmp("one"), tmp("two")
-        os.mkdir(folder)
-        os.mkdir(other)
+        folder, other = new_folder("one"), new_folder("two")
         shutil.copy(SURVEY, os.path.join(folder, "b.fits"))
         os.symlink(os.path.join(folder, "b.fits"), os.path.join(other, "link.fits"))
         self.fit("spelling.h5", "--quiet", "b.fits", lib=LIBRARY, cwd=folder)

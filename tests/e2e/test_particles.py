@@ -28,9 +28,8 @@ BOX = "boundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
 
 class Particles(ProgramTest):
     def job(self, out, text, *options, status=0, ranks=0, env=None):
-        config = put("config.yaml", text)
-        return self.ends(status, "particles", config, "--output", tmp(out), "--threads", 1,
-                         *options, ranks=ranks, env=env)
+        return self.ends(status, "particles", put("config.yaml", text), "--output", tmp(out),
+                         "--threads", 1, *options, ranks=ranks, env=env)
 
     def refused(self, text, *says, status=2, more=(), **environment):
         done = self.job("refused.h5", text, *more, status=status, **environment)
@@ -76,8 +75,8 @@ class Particles(ProgramTest):
             with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
                 for name in b:
                     np.testing.assert_array_equal(a[name][()], b[name][()])
-        done = self.job("ranks.h5", text, "--overwrite")  # a finished run begins anew
-        self.assertIn("problems     5\n", done.stdout)
+        # a finished run begins anew
+        self.assertIn("problems     5\n", self.job("ranks.h5", text, "--overwrite").stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
         self.assertOneLine(done, "starmill particles: ", "another configuration", status=4)
@@ -103,16 +102,13 @@ class Particles(ProgramTest):
         process = start("particles", put("config.yaml", text), "--output", tmp("stop.h5"),
                         "--threads", 1)
         wait_until(lambda: os.path.exists(tmp("stop.h5")), process)
-        process.terminate()
-        said = process.communicate(timeout=PATIENCE)[1]
-        self.assertEqual(process.returncode, 75, said)
+        self.said_by(process, 75, signal.SIGTERM)
         with h5py.File(tmp("stop.h5"), "r") as f:
             self.assertTrue(1 <= np.sum(f["STATUS"][:] == 1) < 40)
 
     def test_full_disk(self):
         for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
-            done = self.job("full.h5", OU, "--overwrite", status=4,
-                            env=faults(fault))
+            done = self.job("full.h5", OU, "--overwrite", status=4, env=faults(fault))
             self.assertIn("full.h5", done.stderr)
             self.assertIn("room", done.stderr)
         self.job("full.h5", OU, "--overwrite")

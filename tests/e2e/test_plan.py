@@ -70,8 +70,7 @@ class Plan(EndToEnd):
         self.assertIn("about 10s for 180 rows: 7 ranks of 2.5 stars/s (as given)", plan["time"])
         self.assertIn("2 threads each", plan["ranks"])
         # by two ranks, each of which has indexed its share
-        same = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5, ranks=2)
-        self.assertEqual(same, plan)
+        self.assertEqual(self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5, ranks=2), plan)
         self.assertRegex(self.plan("many.h5", *args, ranks=2)["work"],
                          r"^2 ranks draw \d chunks, about 90 rows each rank$")
         # more ranks than can have work

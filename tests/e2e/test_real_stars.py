@@ -14,6 +14,8 @@ from survey_stats import half_width, mad
 
 C_KM_S = 299792.458
 LAMOST = data("real/lamost")
+FGK = os.path.join(SOURCE, "libraries", "fgk.h5")
+SDSS = os.path.join(SOURCE, "config", "sdss.yaml")  # as shipped
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 EXPOSURES = data("real/sdss/spec-3586-55181-0500.fits.gz")
 WHITE_DWARFS = [data("real/sdss/spec-0266-51602-0031.fits.gz"),
@@ -62,6 +64,7 @@ class RealStars(EndToEnd):
         cls.lib, _ = miles_library("miles.h5", MILES)
         cls.stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
                            if n.endswith(".fits.gz"))
+        cls.names = [os.path.basename(s)[:-len(".gz")] for s in cls.stars]
         cls.lamost = os.path.join(SOURCE, "config", "lamost.yaml")  # as shipped
         run("fit", "--library", cls.lib, "--output", tmp("cameras.h5"), "--config", cls.lamost,
             *cls.stars)
@@ -74,12 +77,9 @@ class RealStars(EndToEnd):
         and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
-        stars = self.stars
-        self.assertEqual(len(stars), 25)
-        self.fit("lamost.h5", "--config", settings, *stars, lib=self.lib)
-        ours = read(self.path)
-        self.assertEqual(list(ours["STATUS"]), [FITTED] * len(stars))
-        names = [os.path.basename(s)[:-len(".gz")] for s in stars]
+        self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)
+        ours, names = read(self.path), self.names
+        self.assertEqual(list(ours["STATUS"]), [FITTED] * 25)
         for table in ("Adam", "CurveFit"):
             with open(os.path.join(LAMOST, f"LASP_{table}_inferred.csv")) as f:
                 lasp = {row["ID"]: row for row in csv.DictReader(f)}
@@ -150,7 +150,6 @@ class RealStars(EndToEnd):
     def test_a_coarser_grid_gives_the_same_rows(self):
         """For a broad line-spread function a fit uses every second grid point of the shipped
         library.  -2 ln L, parameters and errors agree with a fit on all grid points."""
-        lib = os.path.join(SOURCE, "libraries", "fgk.h5")
         for survey, files, arms in (
                 ("lamost", self.stars[::3], "{name: b, min: 4000, max: 5800, fwhm: 2.7, sampling: 1}, "
                  "{name: r, min: 5800, resolving_power: 1650, sampling: 1}"),
@@ -160,7 +159,7 @@ class RealStars(EndToEnd):
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
                 # without covariances, which one more step fixes elsewhere, so that F moves
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
-                self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=lib)
+                self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
                 with h5py.File(self.path) as f:
                     text = f["provenance/CONFIG"][()].decode()
@@ -222,8 +221,7 @@ class RealStars(EndToEnd):
             FLUX=f[use] + random.normal(size=use.sum()) * np.median(f[use]) / 80,
             LSF_SIGMA=np.full(use.sum(), 2.5 / 2.3548)) for k, f in enumerate(sums)], "air")
         put("blends.yaml", "binaries: true\n")
-        self.fit("blends.h5", "--config", tmp("blends.yaml"), tmp("blends.fits"),
-                 lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+        self.fit("blends.h5", "--config", tmp("blends.yaml"), tmp("blends.fits"), lib=FGK)
         row = read(self.path)
         self.assertEqual(list(row["SB2"]), [1] * 4 + [0] * 4)
         apart = np.abs(row["VRAD_2"] - row["VRAD"])[:4]
@@ -237,7 +235,6 @@ class RealStars(EndToEnd):
         sigma s.  The best offset is (r - b) s^2 / (s^2 + B^2 + R^2).  VRAD is the mean of b and
         (r - offset), weighted by the errors.
         """
-        names = [os.path.basename(s)[:-len(".gz")] for s in self.stars]
         with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
             lasp = {row["ID"]: float(row["pred_Rv"]) for row in csv.DictReader(f)}
         put("together.yaml", content(self.lamost, "r").replace("velocity_offsets: true",
@@ -245,7 +242,7 @@ class RealStars(EndToEnd):
         self.fit("together.h5", "--config", tmp("together.yaml"), *self.stars, lib=self.lib)
         width, apart = {}, self.cameras
         for name, table in ("apart", apart), ("together", read(self.path)):
-            delta = table["VRAD"] - [lasp[n] for n in names]
+            delta = table["VRAD"] - [lasp[n] for n in self.names]
             width[name] = mad(delta), half_width(delta)
             print(f"{name}: VRAD - LASP {np.median(delta):+.2f}, MAD {mad(delta):.2f}, "
                   f"68 % {half_width(delta):.2f} km/s")
@@ -271,9 +268,8 @@ class RealStars(EndToEnd):
     def test_epochs_of_a_constant_star(self):
         """With shipped library and configuration VRAD is the weighted mean of epochs' velocities.
         They scatter by no more than their errors, which include the epoch_floor of 6 km/s."""
-        self.fit("epochs.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), "--exposures",
-                 "joint", "--epochs", "exposure", EXPOSURES,
-                 lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+        self.fit("epochs.h5", "--config", SDSS, "--exposures", "joint", "--epochs", "exposure",
+                 EXPOSURES, lib=FGK)
         row, of = read(self.path), read(self.path, "epochs")
         vel, weight = of["VRAD"], of["VRAD_ERR"] ** -2
         self.assertEqual(row["N_EPOCH"], [7])
@@ -286,10 +282,9 @@ class RealStars(EndToEnd):
 
         Ten continuum functions for the whole coadd leave waves in the residuals: STIFF_OPT is set.
         """
-        shipped = os.path.join(SOURCE, "config", "sdss.yaml")
         found = {}
         for exposures in "coadd", "single", "joint":
-            self.fit(exposures + ".h5", "--config", shipped, "--exposures", exposures, EXPOSURES,
+            self.fit(exposures + ".h5", "--config", SDSS, "--exposures", exposures, EXPOSURES,
                      lib=self.lib)
             found[exposures] = read(self.path)
             self.assertTrue((found[exposures]["STATUS"] == FITTED).all())
@@ -303,8 +298,7 @@ class RealStars(EndToEnd):
         stiff = config("stiff.yaml", "sdss", "{name: opt, min: 3950}")
         self.fit("stiff.h5", "--config", stiff, EXPOSURES, lib=self.lib)
         many = read(self.path)
-        text = content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0")
-        put(stiff, text)
+        put(stiff, content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0"))
         self.fit("stiff.h5", "--overwrite", "--config", stiff, EXPOSURES, lib=self.lib)
         few = read(self.path)
         print("reduced chi-square with 10 functions %.2f, 24 %.2f, two cameras %.2f" %
@@ -332,7 +326,7 @@ class RealStars(EndToEnd):
         self.assertLess(abs(away).max(), 250)
         self.assertTrue(np.isnan(row["LOGG"][is_m]).all() and (row["RVS_WARN"][is_m] == 0).all())
         self.assertTrue((row["TEFF_ERR"][is_m] > 75).all() and (row["FEH_ERR"][is_m] > 0.8).all())
-        self.fit("sdss.h5", "--config", os.path.join(SOURCE, "config", "sdss.yaml"), *more,
+        self.fit("sdss.h5", "--config", SDSS, *more,
                  data("real/sdss-more/spec-0618-52049-0372.fits.gz"), EXPOSURES, lib=fgk)
         row = read(self.path)
         self.assertEqual(list(row["LIBRARY"]), [3, 1])  # M1, and a G star
@@ -359,9 +353,8 @@ class RealStars(EndToEnd):
         for name, velocity in (("single", one["VRAD"]), ("epochs", epochs)):
             print(f"{name}: {np.round(velocity, 2)} km/s")
             self.assertLess(np.ptp(velocity), 1)
-        both = np.concatenate([one["VRAD_B"], one["VRAD_R"]])
         print(f"joint {joint:.1f} km/s, red - blue {np.mean(one['VRAD_R'] - one['VRAD_B']):.1f} km/s")
-        self.assertLess(abs(both.mean() + 52), 1)
+        self.assertLess(abs(np.concatenate([one["VRAD_B"], one["VRAD_R"]]).mean() + 52), 1)
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
@@ -398,8 +391,7 @@ class RealStars(EndToEnd):
                (loglam < coadd["loglam"][good][-10]))
         loglam, weight = loglam[use], np.sqrt(ivar[use])
         flux = np.asarray(one["flux"], float)[use]
-        x = np.linspace(-1, 1, len(loglam))
-        basis = np.polynomial.legendre.legvander(x, 8)
+        basis = np.polynomial.legendre.legvander(np.linspace(-1, 1, len(loglam)), 8)
 
         def chisq(v):
             model = basis * spline(loglam - v / C_KM_S / np.log(10))[:, None] * weight[:, None]
@@ -438,8 +430,7 @@ class RealStars(EndToEnd):
             for row in zip(exposure, one, error, shift, shift_error):
                 print(channel, "%d: %.1f +- %.1f km/s, against the coadd %.1f +- %.1f" % row)
             print(f"{channel} joint: {joint:.1f} +- {joint_error:.1f}")
-            mean = np.average(one, weights=error**-2)
-            self.assertLess(abs(mean - joint), 1.5 * joint_error)
+            self.assertLess(abs(np.average(one, weights=error**-2) - joint), 1.5 * joint_error)
             off = np.isin(exposure, (104932, 104933)) & (channel == "b")
             self.assertEqual(off.sum(), 2 if channel == "b" else 0)
             # chi-square of 5 or 7 velocities about their mean, at a chance of 1 in 1000: 18.5 for
@@ -482,8 +473,7 @@ class SpectraToDraw(EndToEnd):
                                        "drawn-sdss.h5", "--exposures", "joint")
         k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
         with pyfits.open(path) as f, h5py.File(tmp("drawn-sdss.h5")) as r:
-            i = int(r["catalog/exposures/FITS_ROW"][k - 1])
-            exposure = f[i].name[3:11]
+            exposure = f[int(r["catalog/exposures/FITS_ROW"][k - 1])].name[3:11]
             for a in arms:
                 table = f[[h.name for h in f if h.name[3:11] == exposure
                            and h.name[0].lower() == a.name][0]].data

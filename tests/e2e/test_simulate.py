@@ -10,9 +10,7 @@ from starmill.templates import library_file
 C_KM_S = 299792.458
 N_PIX = {"B": 2751, "R": 2326, "Z": 2881}
 LAYOUT = ["PRIMARY", "FIBERMAP", "EXP_FIBERMAP", "SCORES"] + [
-    f"{arm}_{what}" for arm in "BRZ"
-    for what in ("WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")
-]
+    f"{arm}_{what}" for arm in "BRZ" for what in "WAVELENGTH FLUX IVAR MASK RESOLUTION".split()]
 KINDS = ("sky bad_fiber allowed_fiber masked_arm nan_arm zero_arm no_arm inf_pixels noise negative "
          "spike half_masked fast_rotator high_velocity galaxy").split()
 
@@ -48,17 +46,13 @@ def table(out, name, hdu):
 
 class Simulate(ProgramTest):
     def make(self, out, *args, **how):
-        done = simulate(out, *args, **how)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done
+        return self.ends(0, "simulate", "--library", LIBRARY, "--output", tmp(out), *args, **how)
 
 
 class Files(Simulate):
     @classmethod
     def setUpClass(cls):
-        cls.done = simulate("small", *SMALL)
-        if cls.done.returncode != 0:
-            raise RuntimeError(cls.done.stdout + cls.done.stderr)
+        cls.done = run("simulate", "--library", LIBRARY, "--output", tmp("small"), *SMALL)
         cls.names = [f"coadd-mock-{i:05d}.fits" for i in range(3)]
         cls.truth = table("small", "truth.fits", "TRUTH")
         cls.hdus = [pyfits.open(os.path.join(tmp("small"), n), memmap=False) for n in cls.names]
@@ -79,8 +73,7 @@ class Files(Simulate):
         self.assertEqual(sorted(os.listdir(tmp("small"))),
                          sorted(expected + ["truth.fits", "catalog.txt"]))
         lines = content(os.path.join(tmp("small"), "catalog.txt"), "r").split("\n")
-        listed = [line for line in lines if line and not line.startswith("#")]
-        self.assertEqual(listed, self.names)
+        self.assertEqual([line for line in lines if line and not line.startswith("#")], self.names)
         self.assertEqual(list(table("small", "truth.fits", "FILES")["FILE"]), self.names)
         self.assertIn(f"--library {LIBRARY} --catalog", self.done.stdout)
 
@@ -252,8 +245,7 @@ class Continue(Simulate):
                 "coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
         for name in left + mine:
             put(os.path.join(tmp("gap"), name), "x")
-        done = self.make("gap", *FAST, "--redrock")
-        self.assertIn("of them already done", done.stdout)
+        self.assertIn("of them already done", self.make("gap", *FAST, "--redrock").stdout)
         for name in mine:
             os.unlink(os.path.join(tmp("gap"), name))  # fails where it was removed
         self.assertEqual(digests("gap"), whole)
@@ -266,10 +258,7 @@ class Continue(Simulate):
             with self.subTest(number):
                 out = f"stop-{number}"
                 process = self.start(out, *args, ranks=ranks)
-                process.send_signal(number)
-                _, errors = process.communicate(timeout=PATIENCE)
-                self.assertEqual(process.returncode, 75, errors)
-                self.assertIn("give the same command again", errors)
+                self.assertIn("give the same command again", self.said_by(process, 75, number)[1])
                 # whole files and nothing else
                 there = os.listdir(tmp(out))
                 self.assertTrue(0 < len(there) < 24, there)
@@ -304,9 +293,7 @@ class Continue(Simulate):
         process = self.start("orphan", "--stars", 400, "--per-file", 3, "--threads", 2)
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as children:
             os.kill(int(children.read().split()[0]), signal.SIGKILL)
-        _, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 70, errors)
-        self.assertIn("worker process was killed", errors)
+        self.assertIn("worker process was killed", self.said_by(process, 70)[1])
         self.assertFalse([n for n in os.listdir(tmp("orphan")) if ".tmp-" in n or ".lock" in n])
 
     def test_two_jobs_keep_apart(self):
@@ -316,9 +303,7 @@ class Continue(Simulate):
             done = simulate("shared", *args, *more)
             self.assertOneLine(done, tmp("shared"), "is being written by process", status=4)
         self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 75)
+        self.said_by(process, 75, signal.SIGTERM)
         there = os.listdir(tmp("shared"))
         self.assertIn("coadd-mock-00000.fits", there)
         self.assertNotIn("truth.fits.lock", there)
@@ -331,8 +316,7 @@ class Refusals(Simulate):
             "per-file": ("0", "100001", "ten"),
             "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"),
             "model-error": ("no", ""),
-            "sn": ("5", "5,", ",5", "10,5", "0,5", "0.09,5", "5,nan", "5,inf", "5,6,7",
-                   "5;6"),
+            "sn": ("5", "5,", ",5", "10,5", "0,5", "0.09,5", "5,nan", "5,inf", "5,6,7", "5;6"),
             "vsini": ("0,5", "5,501", "-1,5", "a,b"),
             "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
             "distortion": ("-0.1", "0.11", "nan", "1e-3x"),
@@ -345,11 +329,8 @@ class Refusals(Simulate):
         for args, part in (
             (["--library", tmp("none.h5")], tmp("none.h5")),
             (["--stars", 2000000, "--per-file", 1], "--per-file"),
-            (["--frobnicate"], "--frobnicate"),
-            (["-x"], "-x"),
-            (["input.fits"], "give no files, not 1 argument"),
-            (["--output"], "needs a value"),
-            (["--output", ""], "--output"),
+            (["--frobnicate"], "--frobnicate"), (["-x"], "-x"), (["--output"], "needs a value"),
+            (["input.fits"], "give no files, not 1 argument"), (["--output", ""], "--output"),
         ):
             self.assertOneLine(simulate("never", *args), part, status=2)
         self.assertOneLine(starmill("simulate"), "--output", status=2)
@@ -365,16 +346,12 @@ class Refusals(Simulate):
         put("file", "")
         self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
         self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
-        done = simulate("no/such", *FAST)
-        self.assertOneLine(done, tmp("no/such"), "create its parent", status=4)
-        os.mkdir(tmp("busy"))
-        os.mkdir(os.path.join(tmp("busy"), "coadd-mock-00001.fits"))
-        done = simulate("busy", *FAST)
-        self.assertOneLine(done, "coadd-mock-00001.fits", status=4)
+        self.assertOneLine(simulate("no/such", *FAST), tmp("no/such"), "create its parent",
+                           status=4)
+        os.makedirs(tmp("busy/coadd-mock-00001.fits"))
+        self.assertOneLine(simulate("busy", *FAST), "coadd-mock-00001.fits", status=4)
         self.assertOneLine(simulate("lost", *FAST, env=faults("EIO:sync:/coadd:1:1")), status=4)
-        os.mkdir(tmp("work"))
-        own = os.path.join(tmp("work"), "catalog.txt")
-        put(own, "/data/coadd-1.fits\n")
+        own = put(os.path.join(new_folder("work"), "catalog.txt"), "/data/coadd-1.fits\n")
         for more in ([], ["--overwrite"]):
             self.assertOneLine(simulate("work", *FAST, *more), own, "another folder", status=4)
         self.assertEqual(os.listdir(tmp("work")), ["catalog.txt"])

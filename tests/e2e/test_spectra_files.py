@@ -54,9 +54,8 @@ class SpectraFiles(unittest.TestCase):
         np.testing.assert_allclose(got.flux[2], [np.nan] * 3 + list(flux[3:]))
         self.assertEqual([word in said.getvalue() for word in ("1.fits", "no.fits", "zip.fits.gz")],
                          [True] * 3)
-        os.remove(tmp("folder/0.fits"))
-        os.remove(tmp("folder/1.fits"))
-        os.remove(tmp("folder/2.fits"))
+        for i in range(3):
+            os.remove(tmp(f"folder/{i}.fits"))
         with self.assertRaisesRegex(Failure, "no.fits: cannot be read"):
             read_all(*list_files([tmp("folder")], request), request)
 

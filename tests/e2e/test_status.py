@@ -49,11 +49,6 @@ class Status(EndToEnd):
         wait_until(lambda: status_of(self.path) is not None, process)
         return process
 
-    def end(self, process, status):
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, status, out + errors)
-        return out, errors
-
     def test_nothing_there(self):
         self.assertIn("neither result nor status", self.ask(tmp("absent.h5"), status=NONE))
         self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
@@ -105,7 +100,7 @@ class Status(EndToEnd):
         self.assertIn(f"{self.path}: running", text)
         self.assertRegex(text, r"(?m)^rate +[0-9.]+ rows/s, about \w+ left$")
         self.assertIn("rank 1", text)
-        out, _ = self.end(process, 0)
+        out, _ = self.said_by(process, 0)
         self.assertRegex(out, r"(?m)^memory +rank peaks: sum \d+ MiB, least \d+ \(rank [01]\), most ")
         self.assertRegex(out, r"(?m)^  rank 1 +peak \d+ MiB$")
         run = status_of(self.path)
@@ -122,14 +117,12 @@ class Status(EndToEnd):
     def test_stopped_and_continued(self):
         process = self.start("stop.h5", "--minsn", 30)
         wait_until(lambda: status_of(self.path)["done"] > 2, process)
-        process.send_signal(signal.SIGTERM)
-        self.end(process, 75)
+        self.said_by(process, 75, signal.SIGTERM)
         part = read(self.path)["STATUS"]
         answer = self.ask_json(self.path, status=INCOMPLETE)
         self.assertEqual((answer["state"], answer["run"]["state"]), ("stopped", "stopped"))
         self.assertEqual(answer["remaining"], int((part == 0).sum()))
-        process = self.start("stop.h5", "--minsn", 30)
-        self.end(process, 0)
+        self.said_by(self.start("stop.h5", "--minsn", 30), 0)
         run, table = status_of(self.path), read(self.path)["STATUS"]
         self.assertEqual(run["done_in_this_run"], int((part == 0).sum()))
         self.assertEqual(run["fitted"], int((table == FITTED).sum()))
@@ -189,10 +182,7 @@ class Status(EndToEnd):
 
     def test_many_unreadable_files_are_no_flood(self):
         n = 250
-        names = []
-        for i in range(n):
-            names.append(tmp("bad-%03d.fits" % i))
-            put(names[-1], "no spectrum\n")
+        names = [put("bad-%03d.fits" % i, "no spectrum\n") for i in range(n)]
         put("bad.txt", "".join(name + "\n" for name in names + [cut("good.fits", [0])]))
         for ranks, shown in ((0, 100), (2, 50)):
             # not standard error, where mpirun may mix the lines of two ranks

@@ -50,16 +50,14 @@ class Selection(ProgramTest):
             hdus["FIBERMAP"] = add_columns(hdus["FIBERMAP"], **{**columns, **fibermap})
             hdus["SCORES"] = bintable({"TARGETID": cls.ids, **{f"MEDIAN_COADD_SNR_{arm}": np.array(sn, float)
                 for arm, sn in (("B", SN_B), ("R", SN_R), ("Z", [0.0] * N_STAR))}}, "SCORES")
-            for key, value in header:
-                hdus[0].header[key] = value
+            hdus[0].header.update(header)
             hdus.writeto(tmp(name), overwrite=True)
         return tmp(name)
 
     def kept(self, *args, path=None, status=0):
         """Which rows are in the result."""
         self.done = self.fit("selected.h5", "--overwrite", "--quiet", *args, path or self.coadd, lib=self.lib, status=status)
-        ids = read(self.path)["TARGETID"]
-        return [self.ids.index(i) for i in ids]
+        return [self.ids.index(i) for i in read(self.path)["TARGETID"]]
 
     def test_expressions_as_of_python(self):
         """Names are matched as by re.match, whose answers decide what is expected."""
@@ -100,9 +98,8 @@ class Selection(ProgramTest):
             self.assertOneLine(done, "target_classes", wrong, status=2)
 
     def test_scores(self):
-        largest = np.fmax(SN_B, SN_R)
         self.assertEqual(self.kept("--minsn-from", "scores", "--minsn", 2),
-                         list(np.flatnonzero(largest >= 2)))
+                         list(np.flatnonzero(np.fmax(SN_B, SN_R) >= 2)))
         self.assertEqual(set(read(self.path)["STATUS"]), {FITTED})
         # of the arms that are fitted
         self.assertEqual(self.kept("--minsn-from", "scores", "--minsn", 2, "--arms", "r"),
@@ -168,8 +165,7 @@ class Selection(ProgramTest):
         """TILEID and NIGHT of each row."""
         self.kept(*args, path=path)
         catalog = read(self.path, "catalog")
-        return [(int(tile), int(night))
-                for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
+        return [(int(tile), int(night)) for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
 
     def test_tiles_and_nights(self):
         # a tile's file: some stars were observed in several nights, one on no tile
@@ -184,10 +180,8 @@ class Selection(ProgramTest):
 
         def rewrite(columns, keys):
             with pyfits.open(path, memmap=False) as hdus:
-                hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns,
-                                                                       name="EXP_FIBERMAP")
-                for key, value in keys:
-                    hdus[0].header[key] = value
+                hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="EXP_FIBERMAP")
+                hdus[0].header.update(keys)
                 hdus.writeto(path, overwrite=True)
 
         rewrite(exposures + [tiles], [])

@@ -25,6 +25,7 @@ LINES = {name: np.sort(first + LN_STEP * RNG.uniform(0, n, N_LINE))
 SLOPE = {name: RNG.normal(size=(N_LINE, 4)) * [0.4, 0.15, 0.35, 0.05] for name in ARMS}
 NODES = (np.array([4500.0, 4800, 5200, 5700, 6300]), np.array([2.0, 2.5, 3.5, 4.5, 5.0]),
          np.array([-2.0, -1.5, -0.8, -0.2, 0.3]))
+LOW, HIGH = np.array([(n[0], n[-1]) for n in NODES]).T
 NAMES = ("teff", "logg", "feh")
 
 
@@ -47,9 +48,8 @@ def all_nodes():
 
 def scattered(n, seed=1):
     """Labels over the box, its corners first."""
-    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
-    corner = np.array(list(itertools.product(*zip(low, high))))
-    rest = low + (high - low) * np.random.default_rng(seed).uniform(0, 1, (n - len(corner), 3))
+    corner = np.array(list(itertools.product(*zip(LOW, HIGH))))
+    rest = LOW + (HIGH - LOW) * np.random.default_rng(seed).uniform(0, 1, (n - len(corner), 3))
     return np.vstack([corner, rest])
 
 
@@ -97,8 +97,7 @@ def emulate(lib, label, i_arm=0):
 
 
 def between(n, seed=5):
-    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
-    return low + (high - low) * np.random.default_rng(seed).uniform(0.05, 0.95, (n, 3))
+    return LOW + (HIGH - LOW) * np.random.default_rng(seed).uniform(0.05, 0.95, (n, 3))
 
 
 def table(text, begin):
@@ -191,17 +190,15 @@ class TrainFunctions(ProgramTest):
             out = self.good(train("filled.h5", grid, way, "--gaps", "fill", "--components", 100))
             self.assertIn("6 nodes filled", out)
             want = spectrum(label[inside][0], "b")
-            got = emulate(tmp("filled.h5"), label[inside])[0]
-            self.assertLess(abs(got - want).max(), limit)
+            self.assertLess(abs(emulate(tmp("filled.h5"), label[inside])[0] - want).max(), limit)
             self.assertLess(abs(emulate(tmp("filled.h5"), label[~(inside | corner)])
                                 - [spectrum(x, "b") for x in label[~(inside | corner)]]).max(), 1e-4)
 
     def test_report_of_validation_spectra(self):
         """The printed errors are those of the library file's own templates."""
         at = between(24)
-        valid = write_grid("valid.h5", at)
-        out = self.good(train("valid-lib.h5", scattered_grid(), "radial", "--validation", valid,
-                              "--model-error", 4))
+        out = self.good(train("valid-lib.h5", scattered_grid(), "radial", "--validation",
+                              write_grid("valid.h5", at), "--model-error", 4))
         self.assertIn("24 spectra that were left out", out)
         error = [abs(emulate(tmp("valid-lib.h5"), at, i) - np.array([spectrum(x, arm) for x in at]))
                  * 100 for i, arm in enumerate(ARMS)]
@@ -214,9 +211,8 @@ class TrainFunctions(ProgramTest):
             for got, x in zip(rows[name], want):
                 if x is not None:  # four decimals, float32, and an order statistic in steps
                     self.assertLess(abs(got - x), 2e-4 + 0.06 * x, (name, rows[name], want))
-        worst = np.argmax((both**2).mean(axis=1))
         line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
-        self.assertEqual(line.split()[1], f"model{worst:04d}")
+        self.assertEqual(line.split()[1], f"model{np.argmax((both**2).mean(axis=1)):04d}")
         # the emulator's own part at S/N 100, where noise hardly moves the derivatives
         own = own_part(tmp("valid-lib.h5"), at)
         median = np.median(own, axis=0)

@@ -71,9 +71,7 @@ class TrainOnGpus(ProgramTest):
         again = [*line, tmp("begun.h5"), "--epochs", 1000000, "--checkpoint-interval", 0]
         process = start(*again, env=known)
         wait_until(lambda: os.path.exists(tmp("begun.h5.training")), process)
-        process.terminate()
-        said = process.communicate()[1]
-        self.assertEqual(process.returncode, 75, said)
+        self.said_by(process, 75, signal.SIGTERM)
         done = starmill(*again, env={**known, "MILL_EMULATED_GPUS": "0"})
         self.assertOneLine(done, "begun.h5.training", "begun on a GPU", "remove this file", status=4)
 

@@ -6,8 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
-from base import *  # noqa: E402, F403
-from base import STARMILL, coarse_library, content, put, run, tmp  # noqa: E402
+from base import STARMILL, coarse_library, content, put, run  # noqa: E402
 
 SLURM = os.path.join(os.environ.get("MILL_SOURCE_DIR", os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..")), "slurm")
@@ -28,7 +27,5 @@ def write_script(name, text):
     return path
 
 
-__all__ = [
-    "PER_FILE", "SLURM", "STARMILL", "SUBMIT", "coarse_library", "content", "make_survey",
-    "put", "write_script",
-]  # fmt: skip
+__all__ = ["PER_FILE", "SLURM", "STARMILL", "SUBMIT", "coarse_library", "content", "make_survey",
+           "put", "write_script"]

@@ -47,9 +47,8 @@ class JobScripts(ProgramTest):
             STARMILL_SLURM=SLURM, STARMILL_SITE=tmp("site.conf"))
         variables.update(environment)
         return subprocess.Popen(
-            [BASH, os.path.join(SLURM, script + ".sbatch"), *args], env=variables,
-            cwd=self.record, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            [BASH, os.path.join(SLURM, script + ".sbatch"), *args], env=variables, cwd=self.record,
+            start_new_session=True, **{**PIPES, "stderr": subprocess.STDOUT})
 
     def run_script(self, *args, **how):
         """Exit status of the script; self.text is what it said."""
@@ -100,8 +99,7 @@ class JobScripts(ProgramTest):
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),
-                                 FAKE_STATUS="75", SLURM_ARRAY_JOB_ID="12",
-                                 SLURM_ARRAY_TASK_ID="3")
+                                 FAKE_STATUS="75", SLURM_ARRAY_JOB_ID="12", SLURM_ARRAY_TASK_ID="3")
         self.assertRequeued(status, "12_3")
         self.assertIn("\0--output\0a-0003.h5\0--catalog=0003\0", self.noted("srun"))
         self.assertEqual(self.noted("part"), "part 1\n")
@@ -125,9 +123,8 @@ class JobScripts(ProgramTest):
         self.assertRegex(self.text, "did not complete .* %s/part-0004.h5: see .*remove" % folder)
 
     def test_not_requeued(self):
-        for why, variables in (
-                ("state is COMPLETING", {"FAKE_STATE": "COMPLETING"}),
-                ("SITE_MAX_REQUEUES", {"SLURM_RESTART_COUNT": "100"})):
+        for why, variables in (("state is COMPLETING", {"FAKE_STATE": "COMPLETING"}),
+                               ("SITE_MAX_REQUEUES", {"SLURM_RESTART_COUNT": "100"})):
             with self.subTest(why=why):
                 self.assertEqual(self.run_script(FAKE_STATUS="75", **variables), 75, self.text)
                 self.assertIn(why, self.text)
@@ -234,8 +231,7 @@ class JobScripts(ProgramTest):
                              "--output=%s%%%%.h5.rank%%q{SLURM_PROCID}", "starmill", "fit",
                              "--backend", "cuda"])):
             with self.subTest(script=script):
-                name = "o%.h5" if script == "profile" else "o.h5"
-                args = ["--output", name, *nasty]
+                args = ["--output", "o%.h5" if script == "profile" else "o.h5", *nasty]
                 self.assertEqual(self.run_script(script, args), 0, self.text)
                 front = [w % "o" if w.startswith("--output") else w for w in front]
                 self.assertEqual(self.noted("srun").split("\0")[:-1],
@@ -291,15 +287,13 @@ class Files(unittest.TestCase):
     def test_shellcheck(self):
         files = sorted(glob.glob(os.path.join(SLURM, "*.*")))
         files.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mini-slurm"))
-        done = subprocess.run(["shellcheck", "-x", "-P", os.path.dirname(SLURM), *files],
-                              stdout=subprocess.PIPE, text=True, check=False)
+        done = ended(["shellcheck", "-x", "-P", os.path.dirname(SLURM), *files])
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_defaults_are_those_of_the_site_file(self):
         """site.conf shows what holds without it."""
         program = 'for f; do . "$f"; done; declare -p ${!SITE_@}'
-        have = [subprocess.run([BASH, "-c", program, "bash", *files], stdout=subprocess.PIPE,
-                               text=True, check=True).stdout
+        have = [ended([BASH, "-c", program, "bash", *files], check=True).stdout
                 for files in ([os.path.join(SLURM, "job.sh")],
                               [os.path.join(SLURM, "site.conf"), os.path.join(SLURM, "job.sh")])]
         self.assertEqual(*have)

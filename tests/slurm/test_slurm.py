@@ -369,8 +369,7 @@ class Submitted(Jobs):
                           % shlex.quote(STARMILL))
         args = [SUBMIT, "--site", here, "--dry-run"]
         fit = [*FIT, "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
-        few = content(tmp("few.txt"), "r")
-        put("bad.txt", few + "absent.fits\n")
+        put("bad.txt", content(tmp("few.txt"), "r") + "absent.fits\n")
         ids = pyfits.getdata(tmp("survey/coadd-mock-00001.fits"), "FIBERMAP")["TARGETID"]
         priors = put("priors.fits", "")
         bintable({"TARGETID": ids, "TEFF": ("D", ids * 0 + 5000), "TEFF_ERR": ("D", ids * 0 + 100)}
@@ -399,8 +398,7 @@ class Submitted(Jobs):
         os.remove(out + ".stop")
 
         # a cancelled job stays cancelled, and what it had is kept
-        part = read(out)
-        done = part["STATUS"] == FITTED
+        done = read(out)["STATUS"] == FITTED
         self.assertTrue(0 < done.sum() < len(done))
         job = submit("slow", "gpu", "--time", 5, fit=fit)
         wait_until(lambda: "job %s start 0: " % job in self.log(log), seconds=60, pause=0.1)
@@ -409,8 +407,7 @@ class Submitted(Jobs):
         time.sleep(1)
         self.assertEqual(SYSTEM.states(job), ["CANCELLED"])
 
-        job = submit("site", "gpu", "--time", 5, fit=fit)
-        self.assertState(job, "COMPLETED", log)
+        self.assertState(submit("site", "gpu", "--time", 5, fit=fit), "COMPLETED", log)
         self.assertSame(out)
         # three jobs, one log
         self.assertEqual(len(set(re.findall(r"job (\d+) start", self.log(log)))), 3)
@@ -428,8 +425,7 @@ class TimeLimit(Jobs):
         print("%.0f s, %d requeues" % (time.time() - LONG["begin"], n_start))
         self.assertGreaterEqual(n_start, 1)
         # the last start may be done when it is asked to stop
-        n_warned = text.count("the warning before the time limit")
-        self.assertIn(n_warned - n_start, (0, 1), text)
+        self.assertIn(text.count("the warning before the time limit") - n_start, (0, 1), text)
         # the log of every start is there
         self.assertEqual(sorted(set(re.findall(r"start (\d+): ", text)), key=int),
                          [str(i) for i in range(n_start + 1)])

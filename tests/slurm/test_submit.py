@@ -32,16 +32,12 @@ class Submit(unittest.TestCase):
         self.write("lib.h5", "")
 
     def write(self, name, text):
-        path = os.path.join(self.folder, name)
-        put(path, text)
-        return path
+        return put(os.path.join(self.folder, name), text)
 
     def call(self, *args, status=0, **environment):
         """Run starmill-submit in the folder; self.said is its standard error."""
-        done = subprocess.run(
-            [sys.executable, "-B", SUBMIT, "--site", self.site, *(str(a) for a in args)],
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=dict(os.environ, **environment), check=False)
+        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, *args], environment,
+                     cwd=self.folder)
         self.said = done.stderr
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout
@@ -65,16 +61,13 @@ class Submit(unittest.TestCase):
     # --- what is asked for ---------------------------------------------------
 
     def test_one_gpu(self):
-        ask = self.asked(self.dry("gpu", rows=30000))  # 300 s of work
-        want = {
+        self.assertEqual(self.asked(self.dry("gpu", rows=30000)), {  # 300 s of work
             "nodes": "1", "ntasks-per-node": "1", "cpus-per-task": "12", "gpus-per-node": "a100:1",
             "account": "m1", "comment": '"two words"', "constraint": "gpu", "qos": "shared",
             "signal": "B:USR1@60", "open-mode": "append", "requeue": "",
             # 1.5 x 300 s, the warning, and 2 min
             "time": "11", "output": os.path.join(self.folder, "out.h5.log"),
-            "job-name": "starmill-gpu",
-        }
-        self.assertEqual(ask, want)
+            "job-name": "starmill-gpu"})
 
     def test_kinds(self):
         node = self.asked(self.dry("node"))
@@ -177,8 +170,7 @@ class Submit(unittest.TestCase):
         parts = [content(os.path.join(folder, "part-%04d.txt" % i), "r") for i in range(3)]
         self.assertEqual("".join(parts).split(), [os.path.join(self.folder, n) for n in names])
         os.remove(os.path.join(folder, "part-0001.txt"))  # for which there was no room
-        mark = os.path.join(folder, "part-0002.ok")  # by a task of an earlier array
-        put(mark, "")
+        mark = put(os.path.join(folder, "part-0002.ok"), "")  # by a task of an earlier array
         self.array("--parts", 3, "--test-only")
         self.assertTrue(os.path.exists(mark))
         self.array("--parts", 3, "--no-merge")  # to continue
@@ -267,8 +259,7 @@ class Submit(unittest.TestCase):
                 (("gpu", "--output", "o.h5", "--library"), "needs a value"),
                 (("gpu", "--output", "o.h5", "--pattern", "*.fits"), "list the files"),
                 (("--parts", 2, "array", "--output", "o.h5", "--input-table", "t", "a.fits",
-                  "b.fits"),
-                 "at once"),
+                  "b.fits"), "at once"),
                 (("--nodes", 2, "gpu", "--output", "o.h5", "a.fits"), "--nodes goes with"),
                 (("--parts", 2, "gpu", "--output", "o.h5", "a.fits"), "--parts goes with"),
                 (("--rows", 0, "gpu", "--output", "o.h5", "a.fits"), "positive"),
@@ -299,10 +290,9 @@ class Submit(unittest.TestCase):
 
     def test_a_full_disk_leaves_no_script(self):
         before = sorted(os.listdir(self.folder))
-        done = subprocess.run(
-            [sys.executable, "-B", SUBMIT, "--site", self.site, "--rows", "5", "gpu", "--output",
-             "out.h5", "a.fits"], cwd=self.folder, stderr=subprocess.PIPE, text=True, check=False,
-            preexec_fn=small_files(1000))
+        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, "--rows", 5, "gpu",
+                      "--output", "out.h5", "a.fits"], cwd=self.folder,
+                     preexec_fn=small_files(1000))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("out.h5.sbatch cannot be written", done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
