@@ -18,8 +18,8 @@
 #include "kernels/star/logic/parameters.h"
 
 /** Largest v sin i of a start, km/s: a guess without line-spread functions takes their width for
- *  rotation.  From here one step of the polish reaches 0 and 100 km/s.  With binaries v sin i has
- *  no such limit, as blended lines of two stars look like rotation. */
+ *  rotation.  From here one step of the polish reaches 0 and 100 km/s.  Several exposures have
+ *  no such limit, as a moving star's lines look broad in all together. */
 #define MILL_START_VSINI 50.0
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
@@ -299,7 +299,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
   v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
   double vsini = m->guess_vsini[templ % m->n_guess_vsini];
-  if (!m->set.binaries)
+  if (slot->n_segment <= m->n_arm) /* one exposure */
     vsini = fmin(vsini, MILL_START_VSINI);
   vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
   vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
