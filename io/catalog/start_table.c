@@ -34,6 +34,7 @@ typedef struct raw_table {
   const mill_fit_settings *set;
   int library; /* use only rows with this code in LIBRARY; 0: all rows */
   int exact;   /* 1, in `sample`: find rows by IDENTIFIER first, allow values beyond limits */
+  double range[MILL_MAX_PAR][2]; /* of possible values */
   int64_t n_row;
   mill_fits_values *column; /* [MILL_N_STAR_COLUMN] */
   double *value;            /* [n_row] the column just read */
@@ -41,7 +42,9 @@ typedef struct raw_table {
   mill_start_table *out;    /* theta is filled while reading */
 } raw_table;
 
-/* Allocate the table's parameters and a work column for n_row rows; fail if n_row is 0. */
+/* Allocate the table's parameters and a work column for n_row rows, and set the ranges of possible
+ * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.  The job
+ * `sample` accepts any value, since the fit of the star had the same limits. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -51,19 +54,22 @@ static int start_rows(raw_table *raw, int64_t n_row)
                       raw->path);
   raw->out->n_row = n_row;
   raw->out->n_par = (int)n_par;
+  for (int j = 0; j < (int)n_par; j++) {
+    double *range = raw->range[j];
+    mill_star_table_range(raw->lib, raw->n_lib, raw->set, j, range);
+    const double far = j < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
+    range[0] = raw->exact ? (double)-INFINITY : range[0] - far;
+    range[1] = raw->exact ? (double)INFINITY : range[1] + far;
+  }
   MILL_CHECK(mill_alloc_bytes((size_t)n_row * n_par, sizeof(double), (void **)&raw->out->theta));
   return MILL_ALLOC(n_row, &raw->value);
 }
 
 /* Set parameter j of row i to `given`, or to its fixed value.  A value outside the range becomes
- * NaN, lest a fit find a wrong minimum; a label may exceed its range by a tenth.  The job
- * `sample` accepts any value, since the fit of the star had the same limits. */
+ * NaN, lest a fit find a wrong minimum. */
 static void put_value(const raw_table *raw, int64_t i, int j, double given)
 {
-  double range[2];
-  mill_star_table_range(raw->lib, raw->n_lib, raw->set, j, range);
-  const double far = j < MILL_PAR_LABEL0 ? 0.0 : 0.1 * (range[1] - range[0]);
-  const int is_possible = raw->exact || (given >= range[0] - far && given <= range[1] + far);
+  const int is_possible = given >= raw->range[j][0] && given <= raw->range[j][1];
   raw->out->theta[i * raw->out->n_par + j] = raw->set->fixed[j] ? raw->set->fixed_value[j]
                                              : is_possible      ? given
                                                                 : (double)NAN;

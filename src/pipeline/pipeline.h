@@ -46,8 +46,8 @@ int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_sett
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 MILL_CLOSER(mill_pipeline, mill_pipeline_destroy)
 
-/** Begin a star: wavelength sets of earlier stars may be freed, unless a slot holds them.  Called by
- *  mill_pipeline_hold, and by mill_pipeline_run before it asks the source. */
+/** Begin a star.  Wavelength sets of earlier stars may be freed from now on, except the sets that a
+ *  slot holds.  mill_pipeline_hold and mill_pipeline_run call this function themselves. */
 void mill_pipeline_begin_star(mill_pipeline *pipeline);
 
 /** Can a segment's wavelengths be fitted?  If not, the source must leave the segment out.

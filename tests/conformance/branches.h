@@ -32,13 +32,13 @@ static inline void work_make(work_input *in, int kind)
 {
   uint64_t random = WORK_SEED;
   memset(in, 0, sizeof *in);
-  made_check(test_library_make(3, 2, 9, &in->lib));
-  made_check(test_library_to(&in->lib, kind));
+  assert_ok(test_library_make(3, 2, 9, &in->lib));
+  assert_ok(test_library_to(&in->lib, kind));
   strcpy(in->lib.label[2].column, "MGFE");
   if (kind != MILL_EMULATOR_GRID) /* so that there are stars with a model error and without */
-    made_check(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
+    assert_ok(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
   if (kind == MILL_EMULATOR_RBF)
-    made_check(test_library_add_sky(&in->lib));
+    assert_ok(test_library_add_sky(&in->lib));
   in->velocity_offsets = kind == MILL_EMULATOR_RBF;
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
@@ -111,7 +111,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.prior_sigma[MILL_PAR_VRAD] = 10; /* about 0 */
   made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
                   out->model, out->epoch[0]);
-  made_check(mill_pipeline_create(&in->lib, 1, &set, backend, 1, 1, 1, &pipeline));
+  assert_ok(mill_pipeline_create(&in->lib, 1, &set, backend, 1, 1, 1, &pipeline));
   made_star_raw(0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS,
                                  MILL_REQ_VALUES};

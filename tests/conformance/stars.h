@@ -59,7 +59,7 @@ static inline void survey_make(void)
   memset(&data, 0, sizeof data);
   n_fit = N_STAR;
   printf("seed %d\n", SEED);
-  made_check(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
+  assert_ok(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
   made_settings(&data.lib, &data.set);
   data.set.min_vel_km_s = -400.0;
   data.set.max_vel_km_s = 400.0;
@@ -101,7 +101,7 @@ static inline int clean_up(void **state)
 static inline mill_pipeline *pipeline(const mill_backend *backend, int n_slot)
 {
   mill_pipeline *p = NULL;
-  made_check(mill_pipeline_create(&data.lib, 1, &data.set, backend, n_slot, 1, 1, &p));
+  assert_ok(mill_pipeline_create(&data.lib, 1, &data.set, backend, n_slot, 1, 1, &p));
   for (int i = 0; i < N_STAR; i++)
     made_star_raw(i, &data.made[i], &data.star[i]);
   data.made[7].raw[1].mask = NULL;
@@ -123,7 +123,7 @@ static inline int run_stars(mill_pipeline *p)
 static inline void fit(const mill_backend *backend, int n_slot)
 {
   mill_pipeline *p = pipeline(backend, n_slot);
-  made_check(run_stars(p));
+  assert_ok(run_stars(p));
   mill_pipeline_destroy(p);
   assert_int_equal(data.run.n_out, n_fit);
   for (int i = 0; i < n_fit; i++)

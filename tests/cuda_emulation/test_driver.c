@@ -49,7 +49,7 @@ MILL_TEST(an_old_driver_has_no_graph)
 /** Fit again with an existing pipeline; return the number of slots that it used at the end. */
 static int slots_of_run(mill_pipeline *p)
 {
-  made_check(run_stars(p));
+  assert_ok(run_stars(p));
   assert_memory_equal(data.result, by_batch.result, (size_t)n_fit * sizeof *data.result);
   return p->all.n_usable;
 }
@@ -121,12 +121,12 @@ MILL_TEST(copies_keep_their_order)
   static unsigned char sent[N_BYTE], got[N_BYTE];
   mill_device *device = NULL;
   void *memory = NULL;
-  made_check(tested->open(1, &device));
-  made_check(tested->alloc(device, N_BYTE, &memory));
+  assert_ok(tested->open(1, &device));
+  assert_ok(tested->alloc(device, N_BYTE, &memory));
   for (int i = 0; i < N_TIME; i++) {
     memset(sent, i, N_BYTE);
-    made_check(tested->upload(device, memory, sent, N_BYTE));
-    made_check(tested->download(device, got, memory, N_BYTE));
+    assert_ok(tested->upload(device, memory, sent, N_BYTE));
+    assert_ok(tested->download(device, got, memory, N_BYTE));
     assert_memory_equal(got, sent, N_BYTE);
   }
   tested->release(device, memory);

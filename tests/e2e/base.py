@@ -446,7 +446,7 @@ class ProgramTest(unittest.TestCase):
         return self.ends(status, "fit", "--library", lib, "--output", self.path, *args, **how)
 
     def said_by(self, process, status, number=None):
-        """Output and errors of a started process that ends with status, after a signal if any."""
+        """Send a process the signal `number`, if any; return its output once it ends with status."""
         if number:
             process.send_signal(number)
         said = process.communicate(timeout=PATIENCE)

@@ -80,7 +80,7 @@ def word(text):
 
 
 def described(unit, text):
-    """Unit and comment of a column of FITS."""
+    """Return the unit and comment of a FITS column for a unit and a description of HDF5."""
     unit, text = word(unit), word(text).replace("'", '"')
     if unit in NO_UNIT:
         return "", text + "; unit: " + unit
@@ -387,7 +387,7 @@ class Export(ProgramTest):
         os.remove(first)  # missing
         os.utime(second, (1, 1))  # older than the result
         self.assertIn("written      2\nexisting     1", self.export("--output", folder, OUT).stdout)
-        link = os.path.join(new_folder("links"), os.path.basename(first))  # it stays one
+        link = os.path.join(new_folder("links"), os.path.basename(first))  # stays a link
         os.symlink(tmp("linked.fits"), link)
         put("linked.fits", "")
         self.export("--output", tmp("links"), "--overwrite", OUT)

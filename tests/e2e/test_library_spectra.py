@@ -110,7 +110,7 @@ def built(out, *inputs):
 
 GIVEN = ("--medium", "vacuum", "--sigma", SIGMA)
 PHOENIX = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file", tmp("wave.fits"))
-# of stars that are fitted
+# labels and velocities of the stars that are fitted
 TRUTH = np.array([[5000, 3, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
 VRAD = np.array([30.0, -80.0, 0.0])
 

@@ -45,8 +45,6 @@ typedef struct made_answer {
   int n_good[MILL_MAX_ARM];
 } made_answer;
 
-#define made_check(call) assert_ok(call)
-
 /* Irwin-Hall: sums of twelve numbers, good to 3 sigma; stars do not depend on libm */
 static inline double made_normal(uint64_t *state)
 {
@@ -61,7 +59,7 @@ static inline void made_settings(const mill_library *lib, mill_fit_settings *set
 {
   MILL_AT_END(mill_config_clear) mill_config config;
   mill_config_default(&config);
-  made_check(mill_config_bind(&config, lib, 1));
+  assert_ok(mill_config_bind(&config, lib, 1));
   *set = config.fit;
   set->likelihood = MILL_LIKE_MARGINAL; /* also with model error: it computes most */
   set->n_cont = 5;
@@ -156,7 +154,7 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
   static double flux[MADE_GRID], rotated[MADE_GRID], second[MADE_GRID], c[MADE_GRID];
   static double weight[MADE_GRID];
   double pixel[MADE_MAX_PIX];
-  made_check(test_emulator_eval(lib, s->arm, theta + 2, flux));
+  assert_ok(test_emulator_eval(lib, s->arm, theta + 2, flux));
   const double r = theta[1] / (MILL_C_KM_S * arm->ln_step);
   const int half = (int)ceil(r) + 3;
   assert_true(half < MADE_GRID);
@@ -508,9 +506,8 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
 {
   MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
   MILL_OWNED mill_star *raw = NULL;
-  made_check(MILL_ALLOC(n, &raw));
-  made_check(
-      mill_pipeline_create(lib, 1, set, backend, n_slot, n_thread, model != NULL, &pipeline));
+  assert_ok(MILL_ALLOC(n, &raw));
+  assert_ok(mill_pipeline_create(lib, 1, set, backend, n_slot, n_thread, model != NULL, &pipeline));
   for (int i = 0; i < n; i++) {
     made_star_raw(i, &star[i], &raw[i]);
     for (int k = 0; k < star[i].n_segment && set->epochs; k++)
@@ -519,7 +516,7 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
   }
   made_run run = {
       .star = raw, .order = order, .n = n, .result = result, .model = model, .epoch = epoch};
-  made_check(mill_pipeline_run(pipeline, made_source, &run, made_sink, &run));
+  assert_ok(mill_pipeline_run(pipeline, made_source, &run, made_sink, &run));
   assert_int_equal(run.n_out, n);
 }
 
@@ -548,11 +545,11 @@ static inline void made_ask(mill_pipeline *p, const mill_star *star, int request
                             const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
 {
   double *penalty = NULL;
-  made_check(MILL_ALLOC(n_point, &penalty));
-  made_check(mill_pipeline_hold(p, star, prepared));
+  assert_ok(MILL_ALLOC(n_point, &penalty));
+  assert_ok(mill_pipeline_hold(p, star, prepared));
   const int fix = p->slots.host.fix_error;
   if (p->held.is_ready)
-    made_check(mill_pipeline_ask(p, request, fix, n_point, theta, eval, penalty));
+    assert_ok(mill_pipeline_ask(p, request, fix, n_point, theta, eval, penalty));
   for (int i = 0; i < n_point && p->held.is_ready; i++)
     eval[i].f += penalty[i];
   mill_free(penalty);

@@ -21,7 +21,7 @@ static void make_stars(int n, double sn, double vsini)
   }
 }
 
-/** Fill the first n stars anew, of their truth as it is now. */
+/** Make the spectra of the first n stars again, after a change of `truth`. */
 static inline void fill_again(int n, double sn)
 {
   uint64_t random = SEED;

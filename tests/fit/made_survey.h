@@ -14,7 +14,7 @@ static int set_up(void **state)
 {
   (void)state;
   memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(N_LABEL, N_ARM, 5, &lib));
+  assert_ok(test_library_make(N_LABEL, N_ARM, 5, &lib));
   made_settings(&lib, &set);
   return 0;
 }

@@ -29,7 +29,7 @@ static inline void one_star_make(uint64_t seed, int n_exposure, int with_matrix,
 
 static inline void open_pipeline(void)
 {
-  made_check(
+  assert_ok(
       mill_pipeline_create(&fx.lib, 1, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
   made_star_raw(0, &fx.star, &fx.raw);
 }
@@ -40,7 +40,7 @@ static inline void close_pipeline(void)
   fx.pipeline = NULL;
 }
 
-/** What the star before has left goes. */
+/** Free what the last star used. */
 static inline void clear(void)
 {
   close_pipeline();

@@ -46,7 +46,7 @@ static void evaluate(made_star *s, const double *theta, int request, mill_evalua
 {
   MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
   mill_star raw;
-  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  assert_ok(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   made_star_raw(0, s, &raw);
   made_ask(pipeline, &raw, request, 1, theta, eval, prepared);
 }

@@ -15,8 +15,8 @@ static double place[MAX_PAR]; /* where the error is fixed, next to the truth */
 static void begin(int n_component, int n_exposure, int with_matrix)
 {
   clear();
-  made_check(test_library_make(4, 2, 5, &fx.lib));
-  made_check(test_library_add_error(n_component, &fx.lib));
+  assert_ok(test_library_make(4, 2, 5, &fx.lib));
+  assert_ok(test_library_add_error(n_component, &fx.lib));
   one_star_make(SEED + (uint64_t)(17 * n_component + with_matrix), n_exposure, with_matrix, 60);
   memcpy(place, fx.truth, sizeof place);
   place[0] += 7;
@@ -302,7 +302,7 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
       begin(n_component[i], 1 + with_matrix, with_matrix);
       fx.set.likelihood = likelihood[i];
       if (i != 1)
-        made_check(test_library_add_sky(&fx.lib));
+        assert_ok(test_library_add_sky(&fx.lib));
       open_pipeline();
       compare_dense(place, 2e-3, 2e-5);
       compare_dense(fx.truth, 2e-3, 2e-5);
@@ -347,7 +347,7 @@ MILL_TEST(width_of_the_line_spread_function)
     }
     made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
     if (kind > 1)
-      made_check(test_library_add_sky(&fx.lib));
+      assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
     /* the second derivative is within 1 %, of a component of some sigma */
     compare_dense(place, 0.2, 0.01);
@@ -420,7 +420,7 @@ MILL_TEST(chi_squares_of_the_data_allow_for_the_sky)
 {
   mill_fit_result r;
   begin(4, 1, 0);
-  made_check(test_library_add_sky(&fx.lib));
+  assert_ok(test_library_add_sky(&fx.lib));
   for (int i = 0; i < fx.star.n_segment; i++) {
     made_segment *s = &fx.star.segment[i];
     double row[MADE_MAX_PIX];
@@ -567,11 +567,11 @@ MILL_TEST(too_many_rows_are_refused)
 {
   begin(MILL_MAX_COMPONENT, 1, 0);
   fx.set.n_cont = MILL_MAX_CONT;
-  made_check(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
+  assert_ok(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
   fx.lib.n_label = 7;
   assert_fails(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_CONFIG, "model_error: false");
   fx.set.model_error = 0;
-  made_check(mill_device_model_check(&fx.lib, &fx.set));
+  assert_ok(mill_device_model_check(&fx.lib, &fx.set));
 }
 
 MILL_TEST_MAIN(NULL, NULL)

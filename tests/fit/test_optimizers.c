@@ -59,7 +59,7 @@ MILL_TEST(optimizers_agree)
 /** Of wide networks, whose last layer is the expensive one. */
 MILL_TEST(float32_leads_to_the_minima_of_float64)
 {
-  made_check(test_library_widen(SEED, &lib));
+  assert_ok(test_library_widen(SEED, &lib));
   made_settings(&lib, &set);
   set.optimizer = MILL_OPT_LM;
   make_stars();

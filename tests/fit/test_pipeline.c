@@ -49,7 +49,7 @@ MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
 {
   const mill_library plain = lib;
   set_up(NULL);
-  made_check(test_library_to_mixed(&lib));
+  assert_ok(test_library_to_mixed(&lib));
   compare_runs();
   int n_fitted = 0, n_near = 0;
   for (int i = 0; i < MAX_STAR; i++) {
@@ -102,7 +102,7 @@ MILL_TEST(one_arm_and_few_labels)
   enum { N = 12, LABEL = 4 };
   const mill_library plain = lib;
   memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(3, 1, 5, &lib));
+  assert_ok(test_library_make(3, 1, 5, &lib));
   make_stars(N, 400, 80); /* an arm of a few lines: less would say nothing */
   set.fixed[LABEL] = 1;
   set.fixed_value[LABEL] = -1;

@@ -34,7 +34,7 @@ static void make_star(int i, double sn, made_star *star, double *truth)
 }
 
 typedef struct stream {
-  made_run run; /* what made_source takes */
+  made_run run; /* context of made_source */
   answer *out;  /* [n], by row */
 } stream;
 
@@ -58,15 +58,15 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
   MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
   MILL_OWNED mill_star *raw = NULL;
   memset(out, 0, (size_t)n * sizeof *out);
-  made_check(MILL_ALLOC(n, &raw));
-  made_check(
+  assert_ok(MILL_ALLOC(n, &raw));
+  assert_ok(
       mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0, &pipeline));
   for (int i = 0; i < n; i++) {
     made_star_raw(i, &star[i], &raw[i]);
     raw[i].identity = 100 + (uint64_t)i;
   }
   stream s = {{.star = raw, .order = order, .n = n}, out};
-  made_check(mill_pipeline_run(pipeline, made_source, &s, sink, &s));
+  assert_ok(mill_pipeline_run(pipeline, made_source, &s, sink, &s));
 }
 
 /* ---- tests ---- */
@@ -181,7 +181,7 @@ static int answer_points(int i, double sn)
   mill_fit_result prepared;
   set.sample.max_eval = 0;
   make_star(i, sn, &star, truth);
-  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  assert_ok(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   made_star_raw(0, &star, &raw);
   for (int n; scanf("%d", &n) == 1 && n > 0 && n <= MOST; fflush(stdout)) {
     for (int k = 0; k < n * N_PAR; k++)

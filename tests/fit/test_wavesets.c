@@ -38,7 +38,7 @@ static int make_stars(void **state)
 
 /** A source that watches the sets. */
 typedef struct lazy_run {
-  made_run of; /**< what made_source and made_sink take */
+  made_run of; /**< context of made_source and made_sink */
   mill_pipeline *pipeline;
   mill_star raw[N_STAR];
   mill_waveset_stats most; /**< largest of every number seen */
@@ -57,7 +57,7 @@ static int lazy_source(void *context, mill_star **out)
   run->most.bytes = now.bytes > run->most.bytes ? now.bytes : run->most.bytes;
   made_star_raw(i, &star[i], *out);
   for (int k = 0; k < (*out)->n_segment; k++)
-    made_check(mill_pipeline_accepts(run->pipeline, &(*out)->segment[k]));
+    assert_ok(mill_pipeline_accepts(run->pipeline, &(*out)->segment[k]));
   return 1;
 }
 
@@ -67,10 +67,10 @@ static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int 
 {
   mill_waveset_stats end;
   *run = (lazy_run){.of = {.star = run->raw, .order = order, .n = n, .result = out}};
-  made_check(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
-                                  &run->pipeline));
+  assert_ok(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
+                                 &run->pipeline));
   mill_waveset_cache_limit(run->pipeline->member[0].waveset, limit);
-  made_check(mill_pipeline_run(run->pipeline, lazy_source, run, made_sink, run));
+  assert_ok(mill_pipeline_run(run->pipeline, lazy_source, run, made_sink, run));
   mill_pipeline_waveset_stats(run->pipeline, &end);
   mill_pipeline_destroy(run->pipeline);
   assert_int_equal(run->of.n_out, n);
@@ -165,8 +165,8 @@ MILL_TEST(a_star_in_another_slot_has_the_same_row)
   for (int i = 0; i < 3; i++)
     made_star_raw(i, i == 0 ? &dark : &star[1], &raw[i]);
   backend.alloc = alloc_unless_full;
-  made_check(mill_pipeline_create(two, 2, &set, &backend, 2, 1, 0, &pipeline));
-  made_check(mill_pipeline_run(pipeline, filling_source, &run, made_sink, &run));
+  assert_ok(mill_pipeline_create(two, 2, &set, &backend, 2, 1, 0, &pipeline));
+  assert_ok(mill_pipeline_run(pipeline, filling_source, &run, made_sink, &run));
   assert_int_equal(pipeline->all.n_usable, 1); /* one of two slots: memory was full */
   assert_int_equal(result[0][1].status, MILL_STATUS_FITTED);
   result[0][2].row = 1;

@@ -41,7 +41,7 @@ static struct {
       fail_msg("no '%s' in: %s", word, fx.error.message);                                          \
   } while (0)
 
-/** The library with further keys. */
+/** Open the library with the keys of `config` and further keys. */
 static inline starmill_library *open_with(const char *keys)
 {
   char text[sizeof config + 60];
@@ -132,11 +132,11 @@ static inline int set_up(void **state)
   (void)state;
   uint64_t random = 4711;
   memset(&fx, 0, sizeof fx);
-  made_check(test_library_make(4, 3, 5, &fx.lib));
+  assert_ok(test_library_make(4, 3, 5, &fx.lib));
   made_settings(&fx.lib, &fx.set);
   fx.set.precision = MILL_FLOAT64;
   snprintf(fx.path, sizeof fx.path, "/tmp/starmill-test-lib-%d.h5", (int)getpid());
-  made_check(test_library_write(fx.path, &fx.lib));
+  assert_ok(test_library_write(fx.path, &fx.lib));
   check(library_open, fx.path, config, &fx.library);
   for (int i = 0; i < N_STAR; i++) {
     made_star_init(&fx.lib, 1 + i % 2, 0.8, 1, &random, &fx.made[i]);

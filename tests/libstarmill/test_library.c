@@ -276,9 +276,9 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   MILL_AT_END(starmill_library_close_at) starmill_library *library = NULL;
   starmill_star *star[2];
   double theta[N_PAR], with, penalty;
-  made_check(test_library_add_error(3, &fx.lib));
+  assert_ok(test_library_add_error(3, &fx.lib));
   snprintf(path, sizeof path, "%s.error.h5", fx.path);
-  made_check(test_library_write(path, &fx.lib));
+  assert_ok(test_library_write(path, &fx.lib));
   check(library_open, path, config, &library);
   unlink(path);
   for (int i = 0; i < 2; i++)

@@ -10,8 +10,8 @@ static void compare_row(starmill_table *table, int row, const mill_fit_result *r
 {
   mill_columns columns;
   MILL_OWNED char *packed = NULL;
-  made_check(mill_columns_fits(&fx.lib, "test", 0, &columns));
-  made_check(MILL_ALLOC(columns.row_size, &packed));
+  assert_ok(mill_columns_fits(&fx.lib, "test", 0, &columns));
+  assert_ok(MILL_ALLOC(columns.row_size, &packed));
   mill_columns_pack(&columns, result, packed);
   assert_int_equal(starmill_table_n_column(table), columns.n_column);
   for (int k = 0; k < columns.n_column; k++) {

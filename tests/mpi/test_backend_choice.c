@@ -264,7 +264,8 @@ MILL_TEST(a_rank_without_fits_on_the_cpu)
 
 /* ---- backend auto ---- */
 
-/* The choice for n_row rows of a result begun on the device; with what fault, and its code. */
+/* Return the backend chosen for n_row rows of a result that was begun on `device` (NULL: a new
+ * result).  expected: the error code; what: the fault of the machine, for messages. */
 static const char *settled(const char *what, const char *device, int64_t n_row, int expected)
 {
   const char *choice = NULL;
@@ -351,7 +352,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
   }
 }
 
-/* Is there a crossover for so many threads?  why: the reason if there is none. */
+/* Is there a crossover for n_thread threads?  why: the reason if there is none. */
 static int finds(int n_thread, mill_crossover *line, char why[1536])
 {
   int found = -1;

@@ -256,7 +256,8 @@ static int is_one(const mill_catalog_row *a, const mill_catalog_row *b)
   return a->target_id != -1 && a->target_id == b->target_id;
 }
 
-/* By the sine of the angle: the cross product of unit vectors, exact for near places. */
+/* Compare the sine of the two places' angle with that of the radius.  The sine is the length of the
+ * unit vectors' cross product, which rounding does not spoil for near places. */
 static int is_near(const mill_catalog_row *a, const mill_catalog_row *b)
 {
   const double deg = acos(-1) / 180, da = a->target_dec * deg, db = b->target_dec * deg;

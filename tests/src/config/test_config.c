@@ -217,7 +217,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
 static mill_config config;
 static mill_library lib;
 
-/* The configuration and library of a test, in the place of those opened before. */
+/* Open a configuration and a library, and free those opened before. */
 static void open_both(const char *yaml, int n_arm, int kind)
 {
   mill_library_clear(&lib);
