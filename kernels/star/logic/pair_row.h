@@ -88,7 +88,7 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   r->pair_vrad_err_km_s = mill_fit_vrad_err(m, r, r->pair_vrad_err_km_s);
   r->pair_vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
-    r->pair_label_err[l] *= r->err_scale;
+    r->pair_label_err[l] = mill_fit_label_err(m, r, l, r->pair_label_err[l]);
   for (int a = 0; a < m->n_arm; a++) {
     const int j = mill_par_offset(m, a);
     if (r->n_pix[a] > 0)
