@@ -45,8 +45,8 @@ typedef struct raw_table {
 } raw_table;
 
 /* Allocate the table's parameters and a work column for n_row rows, and set the ranges of possible
- * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.  The job
- * `sample` accepts any value, since the fit of the star had the same limits. */
+ * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.
+ * The job `sample` accepts any value, since the fit of the star had the same limits. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;

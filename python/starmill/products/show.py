@@ -48,8 +48,8 @@ def covariance(order, packed):
 
 def vector(order, values):
     names = [f"{name} " for name in order] if len(values) == len(order) else [""] * len(values)
-    more = f" ... ({len(values)} values: read them from the file)" if len(values) > MAX_SHOWN else ""
-    return INDENT + " ".join(n + words(v) for n, v in zip(names, values[:MAX_SHOWN])) + more
+    more = len(values) > MAX_SHOWN and f" ... ({len(values)} values: read them from the file)"
+    return INDENT + " ".join(n + words(v) for n, v in zip(names, values[:MAX_SHOWN])) + (more or "")
 
 
 def show_column(result, name, column, row):
