@@ -370,7 +370,7 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
 {
   int64_t at;
   *has_any = 0;
-  MILL_CHECK(mill_star_rows_find(&table->star, row, &at));
+  MILL_CHECK(mill_star_rows_find(&table->star, row, NULL, &at));
   for (int k = 0; at >= 0 && k < table->n_pair; k++) {
     const double *prior = table->prior + (at * table->n_pair + k) * 2;
     if (table->pair[k] < 0)

@@ -39,9 +39,11 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star.  MILL_ERR_CONFIG: two rows of the table match the star's position.
  *
+ *  path    the star's file: tells rows of one IDENTIFIER apart if exact is 1
  *  *theta  [n_label + 2]  VRAD, VSINI, labels; borrowed; NULL unless MILL_START_GIVEN */
-int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
-                          const double **theta, enum mill_start_found *found);
+int mill_start_table_find(const mill_start_table *table, const char *path,
+                          const mill_catalog_row *star, const double **theta,
+                          enum mill_start_found *found);
 
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
 typedef struct mill_start_fit {

@@ -61,8 +61,10 @@ static const line fits_line[] = {
      "target identifier, -1 when there is none"},
     {ONCE, "VRAD", REAL(R(vrad_km_s)), "km/s", "radial velocity, positive when receding"},
     {ONCE, "VRAD_ERR", REAL(R(vrad_err_km_s)), "km/s",
-     "standard deviation of the velocity's likelihood, times ERR_SCALE"},
-    {ONCE, "VRAD_ERR_FORMAL", REAL(R(vrad_err_formal_km_s)), "km/s", "VRAD_ERR without ERR_SCALE"},
+     "standard deviation of the velocity's likelihood, times ERR_SCALE, plus vrad_floor in "
+     "quadrature"},
+    {ONCE, "VRAD_ERR_FORMAL", REAL(R(vrad_err_formal_km_s)), "km/s",
+     "VRAD_ERR without ERR_SCALE and vrad_floor"},
     {ONCE, "VRAD_SKEW", REAL(R(vrad_skew)), "", "skewness of the velocity's likelihood"},
     {ONCE, "VRAD_KURT", REAL(R(vrad_kurt)), "", "kurtosis of the velocity's likelihood"},
     {ONCE, "VRAD_CCF", REAL(R(vrad_guess_km_s)), "km/s", "velocity of the initial guess"},
@@ -78,8 +80,9 @@ static const line fits_line[] = {
     {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
      "warning bits: why not to use %s; listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
-     "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, upper "
-     "triangle row by row; zero where fixed or at a limit"},
+     "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, "
+     "without "
+     "vrad_floor, upper triangle row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", REAL(R(err_scale)), "",
      "factor on the errors: 1, or with rescale_errors the square root of RCHISQ_TOT if above 1"},
     {ONCE, "CHISQ_TOT", REAL(R(chisq_tot)), "", "chi-square of all arms over good pixels"},
@@ -147,7 +150,8 @@ static const line fits_line[] = {
     {PAIR, "SB2_GAIN", REAL(R(pair_gain)), "",
      "decrease of -2 ln L by the second star; NaN without two stars"},
     {PAIR, "VRAD_2", REAL(R(pair_vrad_km_s)), "km/s", "velocity of the second star"},
-    {PAIR, "VRAD_2_ERR", REAL(R(pair_vrad_err_km_s)), "km/s", "error of VRAD_2, times ERR_SCALE"},
+    {PAIR, "VRAD_2_ERR", REAL(R(pair_vrad_err_km_s)), "km/s",
+     "error of VRAD_2, times ERR_SCALE, plus vrad_floor in quadrature"},
     {PAIR, "VSINI_2", REAL(R(pair_vsini_km_s)), "km/s",
      "projected rotation velocity of the second star"},
     {PAIR, "VSINI_2_ERR", REAL(R(pair_vsini_err_km_s)), "km/s",

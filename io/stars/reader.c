@@ -265,29 +265,18 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Set a star's identity, start and priors from its row of the catalog. */
-static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
-{
-  star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
-  star->stays = 1; /* its pixels stay in pinned memory with the batch */
-  if (plan->start)
-    MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
-  if (plan->priors)
-    MILL_CHECK(mill_prior_table_find(plan->priors, row, star, &(int){0}));
-  return MILL_OK;
-}
-
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable row. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
   mill_reader *reader = w->reader;
-  const mill_join *join = reader->plan.inputs->join;
+  const mill_reader_plan *plan = &reader->plan;
+  const mill_join *join = plan->inputs->join;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_exposure = 0;
   for (; batch->n_row < n; batch->n_row++)
-    MILL_CHECK(take_star(reader, reader->plan.inputs->file[i].row_start + wanted[batch->n_row],
+    MILL_CHECK(take_star(reader, plan->inputs->file[i].row_start + wanted[batch->n_row],
                          &batch->star[batch->n_row]));
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
@@ -305,7 +294,13 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     const int is_extragalactic = join ? join->start[join->row_start[i] + wanted[k]].is_extragalactic
                                       : row->kind.is_extragalactic;
     star->warn = is_extragalactic ? MILL_WARN_CLASS : 0;
-    MILL_CHECK(describe_star(&reader->plan, row, star));
+    star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
+    star->stays = 1; /* its pixels stay in pinned memory with the batch */
+    if (plan->start)
+      MILL_CHECK(mill_start_table_find(plan->start, plan->inputs->file[i].path, row, &star->start,
+                                       &(enum mill_start_found){0}));
+    if (plan->priors)
+      MILL_CHECK(mill_prior_table_find(plan->priors, row, star, &(int){0}));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

@@ -72,7 +72,7 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
       MILL_CHECK(mill_prior_table_find(setup->priors, row, &star, &has_any));
     n[HAS_PRIOR] += has_any;
     if (setup->start) {
-      MILL_CHECK(mill_start_table_find(setup->start, row, &theta, &start));
+      MILL_CHECK(mill_start_table_find(setup->start, inputs->file[f].path, row, &theta, &start));
       n[start]++;
     }
   }

@@ -92,8 +92,8 @@ static const mill_option_table table = {
     "starmill fit",
     "usage: starmill fit [--library LIB.h5] --output OUT.h5 [options] INPUT.fits...\n"
     "\n"
-    "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE, 4MOST or a plain table) and write one table\n"
-    "of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
+    "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE, 4MOST, PFS or a plain table) and write one\n"
+    "table of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
     "ranks.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"

@@ -90,9 +90,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "sigma above 0; mean within 5 sigma of the fit's range", .elsewhere = "`priors`",
      .help = "Gaussian priors"},
     {"prior_table", PATH(prior_table), SCIENCE,
-     .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR "
-             "(below); a star's prior replaces the same parameter's prior in `priors`",
-     .more = "; `--prior-table` overrides it"},
+     .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR; "
+             "a star's prior replaces the same parameter's prior in `priors`",
+     .more = " (below); `--prior-table` overrides it"},
     {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
      .help = "an element with a larger error gets the bit WEAK in its flag",
      .more = " ([results.md](results.md#which-rows-to-use))"},
@@ -269,9 +269,9 @@ static const mill_items items[] = {
      "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, fwhm: A, sampling: "
      "N}",
      mill_arm_field},
-    {"fix_param", LIST(fixed, n_fixed), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+    {"fix_param", LIST(fixed, n_fixed), MILL_MAX_PAR, 0, "a list of items, one for each parameter",
      "an item", "{param: NAME, value: NUMBER}", value_field},
-    {"priors", LIST(prior, n_prior), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+    {"priors", LIST(prior, n_prior), MILL_MAX_PAR, 0, "a list of items, one for each parameter",
      "an item", "{param: NAME, mean: NUMBER, sigma: NUMBER}", prior_field}};
 
 const mill_items *mill_config_items(const mill_option *key)

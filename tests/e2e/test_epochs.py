@@ -374,3 +374,5 @@ class PairsWithEpochs(ProgramTest):
             self.assertLess(row["VRAD_RANGE"][0], 20)
             for name in "VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR":
                 np.testing.assert_array_equal(np.isnan(of[name]), np.arange(N_VISIT) == off)
+            shown = run("show", tmp("dark.h5"), self.row["TARGETID"][pair]).stdout.split("\nepochs\n")[1]
+            self.assertRegex(shown, r"(\n +[-0-9].*){%d} 1\n +NO_DATA: no usable pixel\n +\d" % (off + 1))
