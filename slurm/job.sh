@@ -39,6 +39,7 @@ job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
 job_is_part=0     # 1: a task of a job array
+job_unfinished='10|11|12|75' # statuses of starmill status: running, no output, failed, stopped
 job_mark=         # of a part: the file that says that this start completed its output
 job_asked=        # why the ranks were asked to stop: limit, term or file
 job_late=0        # 1: the ranks were asked to stop and have not stopped in time
@@ -75,6 +76,7 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
     esac
     case $argument in
       --bac*) has_backend=1 ;;
+      --sk* | --pl* | --print*) job_unfinished='10|12|75' ;; # may make no output
       --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
@@ -183,9 +185,9 @@ job_run() { # COMMAND...: run it to its end, or until job_late; sets job_status
 
 job_is_lost() { # is the output unfinished?  srun 22.05 may end with 0 when a node fails
   local status=0
-  [[ ${job_command[0]} == library ]] && return 1
+  [[ ${job_command[0]} != library ]] || { [[ ! -e $job_output ]]; return; }
   "$SITE_PROGRAM" status "$job_output" >/dev/null 2>&1 || status=$?
-  ((status == 10 || status == 75)) # "running", by the status file, or not finished
+  [[ $status =~ ^($job_unfinished)$ ]]
 }
 
 job_requeue() { # put the job back into the queue and end; does not return

@@ -92,10 +92,16 @@ class JobScripts(ProgramTest):
         self.assertEqual(self.noted("part"), "part none\n")
 
     def test_a_launcher_that_lost_a_node_ends_with_0(self):
-        for result in ("10", "75"):
-            with self.subTest(result=result):
-                self.assertRequeued(self.run_script(FAKE_RESULT=result), "12")
+        output = ("--output", "out.h5")
+        for result, args in (("10", ()), ("75", ()), ("12", ()), ("11", ()), ("0", ("library", "train"))):
+            with self.subTest(result=result, args=args):
+                self.assertRequeued(self.run_script(args=(*args, *output), FAKE_RESULT=result), "12")
                 self.assertIn("out.h5 is not finished: was a node lost?", self.text)
+        for result, args in (("11", ("--skip-d", "--input-table=t")), ("11", ("--plan",)),
+                             ("0", ("library", "train"))):  # srun makes the library
+            with self.subTest(result=result, args=args):
+                status = self.run_script(args=(*args, *output), FAKE_RESULT=result, FAKE_MAKES="out.h5")
+                self.assertEqual(status, 0, self.text)
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),
@@ -253,13 +259,13 @@ class JobScripts(ProgramTest):
 
     def test_other_commands(self):
         for command in (("sample",), ("library", "train")):
-            self.run_script("gpu", (*command, "--output", "o"))
+            self.run_script("gpu", (*command, "--output", "o"), FAKE_MAKES="o")
             self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
                           self.noted("srun"))
         for emulator, first in (("linear", "--em"), ("network", "--backend")):
             for words in ("--emulator " + emulator, "--emulator=" + emulator, "--em " + emulator):
                 self.run_script("cpu", ("library", "train", *words.split(), "--batch", "8",
-                                        "--output", "o"))
+                                        "--output", "o"), FAKE_MAKES="o")
                 self.assertIn("\0train\0" + first, self.noted("srun"))
 
 
