@@ -73,6 +73,8 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
       --output) job_output=${argument#--*=} ;;
       --sto | --stop | --stop- | --stop-f*) job_stop_files+=("${argument#--*=}") ;;
       --em*) emulator=${argument#--*=} ;;
+      --co*) # a backend of the configuration counts, unless auto
+        ! grep -qsE '^[^#]*\bbackend\W*:\W*c(pu|uda)' -- "${argument#--*=}" || has_backend=1 ;;
     esac
     case $argument in
       --bac*) has_backend=1 ;;

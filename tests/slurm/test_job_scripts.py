@@ -248,6 +248,15 @@ class JobScripts(ProgramTest):
         for option in ("--backend", "--back"):
             self.run_script("gpu", (option, "cpu", "--output", "o"))
             self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
+        for text, default in (("npoly: 5\nbackend: cuda+cpu\n", ""), ("{npoly: 5, 'backend' : \"cpu\"}", ""),
+                              ("# backend: cpu\nbackend: auto\n", "--backend\0cuda\0"),
+                              ("template_lib: /backend/cpu.h5 # backend: cpu", "--backend\0cuda\0")):
+            path = put("backend.yaml", text)
+            for words in ("--config", path), ("--config=" + path,), ("--conf", path):
+                with self.subTest(text=text, words=words):
+                    self.run_script("gpu", (*words, "--output", "o"))
+                    self.assertIn("\0".join((f"\0fit\0{default}" + words[0], *words[1:])),
+                                  self.noted("srun"))
 
     def test_failed_rows_are_retried_once(self):
         """A restart that finds the result unfinished leaves out --retry-failed."""
