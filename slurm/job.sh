@@ -128,10 +128,7 @@ job_set_up() { # load the site's modules; set +eu: its functions may fail or use
 job_stop_file() { # print the existing stop file; status 1: none
   local file
   for file in "${job_stop_files[@]}"; do
-    if [[ -e $file ]]; then
-      printf '%s' "$file"
-      return 0
-    fi
+    [[ ! -e $file ]] || { printf '%s' "$file"; return 0; }
   done
   return 1
 }
@@ -216,9 +213,7 @@ job_requeue() { # put the job back into the queue and end; does not return
     job_say "requeued; the same command continues"
     trap '' USR1 USR2 ALRM
     trap - TERM # SIGTERM ends this script at once
-    if scontrol requeue "$id"; then
-      sleep 300 # Slurm ends this script
-    fi
+    ! scontrol requeue "$id" || sleep 300 # Slurm ends this script
   done
   job_say "scontrol requeue failed; submit the same again to continue"
   exit 75

@@ -93,15 +93,15 @@ class JobScripts(ProgramTest):
 
     def test_a_launcher_that_lost_a_node_ends_with_0(self):
         output = ("--output", "out.h5")
-        for result, args in (("10", ()), ("75", ()), ("12", ()), ("11", ()), ("0", ("library", "train"))):
+        for result, args in (*((r, ()) for r in ("10", "75", "12", "11")), ("0", ("library", "train"))):
             with self.subTest(result=result, args=args):
                 self.assertRequeued(self.run_script(args=(*args, *output), FAKE_RESULT=result), "12")
                 self.assertIn("out.h5 is not finished: was a node lost?", self.text)
         for result, args in (("11", ("--skip-d", "--input-table=t")), ("11", ("--plan",)),
                              ("0", ("library", "train"))):  # srun makes the library
             with self.subTest(result=result, args=args):
-                status = self.run_script(args=(*args, *output), FAKE_RESULT=result, FAKE_MAKES="out.h5")
-                self.assertEqual(status, 0, self.text)
+                self.assertEqual(self.run_script(args=(*args, *output), FAKE_RESULT=result,
+                                                 FAKE_MAKES="out.h5"), 0, self.text)
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),
@@ -248,9 +248,11 @@ class JobScripts(ProgramTest):
         for option in ("--backend", "--back"):
             self.run_script("gpu", (option, "cpu", "--output", "o"))
             self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
-        for text, default in (("npoly: 5\nbackend: cuda+cpu\n", ""), ("{npoly: 5, 'backend' : \"cpu\"}", ""),
-                              ("# backend: cpu\nbackend: auto\n", "--backend\0cuda\0"),
-                              ("template_lib: /backend/cpu.h5 # backend: cpu", "--backend\0cuda\0")):
+        cuda = "--backend\0cuda\0"
+        for text, default in (
+                ("npoly: 5\nbackend: cuda+cpu\n", ""), ("{npoly: 5, 'backend' : \"cpu\"}", ""),
+                ("# backend: cpu\nbackend: auto\n", cuda),
+                ("template_lib: /backend/cpu.h5 # backend: cpu", cuda)):
             path = put("backend.yaml", text)
             for words in ("--config", path), ("--config=" + path,), ("--conf", path):
                 with self.subTest(text=text, words=words):
