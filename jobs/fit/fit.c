@@ -103,7 +103,7 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   MILL_TRY(index_inputs(call, setup, inputs));
   meters->index_s = lap_s(&cpu_s);
   if (inputs->n_file == 0) {
-    if (call->mpi->rank == 0 && !options->quiet)
+    if (call->mpi->rank == 0 && (options->plan || !options->quiet))
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
