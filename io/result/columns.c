@@ -75,13 +75,13 @@ static const line fits_line[] = {
     {ONCE, "VSINI_ERR_FORMAL", REAL(R(vsini_err_formal_km_s)), "km/s",
      "VSINI_ERR without ERR_SCALE"},
     {LABEL, "%s", REAL(R(label)), "%s", "%s of the best fit"},
-    {LABEL, "%s_ERR", REAL(R(label_err)), "%s", "error of %s, times ERR_SCALE"},
+    {LABEL, "%s_ERR", REAL(R(label_err)), "%s",
+     "error of %s, times ERR_SCALE but for the library's floor"},
     {LABEL, "%s_ERR_FORMAL", REAL(R(label_err_formal)), "%s", "error of %s without ERR_SCALE"},
     {ELEMENT, "%s_FLAG", I32, 1, R(label_flag), MILL_ELEMENT_NONE, "",
      "warning bits: why not to use %s; listed in the attributes"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
-     "covariance of the parameters named by attribute ORDER, times the square of ERR_SCALE, "
-     "without "
+     "covariance of the parameters named by attribute ORDER, scaled as their errors, without "
      "vrad_floor, upper triangle row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", REAL(R(err_scale)), "",
      "factor on the errors: 1, or with rescale_errors the square root of RCHISQ_TOT if above 1"},
@@ -158,7 +158,7 @@ static const line fits_line[] = {
      "error of VSINI_2, times ERR_SCALE"},
     {PAIR_LABEL, "%s_2", REAL(R(pair_label)), "%s", "%s of the second star"},
     {PAIR_LABEL, "%s_2_ERR", REAL(R(pair_label_err)), "%s",
-     "error of the second star's %s, times ERR_SCALE"},
+     "error of the second star's %s, times ERR_SCALE but for the library's floor"},
     {PAIR_ARM, "FLUX_RATIO_%s", REAL(R(flux_ratio)), "",
      "flux of the second star over flux of the first star in arm %s"},
     {PAIR_ARM, "FLUX_RATIO_%s_ERR", REAL(R(flux_ratio_err)), "",
