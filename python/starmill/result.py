@@ -126,7 +126,7 @@ class Result(Columns):
         with errors():
             test = Expression(expression, self._file)
             found = [test.rows(start, stop) for start, stop in self._file.spans()]
-        return self[np.concatenate([np.empty(0, bool), *found])[self.rows]]
+        return self[np.concatenate(found)[self.rows]]
 
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return a row's covariance [n, n] of `parameters`; 0 where fixed."""

@@ -374,9 +374,7 @@ class Result:
     def exposures_of(self, rows):
         """Return two arrays with an element for each exposure of the ascending rows: its index in
         /catalog/exposures, and the place of its row in `rows`."""
-        if not len(rows):
-            return np.empty(0, int), np.empty(0, int)
-        low, high = rows[0], rows[-1] + 1
+        low, high = (rows[0], rows[-1] + 1) if len(rows) else (0, 0)
         first, n = (self.catalog[name][low:high][rows - low]
                     for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
         need(((n >= 0) & (first >= 0) & (first + n <= len(self.catalog["exposures/FILE"]))).all(),
@@ -413,14 +411,13 @@ class Result:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
     def spans(self, start=0, stop=None):
-        """Yield (first row, row after the last) of the blocks from start to stop."""
+        """Yield (first row, row after the last) of the blocks from start to stop, at least one."""
         stop = self.n_row if stop is None else stop
-        return ((at, min(at + self.block, stop)) for at in range(start, stop, self.block))
+        return ((a, min(a + self.block, stop)) for a in range(start, stop, self.block) or [start])
 
     def whole(self, start, stop):
         """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
-        found = np.concatenate([np.ones(0, bool), *(~self.damaged(*span)
-                                                    for span in self.spans(start, stop))])
+        found = ~np.concatenate([self.damaged(*span) for span in self.spans(start, stop)])
         self.note(start + np.flatnonzero(~found))
         return found
 
