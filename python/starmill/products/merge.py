@@ -24,7 +24,6 @@ BLOCK_BYTES = 4 << 20
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PATHS = "catalog/files/PATH", "catalog/files/REDROCK"  # may be relative to the part's FOLDER
-ARMS = re.compile("(?m)^arms: .*$")  # line of IDENTITY
 PRIMARY = "catalog/PRIMARY"
 MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
     "of all arms together"
@@ -101,21 +100,22 @@ def difference(a, b):
 
 def compare(first, part):
     """Require the same settings, library, kind of device and columns.  Settings of a sample include
-    its fit.  Return the part to take columns from; only a part with rows knows the arms."""
+    its fit.  Rows decide about arms, wave_mask: auto and backend: auto, so these may differ in a
+    part without rows.  Return the part to take columns from."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
-    if not part.n[ROWS]:
-        arms = ARMS.search(first.said["IDENTITY"])
-        part.said["IDENTITY"] = ARMS.sub(lambda own: (arms or own)[0], part.said["IDENTITY"])
     names = f"{first.path} and {part.path} were made"
     settings, hashes, devices, *versions = ([one.said[key] for one in (first, part)] for key in (
         "IDENTITY", "LIBRARY_HASH", "DEVICE", "VERSION", "REVISION"))
     advice = ": merge the fits, then sample the result" if "sample_seed: " in settings[0] else ""
     need(settings[0] == settings[1], USAGE,
+    if not part.n[ROWS]:
+        free = "arms|wave_mask" if "wave_mask: auto\n" in part.said["CONFIG"] else "arms"
+        settings = [re.sub(f"(?m)^({free}): .*$", "", text) for text in settings]
          f"{names} with different settings ({difference(*settings)}){advice}")
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
-    need(devices[0] == devices[1], USAGE, f"{names} on different devices "
+    need(devices[0] == devices[1] or not part.n[ROWS], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose results differ in the last digits")
     if any(a != b for a, b in versions):
         warn(f"{names} by starmill {' and '.join(map(' '.join, zip(*versions)))}: rows may differ")
