@@ -151,11 +151,23 @@ class Merge(ProgramTest):
             best[table["TARGETID"][i]] = i
         self.assertEqual(sorted(best.values()), np.flatnonzero(catalog["PRIMARY"]).tolist())
         # a part's is not taken over, and a merge without the option has none
-        self.merge("more.h5", tmp("survey.h5"), self.part("third.h5", FILES[3:4]),
-                   options=["--primary"])
-        self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
-        self.merge("plain.h5", tmp("more.h5"))
+        two = tmp("survey.h5"), self.part("third.h5", FILES[3:4])
+        self.assertEqual(self.merge("more.h5", *two, options=["--primary"]).stderr, "")
+        primary = read(tmp("more.h5"), "catalog")["PRIMARY"]
+        self.assertEqual(primary.sum(), 12)
+        done = self.merge("plain.h5", *two)
+        self.assertOneLine(done, "warning: what merge --primary added", "is left out", status=0)
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
+        # of a single part it is kept, as is a calibration
+        part = tmp("more.h5")
+        for option, n_kept in ("--calibrate", 0), ("--primary", 7), ("--quiet", 7):
+            self.merge(option[2:] + ".h5", part, options=[option])
+            with h5py.File(part) as was, h5py.File(tmp(option[2:] + ".h5")) as made:
+                self.assertEqual(made["catalog/PRIMARY"][:].tolist(), primary.tolist())
+                kept = {key: made["fits"].attrs[key] for key in was["fits"].attrs}
+                self.assertEqual(len(kept), n_kept)
+                np.testing.assert_equal(kept, dict(was["fits"].attrs))
+                part = made.filename
         # TARGETID goes before OBJECT: SDSS-V's OBJECT changes with the version of the catalogue
         with h5py.File(parts[0], "r+") as f:
             ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
@@ -168,7 +180,8 @@ class Merge(ProgramTest):
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
                 seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
-            self.assertEqual("1 stars are more than 1 arcmin" in done.stderr, told, done.stderr)
+            self.assertEqual("stars more than 1 arcmin from the first row of their TARGETID or name: 1;"
+                             in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
             self.assertEqual(primary.tolist(), [
                 int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0]),
