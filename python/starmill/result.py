@@ -167,9 +167,9 @@ def _is_result(_: str, name: Any, file: Any, *args: Any, **how: Any) -> bool:
 
 
 def _read_table(file: Any, path: str = "") -> Table:
-    result = Result(getattr(file, "name", file))
-    names = [name for name, c in result._columns.items()
-             if c.source.name.startswith(f"/{path.strip('/')}".rstrip("/") + "/")]
+    result, path = Result(getattr(file, "name", file)), path.strip("/")
+    names = [name for name, c in result._columns.items() if not path
+             or c.source.parent.name == f"/{path}" or (name, path) == ("TARGETID", "catalog")]
     need(names, KeyError, f"{result.path} has no table at path {path}: give fits or catalog")
     return result.to_astropy(names)
 
