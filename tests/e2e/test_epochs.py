@@ -184,8 +184,11 @@ class Epochs(ProgramTest):
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
             self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")
-            for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH":
+            for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH", "FITS_ROW":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH), self.of[name], name)
+            targets = [pyfits.getdata(path, "FIBERMAP")["TARGETID"] for path in hdus["FILES"].data["PATH"]]
+            self.assertEqual([targets[file][row] for file, row in zip(table["FILE"], table["FITS_ROW"])],
+                             table["TARGETID"].tolist())
             for name in "TEFF", "TARGETID", "VRAD_PVAL":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH).T[1], self.row[name])
         done = self.ends(2, "export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
