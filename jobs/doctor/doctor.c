@@ -67,9 +67,10 @@ const mill_option_help mill_doctor_help = {&table, &usual};
 static int parse(int argc, char **argv, doctor_job *job)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
-  MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, job, text, &first));
   MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
     return MILL_ERROR(MILL_ERR_USAGE,

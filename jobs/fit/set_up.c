@@ -43,7 +43,6 @@ static int choose_sampled(const mill_fit_options *options, mill_config *config)
   const mill_sampled_wish wish = {
       .is_listing = options->n_object > 0 || options->object_file,
       .flag = options->flag,
-      .has_sn_range = options->has_sn_range,
       .least_sn = options->least_sn,
       .most_sn = options->most_sn,
       .part = options->part,

@@ -298,7 +298,7 @@ static int end_in_python(int argc, char **argv)
   const char *text[MILL_OPTION_MAX];
   char *line[MILL_OPTION_MAX + 4] = {(char *)"library", (char *)"train"};
   const mill_option_table *table = &mill_library_train_table;
-  MILL_TRY(mill_option_parse_texts(table, argc, argv, text, &first));
+  MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
     if (text[i] && mill_option_helped(strcmp(table->row[i].name, "help") == 0, 0, table, NULL))
       return mill_python_is_other_rank() ? 0 : mill_error_exit_status(mill_job_flush("help"));

@@ -134,8 +134,9 @@ int mill_fit_take_library(const mill_option *row, const char *text, void *base)
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   memset(options, 0, sizeof *options);
-  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, text, &first));
   options->input = argv + first;
   options->n_input = argc - first;
   if (options->skip_done && !options->input_table)

@@ -82,8 +82,9 @@ const mill_option_help mill_particles_help = {&table, NULL};
 static int parse(int argc, char **argv, particle_options *o)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   o->backend = MILL_WORD_CPU;
-  MILL_CHECK(mill_option_parse(&table, argc, argv, o, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, o, text, &first));
   if (o->help)
     return MILL_OK;
   MILL_CHECK(mill_thread_check_number(o->n_thread));
