@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

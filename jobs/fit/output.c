@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/output.h"
+#include "jobs/fit/steps.h"
 
 #include <unistd.h>
 
-#include "io/stars/reader.h"
-#include "jobs/fit/steps.h"
 #include "kernels/gpu.h"
 #include "src/system/log.h"
 
