@@ -86,10 +86,6 @@ typedef struct mill_star_output {
   int64_t epoch_room;
 } mill_star_output;
 
-/** Open the writer; not collective; clear it also after a failure.  MILL_ERR_MEMORY. */
-int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
-                          mill_result_file *result, mill_star_output *output);
-
 /** Hand a star's models, epochs (if it has any) and row to the I/O thread, which copies them.
  *  Returns the codes of mill_result_put_model and mill_result_put. */
 int mill_star_output_put(mill_star_output *output, mill_star *star);
