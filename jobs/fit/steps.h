@@ -192,30 +192,5 @@ int mill_fit_open_work(const mill_fit_task *task);
 /** Fit this rank's rows.  Not collective: after a failure other ranks are asked to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
-/** If the result is finished, append each input's outcome to the table of inputs (if any). */
-int mill_fit_record_inputs(const mill_fit_task *task);
-
 /** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: wall s since the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
-
-/* ---- stops and failures ---- */
-
-/** Start the thread that watches for reasons to stop. */
-int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
-
-/** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
- *  step: the time, for the message, such as "at the start". */
-int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
-                            const char *step);
-
-/** Log this rank's failure, and stop the other ranks at once, since they may fit for long.
- *  Keeps the failure as this thread's last error.  Not collective. */
-void mill_fit_tell_failure(const mill_fit_call *call, int err);
-
-/** Ask the other ranks to stop, because this rank ended early by failure err or a signal.  Keeps
- *  err as this thread's last error.  Not collective. */
-void mill_fit_stop_others(const mill_fit_call *call, int err);
-
-/** End the watching thread and receive stop requests still under way, also after a failure err:
- *  MPI must not end before they have arrived. */
-int mill_fit_settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err);
