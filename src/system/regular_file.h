@@ -47,8 +47,8 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made);
 /** Write all n bytes to a descriptor; returns 0, or -1 with errno. */
 int mill_write_all(int fd, const char *data, size_t n);
 
-/** Replace a whole file in one step: write image [n_byte] to a file with the temporary name, and rename the file to path.
- *  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
+/** Replace a whole file in one step: write image [n_byte] to a file with the temporary name, and
+ *  rename this file to path.  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
 int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
                           size_t n_byte);
 
