@@ -266,14 +266,19 @@ MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_f
   return sqrt(scaled * scaled + floor * floor);
 }
 
-/** Scaled error of label l.  Its part from the library's floor is not scaled, since the templates'
- *  error does not depend on the flux's errors. */
+/** Variance to subtract from label l's after scaling, so that the library's floor is not scaled:
+ *  the templates' error does not depend on the flux's errors. */
+MILL_HD static inline double mill_scaled_floor(const mill_model *m, const mill_fit_result *r, int l)
+{
+  return (r->err_scale * r->err_scale - 1.0) * mill_label_floor(m, l) * mill_label_floor(m, l);
+}
+
+/** Scaled error of label l (0 or NaN: none). */
 MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_fit_result *r,
                                                 int l, double err)
 {
-  const double floor = mill_label_floor(m, l), scaled = err * r->err_scale;
-  const double excess = (r->err_scale * r->err_scale - 1.0) * floor * floor;
-  return err > 0.0 ? sqrt(scaled * scaled - excess) : err;
+  const double scaled = err * r->err_scale;
+  return err > 0.0 ? sqrt(scaled * scaled - mill_scaled_floor(m, r, l)) : err;
 }
 
 /** Copy the errors of the likelihood to the formal errors, then scale the errors if requested. */
@@ -295,7 +300,7 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
     const int j = MILL_PAR_LABEL0 + l;
     r->label_err[l] = mill_fit_label_err(m, r, l, r->label_err[l]);
     if (r->label_err[l] > 0.0)
-      r->covar[j * m->n_deriv - j * (j - 1) / 2] = r->label_err[l] * r->label_err[l];
+      r->covar[j * m->n_deriv - j * (j - 1) / 2] -= mill_scaled_floor(m, r, l);
   }
 }
 
