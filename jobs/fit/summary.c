@@ -204,13 +204,13 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
-/* Warn of fitted arms that got no spectrum, though others did. */
-static int warn_of_arms(const mill_fit_task *task)
+/* Warn of fitted arms that got no spectrum, though others did.  is_whole: no row was done before. */
+static int warn_of_arms(const mill_fit_task *task, int is_whole)
 {
   int arms = 0;
   MILL_CHECK_MPI(
       MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, task->call->mpi->comm));
-  for (int a = 0; a < task->setup->lib.n_arm && arms != 0; a++)
+  for (int a = 0; a < task->setup->lib.n_arm && arms != 0 && is_whole; a++)
     if (task->setup->arm_wanted[a] && !(arms & 1 << a))
       mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it, or the "
                        "library cannot fit it; correct its channel or limits in the key `arms`",
@@ -234,8 +234,9 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
       mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
                        task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
                        task->out->summary.n_status[MILL_STATUS_FITTED]));
-  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width));
-  MILL_CHECK(warn_of_arms(task));
+  const int is_whole = n_put == task->inputs->n_row;
+  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width, is_whole));
+  MILL_CHECK(warn_of_arms(task, is_whole));
   warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);
