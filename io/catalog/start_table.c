@@ -240,6 +240,8 @@ static int take_row(void *context, int64_t i, const char *row)
                                      mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i),
                                      mill_fits_text_at(&raw->column[MILL_BY_IDENTIFIER], i));
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
+  if (at->library) /* 0: not fitted */
+    fit->is_other = row[at->library->at] > 0 && row[at->library->at] != raw->library;
   if (at->chisq)
     memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
   if (at->m2ll)
@@ -351,9 +353,10 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
   if (row < 0 || table->fit[row].identity !=
                      mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, &row));
-  *found = row < 0                 ? MILL_START_ABSENT
-           : is_finite(table, row) ? MILL_START_GIVEN
-                                   : MILL_START_NOT_FINITE;
+  *found = row < 0                                  ? MILL_START_ABSENT
+           : is_finite(table, row)                  ? MILL_START_GIVEN
+           : table->fit && table->fit[row].is_other ? MILL_START_OF_OTHER
+                                                    : MILL_START_NOT_FINITE;
   *theta = *found == MILL_START_GIVEN ? table->theta + row * table->n_par : NULL;
   return MILL_OK;
 }
