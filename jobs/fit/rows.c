@@ -192,8 +192,9 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
     mill_log_warning("no star to fit: %s; the result has no rows",
                      inputs->n_unreadable == inputs->n_file
                          ? "no input could be read"
-                         : "the selection (objects, object type, fiber status, redrock) keeps "
-                           "no row of the inputs");
+                         : "the selection (objects, objtypes, target_classes, minexpid, maxexpid, "
+                           "fiberstatus_allowed_bits, redrock, minsn with minsn_from: scores) "
+                           "keeps no row of the inputs");
   if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
   const mill_star_rows *table[] = {setup->priors ? mill_prior_table_stars(setup->priors) : NULL,
