@@ -240,8 +240,8 @@ static int take_row(void *context, int64_t i, const char *row)
                                      mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i),
                                      mill_fits_text_at(&raw->column[MILL_BY_IDENTIFIER], i));
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
-  if (at->library) /* 0: not fitted */
-    fit->is_other = row[at->library->at] > 0 && row[at->library->at] != raw->library;
+  const int library = at->library ? row[at->library->at] : raw->library;
+  fit->is_other = library > 0 && library != raw->library; /* 0: not fitted */
   if (at->chisq)
     memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
   if (at->m2ll)
@@ -251,7 +251,7 @@ static int take_row(void *context, int64_t i, const char *row)
     if (at->par[j])
       memcpy(&value, row + at->par[j]->at, sizeof value);
     put_value(raw, i, j, value);
-    if (!is_whole || (at->library && row[at->library->at] != raw->library))
+    if (!is_whole || library != raw->library)
       raw->out->theta[i * n_par + j] = NAN;
   }
   return MILL_OK;

@@ -115,10 +115,9 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   const char *path = setup->config.start;
   const int64_t n_other = n[MILL_START_OF_OTHER];
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n_other;
-  char other[96] = "", why[224];
+  char other[64] = "", why[192];
   if (n_other > 0)
-    snprintf(other, sizeof other, "%lld fitted with another library, which --library chooses, ",
-             (long long)n_other);
+    snprintf(other, sizeof other, "%lld fitted with another --library, ", (long long)n_other);
   snprintf(why, sizeof why, "%lld not found, %s%lld without finite values within the limits",
            (long long)n[MILL_START_ABSENT], other, (long long)n[MILL_START_NOT_FINITE]);
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && !getenv("STARMILL_PART"))

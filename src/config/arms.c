@@ -411,10 +411,8 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Return a camera with the settings of configured arm k (-1: none).  If these and the key
- * resolving_power give no width, it is the camera's. */
-static mill_arm_choice with_settings(const mill_config *config, int k,
-                                     const mill_arm_choice *camera)
+/* Return a camera with the settings of arm k (-1: none), and its own width if no key sets one. */
+static mill_arm_choice take_camera(const mill_config *config, int k, const mill_arm_choice *camera)
 {
   mill_arm_choice choice = k < 0 ? (mill_arm_choice){0} : config->arm[k];
   memcpy(choice.arm, camera->arm, sizeof choice.arm);
@@ -450,7 +448,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
       continue;
     n_covered++;
     if (config->n_arm == 0 || k >= 0)
-      taken[n_taken++] = with_settings(config, k, &camera[i]);
+      taken[n_taken++] = take_camera(config, k, &camera[i]);
   }
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
     return; /* mill_config_bind refuses names that are not cameras */

@@ -290,8 +290,7 @@ static int take_records(mill_particle_config *c)
   c->record[0] = s->n_step; /* without times: the end */
   for (int i = 0; i < c->n_time; i++) {
     const double step = (c->time[i] - s->start_time) / s->step, whole = rint(step);
-    const double slack = fmin(1e-3, 1e-6 * (1 + fabs(whole)));
-    if (fabs(step - whole) > slack || whole < 0 || whole > s->n_step)
+    if (fabs(step - whole) > fmin(1e-3, 1e-6 * (1 + whole)) || whole < 0 || whole > s->n_step)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
           "times: %.12g is not at the end of a step of %g in the run from %g to %g: give times at "

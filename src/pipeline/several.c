@@ -133,7 +133,6 @@ void mill_contest_begin(mill_contest *c)
   c->fitted = -INFINITY;
   c->is_guessing = 1;
   c->scaled = 0;
-  c->is_kept = 0;
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
@@ -188,9 +187,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
     *next = second_choice(c, slots->n_lib);
   /* library 0 guesses last and, if within the tie, fits in the same turn */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
-  if (is_guess)
-    return MILL_OK;
-  if (*next >= 0)
+  if (is_guess || *next >= 0)
     return is_best ? keep(c, slots, i_slot) : MILL_OK;
   c->is_kept = !is_best;
   if (c->is_kept) {

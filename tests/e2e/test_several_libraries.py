@@ -145,8 +145,7 @@ class Several(EndToEnd):
                                     (("--library", self.library[1]), "", (NO_FIT, FITTED))):
             done = run(*sample, *given, "--overwrite")
             self.assertIn(says, done.stderr)
-            self.assertIn("are not sampled: 0 not found, 1 fitted with another library, which --library chooses, "
-                          "0 without finite", done.stderr)
+            self.assertIn("0 not found, 1 fitted with another --library, 0 without finite", done.stderr)
             self.assertRegex(done.stdout, r"POST_FLAG +rows with each bit:\n  [A-Z_]+ +1 ")
             post = read(tmp("post.h5"))
             self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])), dict(zip(stars, status)))
