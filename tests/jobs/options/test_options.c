@@ -106,36 +106,34 @@ MILL_TEST(refusals_name_option_and_what_it_takes)
 {
   static const struct {
     const char *line, *message;
-  } bad[] = {
-      {"--count 1", "--count takes an integer from 2 to 9, not '1'"},
-      {"--count 10", "--count takes an integer from 2 to 9, not '10'"},
-      {"--count 3x", "--count takes"},
-      {"--choice four", "--choice takes one, two or three, not 'four'"},
-      {"--word On", "--word takes one, two or three, not 'On'"},
-      {"--path abcdef", "--path takes a text of 1 to 5 characters, not 'abcdef'"},
-      {"--names a,b,c", "--names takes up to 2 names of 1 to 3 characters"},
-      {"--names a,,b", "not 'a,,b'"},
-      {"--names abcd", "not 'abcd'"},
-      {"--integer 9223372036854775808", "--integer takes an integer, not"},
-      {"--seed -1", "--seed takes an integer from 0 to 18446744073709551615, not '-1'"},
-      {"--real 0", "--real takes a number above 0, not '0'"},
-      {"--real inf", "not 'inf'"},
-      {"--real 0x10", "not '0x10'"},
-      {"--real none", "not 'none'"},
-      {"--none nan", "--none takes a number or none, not 'nan'"},
-      {"--pair 5", "--pair takes MIN,MAX, two numbers from 0 to 100, not '5'"},
-      {"--pair 5,4", "not '5,4'"},
-      {"--pair 5,101", "not '5,101'"},
-      {"--even odd", "--even takes an even number of letters, not 'odd'"},
-      {"--count", "option --count needs a value; see starmill toy --help"},
-      {"--count=", "option --count needs a value, not an empty text"},
-      {"--help=yes", "wrongly used option --help=yes"},
-      {"--wrong", "unknown or ambiguous option --wrong; see starmill toy --help"},
-      {"--n", "unknown or ambiguous option --n"},
-      {"--cuont=3", "--cuont=3; did you mean --count?"},
-      {"--choise", "--choise; did you mean --choice?"},
-      {"-x", "unknown option -x"},
-  };
+  } bad[] = {{"--count 1", "--count takes an integer from 2 to 9, not '1'"},
+             {"--count 10", "--count takes an integer from 2 to 9, not '10'"},
+             {"--count 3x", "--count takes"},
+             {"--choice four", "--choice takes one, two or three, not 'four'"},
+             {"--word On", "--word takes one, two or three, not 'On'"},
+             {"--path abcdef", "--path takes a text of 1 to 5 characters, not 'abcdef'"},
+             {"--names a,b,c", "--names takes up to 2 names of 1 to 3 characters"},
+             {"--names a,,b", "not 'a,,b'"},
+             {"--names abcd", "not 'abcd'"},
+             {"--integer 9223372036854775808", "--integer takes an integer, not"},
+             {"--seed -1", "--seed takes an integer from 0 to 18446744073709551615, not '-1'"},
+             {"--real 0", "--real takes a number above 0, not '0'"},
+             {"--real inf", "not 'inf'"},
+             {"--real 0x10", "not '0x10'"},
+             {"--real none", "not 'none'"},
+             {"--none nan", "--none takes a number or none, not 'nan'"},
+             {"--pair 5", "--pair takes MIN,MAX, two numbers from 0 to 100, not '5'"},
+             {"--pair 5,4", "not '5,4'"},
+             {"--pair 5,101", "not '5,101'"},
+             {"--even odd", "--even takes an even number of letters, not 'odd'"},
+             {"--count", "option --count needs a value; see starmill toy --help"},
+             {"--count=", "option --count needs a value, not an empty text"},
+             {"--help=yes", "wrongly used option --help=yes"},
+             {"--wrong", "unknown or ambiguous option --wrong; see starmill toy --help"},
+             {"--n", "unknown or ambiguous option --n"},
+             {"--cuont=3", "--cuont=3; did you mean --count?"},
+             {"--choise", "--choise; did you mean --choice?"},
+             {"-x", "unknown option -x"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     values v;
     int n_other;
@@ -209,16 +207,14 @@ MILL_TEST(running_options)
     const char *words, *part; /* part of the message; NULL: it is right */
     int n_rank;
     double rate;
-  } c[] = {
-      {"a.fits", NULL, 0, 0.0},
-      {"--plan", NULL, 0, 0.0},
-      {"--plan --ranks 1024 --rate 9.5e3", NULL, 1024, 9500.0},
-      {"--ranks 4", "--ranks needs --plan", 0, 0},
-      {"--rate 4", "--rate needs --plan", 0, 0},
-      {"--plan --ranks 0", "--ranks", 0, 0},
-      {"--plan --rate 0", "--rate", 0, 0},
-      {"--plan --rate fast", "fast", 0, 0},
-  };
+  } c[] = {{"a.fits", NULL, 0, 0.0},
+           {"--plan", NULL, 0, 0.0},
+           {"--plan --ranks 1024 --rate 9.5e3", NULL, 1024, 9500.0},
+           {"--ranks 4", "--ranks needs --plan", 0, 0},
+           {"--rate 4", "--rate needs --plan", 0, 0},
+           {"--plan --ranks 0", "--ranks", 0, 0},
+           {"--plan --rate 0", "--rate", 0, 0},
+           {"--plan --rate fast", "fast", 0, 0}};
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     call one;
     mill_running running;
