@@ -193,11 +193,10 @@ class LibrarySpectra(ProgramTest):
         built("fit.h5", path, "--medium", "vacuum", "--labels", "teff=T,gravity=G,m_h=M",
               "--at-instrument-resolution")
         wave = np.arange(4830.0, 5140.0, 0.3)
-        rng = np.random.default_rng(SEED + 3)
         flux = np.array([spectrum(p, wave * (1 - v / 299792.458)) for p, v in zip(TRUTH, VRAD)])
         flux *= 20 * (1 + 0.2 * np.linspace(-1, 1, len(wave)))
         error = flux / 100
-        flux = flux + error * rng.normal(size=flux.shape)
+        flux = flux + error * np.random.default_rng(SEED + 3).normal(size=flux.shape)
         write_desi(tmp("stars.fits"), {"OPT": {"WAVELENGTH": wave, "FLUX": flux, "IVAR": error**-2}})
         put("run.yaml", "arms: [opt]\nwave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
         self.fit("result.h5", "--config", tmp("run.yaml"), tmp("stars.fits"), lib=tmp("fit.h5"))
