@@ -8,11 +8,7 @@ from starmill.surveys import generic
 HEAD = ["STATUS", "ROWS", "FITTED", "SIZE", "MTIME", "REDROCK_SIZE", "REDROCK_MTIME", "TIME",
         "SETTINGS", "RESULT", "INPUT", "REASON"]
 QUICK = ("--minsn", 1e6)  # no star is that bright: rows are read, and not fitted
-
-
-def setUpModule():
-    global LIBRARY, STAR
-    LIBRARY, STAR = coarse_survey(1)
+LIBRARY, STAR = coarse_survey(1)
 
 
 class Daily(ProgramTest):

@@ -36,12 +36,11 @@ class LibraryThatComes(EndToEnd):
         self.assertFalse(os.path.exists(tmp("none-came.h5")))
 
     def test_found_beside_the_program(self):
-        wanted = library()
         self.fit("named.h5", cut("came.fits", [0]))
         for folder, place in (("installed/bin", "installed/share/starmill/libraries"),
                               ("checkout/build/release", "checkout/libraries")):
             os.makedirs(tmp(place))
-            there = [os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, name))))
+            there = [os.path.realpath(shutil.copy(library(), tmp(os.path.join(place, name))))
                      for name in ("fgk.h5", "oba.h5")]
             done = self.fit_without(self.program(folder))
             self.assertEqual(done.returncode, 0, done.stderr)
