@@ -330,23 +330,25 @@ void mill_start_table_free(mill_start_table *table)
   MILL_FREE(table->theta, table->fit, table->exact.row, table);
 }
 
-int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
-                          const double **theta, enum mill_start_found *found)
+int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star, int64_t *row)
 {
-  int64_t row = -1;
-  *theta = NULL;
-  *found = MILL_START_ABSENT;
+  *row = -1;
   if (table->exact.row)
-    MILL_CHECK(mill_star_rows_find(&table->exact, star, &row));
+    MILL_CHECK(mill_star_rows_find(&table->exact, star, row));
   /* files of one name in two folders have the same IDENTIFIERs */
-  if (row < 0 || table->fit[row].identity !=
-                     mill_star_identity(star->target_id, star->object, star->identifier))
-    MILL_CHECK(mill_star_rows_find(&table->star, star, &row));
-  if (row >= 0)
-    *found = is_finite(table, row) ? MILL_START_GIVEN : MILL_START_NOT_FINITE;
-  if (*found == MILL_START_GIVEN)
-    *theta = table->theta + row * table->n_par;
+  if (*row < 0 || table->fit[*row].identity !=
+                      mill_star_identity(star->target_id, star->object, star->identifier))
+    MILL_CHECK(mill_star_rows_find(&table->star, star, row));
+  if (*row < 0)
+    *row = -MILL_START_ABSENT;
+  else if (!is_finite(table, *row))
+    *row = -MILL_START_NOT_FINITE;
   return MILL_OK;
+}
+
+const double *mill_start_table_theta(const mill_start_table *table, int64_t row)
+{
+  return table->theta + row * table->n_par;
 }
 
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)

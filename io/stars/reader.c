@@ -265,15 +265,24 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Set a star's identity, start and priors from its row of the catalog. */
-static int describe_star(const mill_reader_plan *plan, const mill_catalog_row *row, mill_star *star)
+/* Set a star's identity, class, start and priors.  joined: NULL unless rows are joined.
+ * row: the star's first row in the catalog. */
+static int describe_star(const mill_star_tables *tables, const mill_join_start *joined,
+                         const mill_catalog_row *row, mill_star *star)
 {
+  mill_star_entries at;
+  const int is_extragalactic = joined ? joined->is_extragalactic : row->kind.is_extragalactic;
+  star->warn = is_extragalactic ? MILL_WARN_CLASS : 0;
   star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
   star->stays = 1; /* its pixels stay in pinned memory with the batch */
-  if (plan->start)
-    MILL_CHECK(mill_start_table_find(plan->start, row, &star->start, &(enum mill_start_found){0}));
-  if (plan->priors)
-    MILL_CHECK(mill_prior_table_find(plan->priors, row, star, &(int){0}));
+  if (joined)
+    at = joined->entries;
+  else
+    MILL_CHECK(mill_star_entries_find(tables, row, &at));
+  if (at.start >= 0)
+    star->start = mill_start_table_theta(tables->start, at.start);
+  if (at.prior >= 0)
+    mill_prior_table_take(tables->priors, at.prior, star);
   return MILL_OK;
 }
 
@@ -282,12 +291,13 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
                       mill_batch *batch)
 {
   mill_reader *reader = w->reader;
-  const mill_join *join = reader->plan.inputs->join;
+  const mill_inputs *inputs = reader->plan.inputs;
+  const mill_join *join = inputs->join;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_exposure = 0;
   for (; batch->n_row < n; batch->n_row++)
-    MILL_CHECK(take_star(reader, reader->plan.inputs->file[i].row_start + wanted[batch->n_row],
+    MILL_CHECK(take_star(reader, inputs->file[i].row_start + wanted[batch->n_row],
                          &batch->star[batch->n_row]));
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
@@ -301,11 +311,9 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* a joined row belongs to the file of its first part, which is file i */
-    const mill_catalog_row *row = &s->index.row[part[0].row];
-    const int is_extragalactic = join ? join->start[join->row_start[i] + wanted[k]].is_extragalactic
-                                      : row->kind.is_extragalactic;
-    star->warn = is_extragalactic ? MILL_WARN_CLASS : 0;
-    MILL_CHECK(describe_star(&reader->plan, row, star));
+    MILL_CHECK(describe_star(&inputs->tables,
+                             join ? &join->start[join->row_start[i] + wanted[k]] : NULL,
+                             &s->index.row[part[0].row], star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

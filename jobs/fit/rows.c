@@ -55,26 +55,22 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
 {
   MILL_AT_END(mill_file_index_clear) mill_file_index loaded = {0};
   const mill_file_index *index = &inputs->index[f - inputs->file_start];
-  const double *theta;
   if (!index->row && index->n_row > 0) {
     MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
-    mill_star star;
-    int has_any = 0;
-    enum mill_start_found start;
+    mill_star_entries at;
     if (found)
       mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
                          found);
-    if (setup->priors)
-      MILL_CHECK(mill_prior_table_find(setup->priors, row, &star, &has_any));
-    n[HAS_PRIOR] += has_any;
-    if (setup->start) {
-      MILL_CHECK(mill_start_table_find(setup->start, row, &theta, &start));
-      n[start]++;
-    }
+    if (inputs->join)
+      at = inputs->join->start[inputs->join->row_start[f] + i].entries;
+    else
+      MILL_CHECK(mill_star_entries_find(&inputs->tables, row, &at));
+    n[HAS_PRIOR] += at.prior >= 0;
+    n[at.start >= 0 ? MILL_START_GIVEN : -at.start]++;
   }
   return MILL_OK;
 }

@@ -183,8 +183,6 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
       .work = task->out->work,
       .n_thread = task->device->n_reader,
       .backend = task->device->backend,
-      .start = task->setup->start,
-      .priors = task->setup->priors,
       .cost = &task->tally->read,
   };
   *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};

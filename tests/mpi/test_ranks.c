@@ -373,7 +373,8 @@ MILL_TEST(the_same_groups_as_a_search_of_all_pairs)
     find_owners(by_place);
     copy_mine(start, (int)end, mine);
     assert_int_equal(mill_join_make(&mpi, by_place * RADIUS_ARCSEC, round == 2 ? &stars : NULL,
-                                    N_FILE, start, (int)end, mine, n_row, n_exposure, &join),
+                                    &(mill_star_tables){0}, N_FILE, start, (int)end, mine, n_row,
+                                    n_exposure, &join),
                      MILL_OK);
     for (int i = 0; i < n_all; i++)
       if (owner_at[i] == i && (round < 2 || is_listed(i))) {
