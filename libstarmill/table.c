@@ -381,7 +381,9 @@ static int theta_of(const starmill_library *library, starmill_table *table, int6
     MILL_CHECK(find_column(table, mill_parameter(library, j).column, &c));
     if (c->type != STARMILL_F64 || c->n_value != 1)
       return MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
-    theta[j] = ((const double *)(const void *)c->data)[i_row];
+    const double value = ((const double *)(const void *)c->data)[i_row];
+    /* an arm without data has no velocity offset; the prior's mean is 0 */
+    theta[j] = isnan(value) && j >= MILL_PAR_LABEL0 + library->lib.n_label ? 0.0 : value;
   }
   return MILL_OK;
 }
