@@ -132,7 +132,7 @@ int fuzz_config(const uint8_t *bytes, size_t n)
 
 int fuzz_catalog(const uint8_t *bytes, size_t n)
 {
-  static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_INPUT, -1};
+  static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_CONFIG, -1};
   mill_path_list list = {0};
   mill_star_list stars = {0};
   int accepted = FUZZ_REFUSED;
