@@ -22,7 +22,7 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 /* The sky positions known for one name, with the first row at each. */
 typedef struct known_places {
   int n;
-  struct {
+  struct known_place {
     int64_t row;
     double ra_deg, dec_deg;
   } place[MILL_MOST_PLACES];
@@ -46,12 +46,8 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   }
   if (i < places->n)
     return places->place[i].row;
-  if (i == MILL_MOST_PLACES)
-    return row;
-  places->place[i].row = row;
-  places->place[i].ra_deg = ra_deg;
-  places->place[i].dec_deg = dec_deg;
-  places->n++;
+  if (i < MILL_MOST_PLACES)
+    places->place[places->n++] = (struct known_place){row, ra_deg, dec_deg};
   return row;
 }
 

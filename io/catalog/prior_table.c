@@ -69,9 +69,13 @@ static int find_column(const source *s, const char *name)
   return -1;
 }
 
-static int has_column(const void *table, const char *name)
+/* mill_star_columns_wanted of the table. */
+static int star_columns_of(const source *s)
 {
-  return find_column(table, name) >= 0;
+  int has[MILL_N_STAR_COLUMN];
+  for (int k = 0; k < MILL_N_STAR_COLUMN; k++)
+    has[k] = find_column(s, mill_star_column[k].name) >= 0;
+  return mill_star_columns_wanted(has);
 }
 
 /* Open the file, and list the links of its root, the columns. */
@@ -111,7 +115,7 @@ static int read_double(source *s, const char *column, double *out)
 
 static int read_star_columns(source *s, mill_fits_values *v)
 {
-  const int n = mill_star_columns_wanted(has_column, s);
+  const int n = star_columns_of(s);
   const size_t n_row = (size_t)s->n_row;
   if (!s->is_hdf5)
     return mill_star_columns_read(s->fits, s->i_hdu, v);
@@ -303,7 +307,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   int column[MILL_MAX_PAR][2]; /* value and error of each parameter; -1: none */
   double range[2];
   MILL_OWNED double *value = NULL, *error = NULL;
-  if (mill_star_columns_wanted(has_column, s) == 0)
+  if (star_columns_of(s) == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s, and no "
                       "columns RA and DEC; add a column that identifies the stars",
@@ -377,7 +381,7 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
 
 void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star *star)
 {
-  for (int k = 0; k < table->n_pair; k++) {
+  for (int k = 0; row >= 0 && k < table->n_pair; k++) {
     const double *prior = table->prior + (row * table->n_pair + k) * 2;
     if (table->pair[k] < 0)
       continue;

@@ -37,7 +37,7 @@ void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *star,
                           int64_t *row);
 
-/** Copy the priors of a row (0 or above) that mill_prior_table_find gave. */
+/** Copy the priors of a row that mill_prior_table_find gave; row < 0: none. */
 void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star *star);
 
 /** The rows by star; their hash is of keys and priors, whatever the order of rows. */

@@ -75,32 +75,23 @@ const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN] = {
     [MILL_STAR_RA_2] = MILL_WISH("TARGET_RA", DOUBLE, NAN, 0),
     [MILL_STAR_DEC_2] = MILL_WISH("TARGET_DEC", DOUBLE, NAN, 0)};
 
-int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table)
+int mill_star_columns_wanted(const int has[MILL_N_STAR_COLUMN])
 {
   for (int k = 0; k < MILL_BY_PLACE; k++)
-    if (has(table, mill_star_column[k].name))
+    if (has[k])
       return MILL_BY_PLACE;
   for (int k = MILL_STAR_RA; k < MILL_N_STAR_COLUMN; k += 2)
-    if (has(table, mill_star_column[k].name) && has(table, mill_star_column[k + 1].name))
+    if (has[k] && has[k + 1])
       return MILL_N_STAR_COLUMN;
   return 0;
 }
 
-/* A table of a FITS file. */
-typedef struct fits_table {
-  mill_fits_file *file;
-  int i_hdu;
-} fits_table;
-
-static int fits_has(const void *table, const char *name)
-{
-  const fits_table *t = table;
-  return mill_star_table_has(t->file, t->i_hdu, name);
-}
-
 int mill_star_columns_of(mill_fits_file *file, int i_hdu)
 {
-  return mill_star_columns_wanted(fits_has, &(fits_table){file, i_hdu});
+  int has[MILL_N_STAR_COLUMN];
+  for (int k = 0; k < MILL_N_STAR_COLUMN; k++)
+    has[k] = mill_star_table_has(file, i_hdu, mill_star_column[k].name);
+  return mill_star_columns_wanted(has);
 }
 
 int mill_star_columns_read(mill_fits_file *file, int i_hdu, mill_fits_values *v)

@@ -49,11 +49,10 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, counted from the first.  With any name or
- *  TARGETID: MILL_BY_PLACE, so no positions.  With positions alone: all columns.  With neither: 0.
- *
- *  has  returns 1 if `table` has the column `name` */
-int mill_star_columns_wanted(int (*has)(const void *table, const char *name), const void *table);
+/** Return how many columns of mill_star_column to read, counted from the first; `has` says which
+ *  columns a table has.  With any name or TARGETID: MILL_BY_PLACE, so no positions.  With positions
+ *  alone: all columns.  With neither: 0. */
+int mill_star_columns_wanted(const int has[MILL_N_STAR_COLUMN]);
 
 /** mill_star_columns_wanted of a FITS table. */
 int mill_star_columns_of(mill_fits_file *file, int i_hdu);

@@ -339,16 +339,13 @@ int mill_start_table_find(const mill_start_table *table, const mill_catalog_row 
   if (*row < 0 || table->fit[*row].identity !=
                       mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, row));
-  if (*row < 0)
-    *row = -MILL_START_ABSENT;
-  else if (!is_finite(table, *row))
-    *row = -MILL_START_NOT_FINITE;
+  *row = *row < 0 ? -MILL_START_ABSENT : is_finite(table, *row) ? *row : -MILL_START_NOT_FINITE;
   return MILL_OK;
 }
 
 const double *mill_start_table_theta(const mill_start_table *table, int64_t row)
 {
-  return table->theta + row * table->n_par;
+  return row >= 0 ? table->theta + row * table->n_par : NULL;
 }
 
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)

@@ -42,7 +42,7 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
                           int64_t *row);
 
-/** VRAD, VSINI and labels [n_label + 2] of a row (0 or above) that mill_start_table_find gave. */
+/** VRAD, VSINI and labels [n_label + 2] of a row that mill_start_table_find gave; NULL: row < 0. */
 const double *mill_start_table_theta(const mill_start_table *table, int64_t row);
 
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */

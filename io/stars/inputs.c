@@ -480,9 +480,8 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);
   if (names.n == 0) /* all inputs are done */
     goto done;
-  err = MILL_ALLOC(names.n, &facts);
-  MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(
+      mpi, mill_error_of(MILL_ALLOC(names.n, &facts), MILL_ALLOC(mpi->size + 1, &start))));
   MILL_TRY(cut_files(mpi, &names, &facts, start));
   inputs->file_start = start[mpi->rank];
   inputs->file_end = start[mpi->rank + 1];

@@ -563,7 +563,6 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
   MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));
   MILL_STEP(MILL_ALLOC(n_file + 1, &join->row_start));
   MILL_TRY(mill_mpi_agree(mpi, err));
-  join->n_file = n_file;
   for (int f = 0; f < n_file; f++)
     n_row[f] = n_exposure[f] = 0;
   for (int f = file_start; f < file_end; f++)
@@ -574,8 +573,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
     MILL_TRY(join_near(mpi, &mine, radius_arcsec / 3600.0));
   MILL_TRY(take_rows(mpi, &mine, &owned));
   MILL_FREE(mine.entry, mine.exposure);
-  mine.entry = NULL;
-  mine.exposure = NULL;
+  mine = (survey){.start = mine.start};
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(owned.n_entry, &order)));
   order_rows(&owned, order);
   MILL_TRY(make_table(mpi, &owned, n_file, order, n_row, n_exposure, join));

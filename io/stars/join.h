@@ -38,7 +38,6 @@ typedef struct mill_join_start {
  *  Objects within a radius of each other are one object, too; so are objects linked by others in
  *  between.  An object's first row takes the exposures of its other rows, in catalog order. */
 typedef struct mill_join {
-  int n_file;
   int64_t *n_row_before;         /**< [n_file] rows of each file before joining */
   int64_t *row_start;            /**< [n_file + 1] first row of each file after joining */
   const mill_join_start *start;  /**< [n_row + 1], n_row = row_start[n_file] */

@@ -136,16 +136,12 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
 /* Compare paths by file name, without folders and .gz. */
 static int compare_names(const void *a, const void *b)
 {
-  const char *name[] = {mill_base_name(*(const char *const *)a),
-                        mill_base_name(*(const char *const *)b)};
-  size_t n[2];
+  char name[2][NAME_MAX + 1];
   for (int k = 0; k < 2; k++) {
-    n[k] = strlen(name[k]);
-    if (mill_is_gz(name[k]))
-      n[k] -= 3;
+    const char *base = mill_base_name(*(const char *const *)(k ? b : a));
+    snprintf(name[k], sizeof name[k], "%.*s", (int)strlen(base) - 3 * mill_is_gz(base), base);
   }
-  const int order = memcmp(name[0], name[1], n[0] < n[1] ? n[0] : n[1]);
-  return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
+  return strcmp(name[0], name[1]);
 }
 
 /* Refuse inputs of equal file name if a table finds stars by IDENTIFIER, which contains the name.

@@ -79,7 +79,6 @@ class Usage(EndToEnd):
             (["--readers", "17"], ["--readers", "17"]),
             (["--object-file", tmp("nowhere.txt")], ["nowhere.txt"]),
             (["--object-file", put("cut.fits", content(star)[:3000])], ["--object-file: ", "cut.fits: HDU 2"]),
-            (["--object-file", put("bare.fits", content(star)[:2880])], ["bare.fits", "TARGETID, IDENTIFIER or OBJECT"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             ([star], [star, "same file"]),
             (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),

@@ -34,7 +34,7 @@ class Selection(EndToEnd):
         self.assertEqual(self.kept("--object-file", tmp("ids.txt")), [self.ids[0]])
         both = ["--object-file", tmp("ids.txt"), "--object", self.ids[3]]
         self.assertEqual(self.kept(*both), [self.ids[0], self.ids[3]])
-        for name, status in ("TARGETID", 0), ("ID", 3):  # or any table of FITS
+        for name, status in ("TARGETID", 0), ("ID", 2):  # or any table of FITS
             pyfits.BinTableHDU.from_columns([pyfits.Column(name, "K", array=[self.ids[0], -4])]).writeto(
                 tmp("ids.fits"), overwrite=True)
             done = self.ends(status, "fit", "--library", library(), "--output", tmp("ids.h5"),
