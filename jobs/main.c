@@ -13,7 +13,6 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/doctor/version.h"
 #include "jobs/jobs.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"

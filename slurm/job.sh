@@ -39,6 +39,7 @@ job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
 job_is_part=0     # 1: a task of a job array
+job_unfinished='10|11|12|75' # statuses of starmill status: running, no output, failed, stopped
 job_mark=         # of a part: the file that says that this start completed its output
 job_asked=        # why the ranks were asked to stop: limit, term or file
 job_late=0        # 1: the ranks were asked to stop and have not stopped in time
@@ -72,9 +73,12 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
       --output) job_output=${argument#--*=} ;;
       --sto | --stop | --stop- | --stop-f*) job_stop_files+=("${argument#--*=}") ;;
       --em*) emulator=${argument#--*=} ;;
+      --co*) # a backend of the configuration counts, unless auto
+        ! grep -qsE '^[^#]*\bbackend\W*:\W*c(pu|uda)' -- "${argument#--*=}" || has_backend=1 ;;
     esac
     case $argument in
       --bac*) has_backend=1 ;;
+      --sk* | --pl* | --print*) job_unfinished='10|12|75' ;; # may make no output
       --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
@@ -124,10 +128,7 @@ job_set_up() { # load the site's modules; set +eu: its functions may fail or use
 job_stop_file() { # print the existing stop file; status 1: none
   local file
   for file in "${job_stop_files[@]}"; do
-    if [[ -e $file ]]; then
-      printf '%s' "$file"
-      return 0
-    fi
+    [[ ! -e $file ]] || { printf '%s' "$file"; return 0; }
   done
   return 1
 }
@@ -183,9 +184,9 @@ job_run() { # COMMAND...: run it to its end, or until job_late; sets job_status
 
 job_is_lost() { # is the output unfinished?  srun 22.05 may end with 0 when a node fails
   local status=0
-  [[ ${job_command[0]} == library ]] && return 1
+  [[ ${job_command[0]} != library ]] || { [[ ! -e $job_output ]]; return; }
   "$SITE_PROGRAM" status "$job_output" >/dev/null 2>&1 || status=$?
-  ((status == 10 || status == 75)) # "running", by the status file, or not finished
+  [[ $status =~ ^($job_unfinished)$ ]]
 }
 
 job_requeue() { # put the job back into the queue and end; does not return
@@ -212,9 +213,7 @@ job_requeue() { # put the job back into the queue and end; does not return
     job_say "requeued; the same command continues"
     trap '' USR1 USR2 ALRM
     trap - TERM # SIGTERM ends this script at once
-    if scontrol requeue "$id"; then
-      sleep 300 # Slurm ends this script
-    fi
+    ! scontrol requeue "$id" || sleep 300 # Slurm ends this script
   done
   job_say "scontrol requeue failed; submit the same again to continue"
   exit 75

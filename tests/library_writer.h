@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "io/files/whole_file.h"
+#include "src/system/regular_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
 #include "kernels/base/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lists given by the user: input paths, stars, numbers. */
+/** Lists given by the user: input paths and patterns of paths, stars, numbers. */
 #pragma once
 
 #include <stddef.h>
@@ -40,3 +40,12 @@ int mill_star_list_read(const char *path, mill_star_list *list);
  *
  *  MILL_ERR_USAGE: not a number, a descending range, a repeated number, more than ten million. */
 int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n);
+
+/** Append to list all paths that match a glob(3) pattern, sorted by bytes.  Each number in turn
+ *  replaces {n}, {n:WIDTH} or {n/DIVISOR} in the pattern.  If a filled-in pattern matches no file,
+ *  it is itself appended; a reader then reports it as a missing input.
+ *
+ *  MILL_ERR_USAGE: a pattern without {n} matches no file, {n} is misspelt or has no numbers, or a
+ *  folder cannot be read. */
+int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,
+                       mill_path_list *list);

@@ -234,22 +234,17 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   MILL_AT_END(mill_descriptor_close) int fd = -1;
   MILL_OWNED char *text = NULL;
   size_t n_text = 0;
-  MILL_AT_END(mill_stream_close) FILE *out = open_memstream(&text, &n_text);
-  if (!out)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
   fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
   if (size < 0)
     return not_written(path, again);
   MILL_CHECK(mill_input_table_check(path));
-  fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
-  for (size_t i = 0; i < n; i++)
+  FILE *out = open_memstream(&text, &n_text);
+  if (out)
+    fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
+  for (size_t i = 0; i < n && out; i++)
     print_entry(&entry[i], out);
-  int failed = ferror(out);
-  failed |= fclose(out) != 0;
-  out = NULL;
-  if (failed)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the table of inputs");
+  MILL_CHECK(mill_text_close(out, MILL_OK, "the table of inputs"));
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     return not_written(path, again);

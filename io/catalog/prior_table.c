@@ -69,8 +69,8 @@ static int find_column(const source *s, const char *name)
   return -1;
 }
 
-/* mill_star_columns_wanted of the table. */
-static int star_columns_of(const source *s)
+/* mill_star_columns_wanted of the open table. */
+static int columns_wanted(const source *s)
 {
   int has[MILL_N_STAR_COLUMN];
   for (int k = 0; k < MILL_N_STAR_COLUMN; k++)
@@ -115,7 +115,7 @@ static int read_double(source *s, const char *column, double *out)
 
 static int read_star_columns(source *s, mill_fits_values *v)
 {
-  const int n = star_columns_of(s);
+  const int n = columns_wanted(s);
   const size_t n_row = (size_t)s->n_row;
   if (!s->is_hdf5)
     return mill_star_columns_read(s->fits, s->i_hdu, v);
@@ -307,7 +307,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   int column[MILL_MAX_PAR][2]; /* value and error of each parameter; -1: none */
   double range[2];
   MILL_OWNED double *value = NULL, *error = NULL;
-  if (star_columns_of(s) == 0)
+  if (columns_wanted(s) == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has no column TARGETID, OBJECT or IDENTIFIER%s, and no "
                       "columns RA and DEC; add a column that identifies the stars",
@@ -372,7 +372,7 @@ void mill_prior_table_free(mill_prior_table *table)
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *star, int64_t *row)
 {
   int has_any = 0;
-  MILL_CHECK(mill_star_rows_find(&table->star, star, row));
+  MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));
   for (int k = 0; *row >= 0 && k < table->n_pair; k++)
     has_any |= table->pair[k] >= 0 && table->prior[(*row * table->n_pair + k) * 2 + 1] > 0.0;
   *row = has_any ? *row : -1;

@@ -194,8 +194,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
     const int is_star = !stars || mill_star_list_has(stars, rows->id[i], "", object, found);
     const int is_row = stars && mill_star_list_has(stars, -1, identifier, "", found);
     const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
-    const int has_sn =
-        !wish->has_sn_range || (rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn);
+    const int has_sn = rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn;
     if ((is_star || is_row) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
         is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
       MILL_CHECK(mill_star_list_add_row(kept, is_star ? rows->id[i] : -1, identifier,
@@ -224,7 +223,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   MILL_AT_END(mill_star_list_free_at) mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample describes one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */
-  if (!wish->is_listing && !wish->flag && !wish->has_sn_range && wish->part == 1.0)
+  if (!wish->is_listing && !wish->flag && isinf(wish->most_sn) && wish->part == 1.0)
     return MILL_OK; /* sample all stars of the fit */
   MILL_CHECK(read_rows(path, &rows));
   MILL_CHECK(MILL_ALLOC(1, &kept));

@@ -22,9 +22,8 @@ int mill_sampled_check_same(const char *path, const char *key, const char *file,
 typedef struct mill_sampled_wish {
   int is_listing;   /**< config->select.star lists the stars, each of which must be in the fit */
   const char *flag; /**< names of flags, with commas: keep stars with any of these; NULL: all */
-  int has_sn_range; /**< keep stars with S/N from least_sn to most_sn */
-  double least_sn, most_sn;
-  double part; /**< fraction of the stars, drawn with seed */
+  double least_sn, most_sn; /**< keep stars with S/N in this range; infinite: all */
+  double part;              /**< fraction of the stars, drawn with seed */
   uint64_t seed;
 } mill_sampled_wish;
 /** Set config to sample the fitted stars that meet wish, as single stars with one velocity.

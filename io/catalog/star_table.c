@@ -9,6 +9,7 @@
 
 #include "io/catalog/places.h"
 #include "io/hdf5/output_file.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2])
@@ -148,11 +149,6 @@ static int take_key(enum mill_star_key kind, const names *of, mill_star_row *to)
   }
 }
 
-static int compare_numbers(double x, double y)
-{
-  return (x > y) - (x < y);
-}
-
 static int compare_keys(const mill_star_row *x, const mill_star_row *y)
 {
   if (x->rank != y->rank)
@@ -160,9 +156,9 @@ static int compare_keys(const mill_star_row *x, const mill_star_row *y)
   if (x->name)
     return strcmp(x->name, y->name);
   if (x->id != y->id)
-    return x->id < y->id ? -1 : 1;
-  const int by_dec = compare_numbers(x->dec_deg, y->dec_deg);
-  return by_dec ? by_dec : compare_numbers(x->ra_deg, y->ra_deg);
+    return mill_by_int64(&x->id, &y->id);
+  const int by_dec = mill_by_double(&x->dec_deg, &y->dec_deg);
+  return by_dec ? by_dec : mill_by_double(&x->ra_deg, &y->ra_deg);
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -171,16 +167,15 @@ static int compare_rows(const void *a, const void *b)
   const int by_key = compare_keys(x, y);
   if (by_key != 0)
     return by_key;
-  return x->is_last != y->is_last ? x->is_last - y->is_last : (x->row > y->row) - (x->row < y->row);
+  return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* List each row under the first key that it has, sorted; of rows with one name keep the first. */
+/* List each row under the first key that it has, sorted; positions are compared by find_place. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
   const int pair = v[MILL_STAR_RA].there && v[MILL_STAR_DEC].there ? MILL_STAR_RA : MILL_STAR_RA_2;
   const double *ra_deg = v[pair].f64, *dec_deg = v[pair + 1].f64;
-  int64_t n = 0;
   MILL_CHECK(MILL_ALLOC(n_row, &rows->row));
   for (int64_t i = 0; i < n_row; i++) {
     const names of = {v[MILL_BY_TARGETID].i64[i], mill_fits_text_at(&v[MILL_BY_IDENTIFIER], i),
@@ -196,17 +191,12 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
     }
   }
   qsort(rows->row, (size_t)rows->n_row, sizeof *rows->row, compare_rows);
-  /* drop a row with the key of the row before; positions are compared when a star is looked up */
-  for (int64_t i = 0; i < rows->n_row; i++) {
-    const mill_star_row *row = &rows->row[i];
-    if (n == 0 || rows->order[row->rank] == MILL_BY_PLACE ||
-        compare_keys(row, &rows->row[n - 1]) != 0)
-      rows->row[n++] = *row;
-    else
-      rows->repeated = *row;
-  }
-  rows->n_repeated = rows->n_row - n;
-  rows->n_row = n;
+  for (int64_t i = 1; i < rows->n_row; i++)
+    if (rows->order[rows->row[i].rank] != MILL_BY_PLACE &&
+        compare_keys(&rows->row[i], &rows->row[i - 1]) == 0) {
+      rows->repeated = rows->row[i];
+      rows->n_repeated++;
+    }
   for (int k = 0; k < 2; k++) {
     mill_fits_values *texts = &v[k ? MILL_BY_OBJECT : MILL_BY_IDENTIFIER];
     rows->text[k] = texts->text;
@@ -261,7 +251,8 @@ static int find_place(const mill_star_rows *rows, const mill_star_row *key, int6
 }
 
 /* Try the keys in order, best first. */
-int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row)
+int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star,
+                        const int64_t range[2], int64_t *row)
 {
   const names of = {star->target_id, star->identifier, star->object, star->target_ra,
                     star->target_dec};
@@ -274,9 +265,10 @@ int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star
       MILL_CHECK(find_place(rows, &key, row));
       continue;
     }
-    const int64_t i = first_from(rows, &key);
-    if (i < rows->n_row && compare_keys(&rows->row[i], &key) == 0)
-      *row = rows->row[i].row;
+    for (int64_t i = first_from(rows, &key);
+         *row < 0 && i < rows->n_row && compare_keys(&rows->row[i], &key) == 0; i++)
+      if (!range || (rows->row[i].row >= range[0] && rows->row[i].row < range[1]))
+        *row = rows->row[i].row;
   }
   return MILL_OK;
 }

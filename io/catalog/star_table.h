@@ -49,9 +49,9 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, counted from the first; `has` says which
- *  columns a table has.  With any name or TARGETID: MILL_BY_PLACE, so no positions.  With positions
- *  alone: all columns.  With neither: 0. */
+/** Return how many columns of mill_star_column to read, counted from the first.  With any name or
+ *  TARGETID: MILL_BY_PLACE, so no positions.  With positions alone: all columns.  With neither: 0.
+ *  has: 1 for each column that the table has. */
 int mill_star_columns_wanted(const int has[MILL_N_STAR_COLUMN]);
 
 /** mill_star_columns_wanted of a FITS table. */
@@ -77,9 +77,9 @@ typedef struct mill_star_row {
 typedef struct mill_star_rows {
   const char *key, *path;          /**< configuration key and file, for messages; borrowed */
   const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, best first; borrowed */
-  mill_star_row *row;              /**< [n_row] by key; one per star, except for positions */
-  int64_t n_row, n_repeated;       /**< n_repeated: dropped rows (star has an earlier one) */
-  mill_star_row repeated;          /**< one of the dropped rows */
+  mill_star_row *row;              /**< [n_row] by key, of one key those with is_last last */
+  int64_t n_row, n_repeated;       /**< n_repeated: rows with the key of an earlier row */
+  mill_star_row repeated;          /**< one of the repeated rows */
   char *text[2];                   /**< memory of the rows' names, owned */
   char hash[65];                   /**< SHA-256 (64 digits), set by the table's reader */
 } mill_star_rows;
@@ -93,8 +93,10 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** Set *row to the table's row of a star; -1: none.  MILL_ERR_CONFIG: two match its position. */
-int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star, int64_t *row);
+/** Set *row to a star's first row, from range[0] to before range[1] (NULL: of all); -1: none.
+ *  MILL_ERR_CONFIG: two rows match its position. */
+int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star,
+                        const int64_t range[2], int64_t *row);
 
 /** Is any row found by this key? */
 int mill_star_rows_by(const mill_star_rows *rows, enum mill_star_key key);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "io/hdf5/output_file.h"
+#include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
 #include "kernels/math/counter_random.h"
@@ -20,10 +21,11 @@ static const enum mill_star_key exact_order[MILL_N_STAR_KEY] = {
 struct mill_start_table {
   int n_par;
   int64_t n_row;
-  double *theta;        /* [n_row][n_par] */
-  mill_start_fit *fit;  /* [n_row], NULL: the table is no result */
-  mill_star_rows star;  /* is_last: rows with a value that is not finite */
-  mill_star_rows exact; /* rows by IDENTIFIER; star owns the texts; empty: not needed */
+  double *theta;           /* [n_row][n_par] */
+  mill_start_fit *fit;     /* [n_row], NULL: the table is no result */
+  mill_star_rows star;     /* is_last: rows with a value that is not finite */
+  mill_star_rows exact;    /* rows by IDENTIFIER; star owns the texts; empty: not needed */
+  mill_known_inputs input; /* of a result with several rows of one IDENTIFIER; else empty */
 };
 
 /* Data read from a FITS or HDF5 file. */
@@ -43,8 +45,8 @@ typedef struct raw_table {
 } raw_table;
 
 /* Allocate the table's parameters and a work column for n_row rows, and set the ranges of possible
- * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.  The job
- * `sample` accepts any value, since the fit of the star had the same limits. */
+ * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.
+ * The job `sample` accepts any value, since the fit of the star had the same limits. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -73,6 +75,32 @@ static void put_value(const raw_table *raw, int64_t i, int j, double given)
   raw->out->theta[i * raw->out->n_par + j] = raw->set->fixed[j] ? raw->set->fixed_value[j]
                                              : is_possible      ? given
                                                                 : (double)NAN;
+}
+
+static int is_finite(const mill_start_table *table, int64_t row)
+{
+  for (int j = 0; j < table->n_par; j++)
+    if (!isfinite(table->theta[row * table->n_par + j]))
+      return 0;
+  return 1;
+}
+
+/* Index the rows by star; a star has its first finite row, or if no row is finite its first row. */
+static int sort_rows(raw_table *raw)
+{
+  mill_start_table *t = raw->out;
+  MILL_OWNED unsigned char *not_finite = NULL;
+  t->star = (mill_star_rows){.key = "start", .path = raw->path, .order = order};
+  MILL_CHECK(MILL_ALLOC(raw->n_row, &not_finite));
+  for (int64_t i = 0; i < raw->n_row; i++)
+    not_finite[i] = !is_finite(t, i);
+  if (raw->exact) {
+    mill_fits_values column[MILL_N_STAR_COLUMN];
+    memcpy(column, raw->column, sizeof column);
+    t->exact = (mill_star_rows){.key = "start", .path = raw->path, .order = exact_order};
+    MILL_CHECK(mill_star_rows_make(column, raw->n_row, not_finite, &t->exact));
+  }
+  return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
 }
 
 /* ---- FITS ---- */
@@ -129,7 +157,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
     for (int64_t i = 0; i < raw->n_row; i++)
       put_value(raw, i, j, raw->value[i]);
   }
-  return MILL_OK;
+  return sort_rows(raw);
 }
 
 /* ---- HDF5 ---- */
@@ -253,36 +281,13 @@ static int read_hdf5(raw_table *raw)
   if (fits.damaged.n > 0)
     mill_log_warning("%s: %s; fits do not start from these rows", raw->path,
                      mill_damaged_rows_text(&fits.damaged, text));
-  return MILL_OK;
+  MILL_CHECK(sort_rows(raw));
+  return raw->out->exact.n_repeated > 0
+             ? mill_known_inputs_read(file.id, raw->path, &raw->out->input)
+             : MILL_OK;
 }
 
 /* ---- the table ---- */
-
-static int is_finite(const mill_start_table *table, int64_t row)
-{
-  for (int j = 0; j < table->n_par; j++)
-    if (!isfinite(table->theta[row * table->n_par + j]))
-      return 0;
-  return 1;
-}
-
-/* Keep one row of each star: its first finite row, or if no row is finite its first row. */
-static int sort_rows(raw_table *raw)
-{
-  mill_start_table *t = raw->out;
-  MILL_OWNED unsigned char *not_finite = NULL;
-  t->star = (mill_star_rows){.key = "start", .path = raw->path, .order = order};
-  MILL_CHECK(MILL_ALLOC(raw->n_row, &not_finite));
-  for (int64_t i = 0; i < raw->n_row; i++)
-    not_finite[i] = !is_finite(t, i);
-  if (raw->exact) {
-    mill_fits_values column[MILL_N_STAR_COLUMN];
-    memcpy(column, raw->column, sizeof column);
-    t->exact = (mill_star_rows){.key = "start", .path = raw->path, .order = exact_order};
-    MILL_CHECK(mill_star_rows_make(column, raw->n_row, not_finite, &t->exact));
-  }
-  return mill_star_rows_make(raw->column, raw->n_row, not_finite, &t->star);
-}
 
 /* Hash the key of each row, and the row's parameters if all are finite. */
 static void digest(mill_start_table *t)
@@ -304,8 +309,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_fit_settings *set, const mill_open_limits *limits, int exact,
                           int library, mill_start_table **out)
 {
-  int err = MILL_OK;
-  int is_hdf5 = 0;
+  int err = MILL_OK, is_hdf5 = 0;
   MILL_FITS_VALUES(column, MILL_N_STAR_COLUMN);
   raw_table raw = {path, lib, n_lib, set, library, exact, .column = column};
   *out = NULL;
@@ -313,7 +317,6 @@ int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
   MILL_TRY(MILL_ALLOC(1, &raw.out));
   err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
   MILL_TRY(mill_star_table_code(err, is_hdf5, "start"));
-  MILL_TRY(sort_rows(&raw));
   digest(raw.out);
   err = MILL_GIVE(&raw.out, out);
 done:
@@ -327,18 +330,26 @@ void mill_start_table_free(mill_start_table *table)
   if (!table)
     return;
   mill_star_rows_clear(&table->star);
+  mill_known_inputs_clear(&table->input);
   MILL_FREE(table->theta, table->fit, table->exact.row, table);
 }
 
-int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star, int64_t *row)
+int mill_start_table_find(const mill_start_table *table, const char *path,
+                          const mill_catalog_row *star, int64_t *row)
 {
+  char absolute[PATH_MAX] = "";
   *row = -1;
-  if (table->exact.row)
-    MILL_CHECK(mill_star_rows_find(&table->exact, star, row));
   /* files of one name in two folders have the same IDENTIFIERs */
+  if (table->input.n > 0)
+    MILL_CHECK(mill_input_absolute(path, absolute));
+  const mill_known_input *file = mill_known_inputs_find(&table->input, absolute);
+  const int64_t range[] = {file ? file->row_start : 0,
+                           file ? file->row_start + file->n_row : INT64_MAX};
+  if (table->exact.row)
+    MILL_CHECK(mill_star_rows_find(&table->exact, star, range, row));
   if (*row < 0 || table->fit[*row].identity !=
                       mill_star_identity(star->target_id, star->object, star->identifier))
-    MILL_CHECK(mill_star_rows_find(&table->star, star, row));
+    MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));
   *row = *row < 0 ? -MILL_START_ABSENT : is_finite(table, *row) ? *row : -MILL_START_NOT_FINITE;
   return MILL_OK;
 }

@@ -38,9 +38,10 @@ int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star's row.  *row: minus the reason (enum mill_start_found) if there is no start.
+ *  path: the star's file, which tells rows of one IDENTIFIER apart if exact is 1.
  *  MILL_ERR_CONFIG: two rows of the table match the star's position. */
-int mill_start_table_find(const mill_start_table *table, const mill_catalog_row *star,
-                          int64_t *row);
+int mill_start_table_find(const mill_start_table *table, const char *path,
+                          const mill_catalog_row *star, int64_t *row);
 
 /** VRAD, VSINI and labels [n_label + 2] of a row that mill_start_table_find gave; NULL: row < 0. */
 const double *mill_start_table_theta(const mill_start_table *table, int64_t row);

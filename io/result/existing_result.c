@@ -78,7 +78,7 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
     then.file = recorded;
   }
   MILL_CHECK(check_identity(file, path, &then));
-  MILL_CHECK(mill_table_open(file, -1, path, "fits", info->n_row, columns, &fits));
+  MILL_CHECK(mill_table_open(file, -1, path, "fits", info->n_row, "", columns, &fits));
   if (mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     return REFUSED("%s exists and is damaged (/provenance/FINISHED)", path);

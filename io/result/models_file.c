@@ -138,8 +138,8 @@ static int open_arms(mill_models_file *models, const char *path, const mill_mode
     describe_arm(info, a, info->wave_aa[a] == NULL, group, &columns);
     if (info->n_pix[a] == 0)
       continue;
-    MILL_CHECK(mill_table_open(models->file, models->fd, path, group, info->n_exposure, &columns,
-                               &models->arm[a]));
+    MILL_CHECK(mill_table_open(models->file, models->fd, path, group, info->n_exposure, "",
+                               &columns, &models->arm[a]));
   }
   return MILL_OK;
 }
@@ -171,10 +171,10 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
     if (models->arm[a])
       MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL)));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
-  MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, &columns,
+  MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, "", &columns,
                            &table));
-  MILL_TRY(mill_table_open_named(info->result, -1, info->result_path, "catalog", info->n_row,
-                                 CATALOG_NAMES, &catalog));
+  MILL_TRY(mill_table_open(info->result, -1, info->result_path, "catalog", info->n_row,
+                           CATALOG_NAMES, NULL, &catalog));
   for (int64_t at = lo; at < hi; at += BLOCK_ROWS)
     MILL_TRY(write_block(info, catalog, table, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS));
   MILL_TRY(mill_output_sync(path, models->fd));
@@ -192,10 +192,10 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *each = NULL;
   MILL_OWNED double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
-  MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, &columns, &flux));
+  MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
-    if (mill_table_open(file, -1, path, group, info->n_exposure, &columns, &each) != MILL_OK)
+    if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &each) != MILL_OK)
       return MILL_ERROR(MILL_ERR_OUTPUT,
                         "%s has one set of wavelengths for all rows in arm %s, but this run has "
                         "one for each row",

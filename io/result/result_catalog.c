@@ -19,11 +19,11 @@ static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int6
 {
   mill_columns columns;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, fd, path, "catalog", n_row, &columns, &t->catalog));
+  MILL_CHECK(mill_table_open(file, fd, path, "catalog", n_row, "", &columns, &t->catalog));
   mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
-  MILL_CHECK(
-      mill_table_open(file, fd, path, "catalog/exposures", n_exposure, &columns, &t->exposures));
-  return mill_table_open_named(file, fd, path, "fits", n_row, "TARGETID", &t->targets);
+  MILL_CHECK(mill_table_open(file, fd, path, "catalog/exposures", n_exposure, "", &columns,
+                             &t->exposures));
+  return mill_table_open(file, fd, path, "fits", n_row, "TARGETID", NULL, &t->targets);
 }
 
 /* Consecutive files whose rows are written together. */

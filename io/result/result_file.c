@@ -92,12 +92,12 @@ static int open_tables(mill_result_file *file, const char *path)
   const hid_t start = H5Dopen2(file->file, "provenance/START_TIME", H5P_DEFAULT);
   file->mark.at = (int64_t)H5Dget_offset(start);
   file->mark.n = pread(file->fd, file->mark.bytes, MILL_TIME_SIZE - 1, file->mark.at);
-  MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, &file->columns,
+  MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, "", &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
     return MILL_OK;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
-  return mill_table_open(file->file, file->fd, path, "epochs", file->n_exposure, &epochs,
+  return mill_table_open(file->file, file->fd, path, "epochs", file->n_exposure, "", &epochs,
                          &file->epochs);
 }
 

@@ -46,7 +46,7 @@ static int open_table(hid_t file, int fd, const char *path, mill_table **table)
 {
   mill_columns columns;
   mill_columns_of(MILL_TABLE_FILES, (const int[MILL_N_FILE_TEXT]){1, 1, 1, 1, 1}, &columns);
-  return mill_table_open(file, fd, path, GROUP, -1, &columns, table);
+  return mill_table_open(file, fd, path, GROUP, -1, "", &columns, table);
 }
 
 static int write_columns(hid_t file, const char *path, const mill_run_info *info, int first,

@@ -34,7 +34,7 @@ int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stor
   mill_columns columns;
   MILL_CHECK(mill_h5_read_attr_text(MILL_OUTPUT(file, path), "fits/CRC", ORDER, order, ORDER_SIZE));
   strcat(order, " CRC STATUS");
-  MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row, order, &rows->table));
+  MILL_CHECK(mill_table_open(file, -1, path, "fits", n_row, order, NULL, &rows->table));
   const mill_columns *fits = &rows->table->columns;
   if (fits->column[fits->i_crc].n_byte != sizeof(uint32_t) ||
       fits->column[fits->i_status].n_byte != sizeof(int32_t))
@@ -42,9 +42,9 @@ int mill_stored_rows_open(hid_t file, const char *path, int64_t n_row, mill_stor
   if (H5Lexists(file, "epochs", H5P_DEFAULT) <= 0)
     return MILL_OK;
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, -1, path, "epochs", -1, &columns, &rows->epochs));
-  MILL_CHECK(mill_table_open_named(file, -1, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE",
-                                   &rows->exposures));
+  MILL_CHECK(mill_table_open(file, -1, path, "epochs", -1, "", &columns, &rows->epochs));
+  MILL_CHECK(mill_table_open(file, -1, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE", NULL,
+                             &rows->exposures));
   if (mill_columns_find(fits, "EPOCH_CRC") < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s is damaged: it has /epochs without fits/EPOCH_CRC; fit again", path);
@@ -188,7 +188,7 @@ int mill_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned cha
   mill_columns columns;
   MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, -1, path, "catalog", n_row, &columns, &rows.table));
+  MILL_CHECK(mill_table_open(file, -1, path, "catalog", n_row, "", &columns, &rows.table));
   return mill_stored_rows_each(&rows, 0, n_row, take_catalog, &(check){&rows, is_known});
 }
 
@@ -259,10 +259,10 @@ int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t 
   const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
   if (is_sample < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
-  MILL_CHECK(mill_table_open_named(file, -1, path, "fits", n_row,
-                                   is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
-                                                 : "STATUS RVS_WARN FIT_INFO",
-                                   &rows.table));
+  MILL_CHECK(mill_table_open(file, -1, path, "fits", n_row,
+                             is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
+                                           : "STATUS RVS_WARN FIT_INFO",
+                             NULL, &rows.table));
   tally t = {.columns = &rows.table->columns, .summary = summary};
   return mill_stored_rows_each(&rows, start, start + n, count_row, &t);
 }

@@ -174,9 +174,8 @@ static int find_places(mill_table *t)
   return MILL_OK;
 }
 
-/* Open a group as a table with these columns; with fd, find where their values lie. */
-static int open_table(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
-                      const char *names, const mill_columns *expected, mill_table **table)
+int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
+                    const char *names, const mill_columns *expected, mill_table **table)
 {
   MILL_CHECK(MILL_ALLOC(1, table));
   (*table)->path = path;
@@ -192,18 +191,6 @@ static int open_table(hid_t file, int fd, const char *path, const char *group, i
     *table = NULL;
   }
   return err;
-}
-
-int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
-                    const mill_columns *columns, mill_table **table)
-{
-  return open_table(file, fd, path, group, n_row, "", columns, table);
-}
-
-int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
-                          const char *names, mill_table **table)
-{
-  return open_table(file, fd, path, group, n_row, names, NULL, table);
 }
 
 void mill_table_close(mill_table *table)

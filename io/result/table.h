@@ -33,16 +33,13 @@ int mill_table_go_on(void);
  *  fd       in   borrowed descriptor of the file, by which this rank writes rows without HDF5; -1:
  *                read only
  *  n_row    in   required number of rows; -1: any
- *  columns  in   required types and shapes; a text of one byte allows any width
+ *  names    in   columns to open, separated by spaces, with types and shapes of the file; "": none
+ *  columns  in   if names is "": required types and shapes; a text of one byte allows any width
  *  table    out  NULL after a failure; close it before the file
  *
  *  MILL_ERR_OUTPUT, also if a column to be written is not contiguous; MILL_ERR_MEMORY. */
 int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
-                    const mill_columns *columns, mill_table **table);
-
-/** Open the columns `names`, separated by spaces, with types and shapes as in the file. */
-int mill_table_open_named(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
-                          const char *names, mill_table **table);
+                    const char *names, const mill_columns *columns, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
 MILL_CLOSER(mill_table, mill_table_close)
 

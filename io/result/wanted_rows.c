@@ -81,10 +81,10 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
   const mill_result_file *file = e->file;
   const int64_t n = end > start ? end - start : 0;
   e->start = start;
-  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "fits", file->n_row,
-                                   "TARGETID STATUS", &e->fits));
-  MILL_CHECK(mill_table_open_named(file->file, file->fd, file->path, "catalog", file->n_row,
-                                   "TARGETID", &e->catalog));
+  MILL_CHECK(mill_table_open(file->file, file->fd, file->path, "fits", file->n_row,
+                             "TARGETID STATUS", NULL, &e->fits));
+  MILL_CHECK(mill_table_open(file->file, file->fd, file->path, "catalog", file->n_row, "TARGETID",
+                             NULL, &e->catalog));
   MILL_CHECK(MILL_ALLOC(n, &e->target));
   MILL_CHECK(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
   MILL_CHECK(mill_stored_rows_open(file->file, file->path, file->n_row, &e->rows));

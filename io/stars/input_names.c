@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "io/catalog/catalog_list.h"
-#include "io/catalog/input_pattern.h"
 #include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"

@@ -359,8 +359,8 @@ static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_
   MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(inputs->n_file, &n_row),
                                                MILL_ALLOC(inputs->n_file, &n_exposure))));
   MILL_CHECK(mill_join_make(mpi, config->join_radius_arcsec, config->select.star, &inputs->tables,
-                            inputs->n_file, inputs->file_start, inputs->file_end, inputs->index,
-                            n_row, n_exposure, &inputs->join));
+                            names->name, inputs->n_file, inputs->file_start, inputs->file_end,
+                            inputs->index, n_row, n_exposure, &inputs->join));
   MILL_CHECK(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
   for (int i = 0; i < inputs->n_file; i++) {
     facts[i].file.n_row = n_row[i];

@@ -45,18 +45,18 @@ void mill_join_free(mill_join *join)
   MILL_FREE(join->n_row_before, join->row_start, join->found, join);
 }
 
-int mill_star_entries_find(const mill_star_tables *tables, const mill_catalog_row *star,
-                           mill_star_entries *out)
+int mill_star_entries_find(const mill_star_tables *tables, const char *path,
+                           const mill_catalog_row *star, mill_star_entries *out)
 {
   *out = (mill_star_entries){-MILL_START_ABSENT, -1};
   if (tables->start)
-    MILL_CHECK(mill_start_table_find(tables->start, star, &out->start));
+    MILL_CHECK(mill_start_table_find(tables->start, path, star, &out->start));
   return tables->priors ? mill_prior_table_find(tables->priors, star, &out->prior) : MILL_OK;
 }
 
 static int list_mine(const mill_star_list *stars, const mill_star_tables *tables,
-                     const mill_file_index *index, int file_start, int file_end, survey *mine,
-                     unsigned char *found)
+                     const char *const *path, const mill_file_index *index, int file_start,
+                     int file_end, survey *mine, unsigned char *found)
 {
   int64_t n_row = 0, n_exposure = 0;
   for (int f = file_start; f < file_end; f++) {
@@ -72,7 +72,7 @@ static int list_mine(const mill_star_list *stars, const mill_star_tables *tables
       entry *e = &mine->entry[mine->n_entry++];
       e->is_listed =
           !stars || mill_star_list_has(stars, row->target_id, row->identifier, row->object, found);
-      MILL_CHECK(mill_star_entries_find(tables, row, &e->entries));
+      MILL_CHECK(mill_star_entries_find(tables, path[f], row, &e->entries));
       memcpy(e->object, row->object, sizeof e->object);
       e->target_id = row->target_id;
       e->ra = row->target_ra;
@@ -547,8 +547,9 @@ done:
 
 /* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
-                   const mill_star_tables *tables, int n_file, int file_start, int file_end,
-                   mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out)
+                   const mill_star_tables *tables, const char *const *path, int n_file,
+                   int file_start, int file_end, mill_file_index *index, int64_t *n_row,
+                   int64_t *n_exposure, mill_join **out)
 {
   int64_t next = 0;
   survey mine = {0}, owned = {0};
@@ -558,7 +559,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   int err = MILL_ALLOC(1, &join);
   MILL_STEP(MILL_ALLOC(n_star, &join->found));
-  MILL_STEP(list_mine(stars, tables, index, file_start, file_end, &mine, join->found));
+  MILL_STEP(list_mine(stars, tables, path, index, file_start, file_end, &mine, join->found));
   MILL_STEP(MILL_ALLOC(mpi->size + 1, &mine.start));
   MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));
   MILL_STEP(MILL_ALLOC(n_file + 1, &join->row_start));

@@ -50,17 +50,18 @@ typedef struct mill_join {
  *
  *  radius_arcsec                  in      0: do not join by position
  *  stars                          in      keep only objects with a listed row; NULL: keep all
- *  tables                         in      look up each row's entries here
+ *  tables, path [n_file]          in      look up the entries of each row of these files
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining
  *  n_row, n_exposure [n_file]     out     counts of all files after joining
  *
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_RANGE; MILL_ERR_CONFIG as mill_star_entries_find. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
-                   const mill_star_tables *tables, int n_file, int file_start, int file_end,
-                   mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out);
+                   const mill_star_tables *tables, const char *const *path, int n_file,
+                   int file_start, int file_end, mill_file_index *index, int64_t *n_row,
+                   int64_t *n_exposure, mill_join **out);
 
-/** Look up a star in the tables.  MILL_ERR_CONFIG: two rows of a table match its position. */
-int mill_star_entries_find(const mill_star_tables *tables, const mill_catalog_row *star,
-                           mill_star_entries *out);
+/** Look up a star of the file at path in the tables.  MILL_ERR_CONFIG: two rows of a table match its position. */
+int mill_star_entries_find(const mill_star_tables *tables, const char *path,
+                           const mill_catalog_row *star, mill_star_entries *out);
 
 void mill_join_free(mill_join *join); /* NULL is allowed */

@@ -262,11 +262,11 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Set a star's identity, class, start and priors.  joined: NULL unless rows are joined.
- * row: the star's first row in the catalog. */
-static int describe_star(const mill_star_tables *tables, const mill_join_start *joined,
+/* Set a star's identity, class, start and priors.  row: its first row, in file i. */
+static int describe_star(const mill_inputs *inputs, int i, const mill_join_start *joined,
                          const mill_catalog_row *row, mill_star *star)
 {
+  const mill_star_tables *tables = &inputs->tables;
   mill_star_entries at;
   if (joined ? joined->is_extragalactic : row->kind.is_extragalactic)
     star->warn = MILL_WARN_CLASS;
@@ -275,7 +275,7 @@ static int describe_star(const mill_star_tables *tables, const mill_join_start *
   if (joined)
     at = joined->entries;
   else
-    MILL_CHECK(mill_star_entries_find(tables, row, &at));
+    MILL_CHECK(mill_star_entries_find(tables, inputs->file[i].path, row, &at));
   star->start = mill_start_table_theta(tables->start, at.start);
   mill_prior_table_take(tables->priors, at.prior, star);
   return MILL_OK;
@@ -303,7 +303,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
     batch->n_exposure += star->n_exposure;
     /* a joined row belongs to the file of its first part, which is file i */
-    MILL_CHECK(describe_star(&reader->plan.inputs->tables, joined_of(reader, i, wanted[k]),
+    MILL_CHECK(describe_star(reader->plan.inputs, i, joined_of(reader, i, wanted[k]),
                              &s->index.row[part[0].row], star));
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
+#include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/status_gpu.h"
@@ -150,12 +150,8 @@ static int replace_file(const char *path, const mill_status_text *what)
   MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
-  if (!out)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
-  const int code = mill_status_print(what, out);
-  if (fclose(out) != 0 && code == MILL_OK)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
-  MILL_CHECK(code);
+  const int code = out ? mill_status_print(what, out) : MILL_OK;
+  MILL_CHECK(mill_text_close(out, code, "the status"));
   snprintf(temporary, sizeof temporary, "%s.tmp", path);
   return mill_whole_file_write(path, temporary, 0, text, n_byte);
 }

@@ -45,7 +45,7 @@ static void put_known(mill_json *json, const char *key, int is_known, int64_t va
   if (is_known)
     mill_json_integer(json, key, value);
   else
-    mill_json_null(json, key);
+    mill_json_text(json, key, NULL);
 }
 
 /* Print the state of one rank as a JSON object. */
@@ -78,7 +78,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
     mill_json_integer(json, "total_bytes", r->gpu_total);
     mill_json_close(json);
   } else {
-    mill_json_null(json, "gpu");
+    mill_json_text(json, "gpu", NULL);
   }
   mill_json_text(json, "error", r->code != MILL_OK ? r->error : NULL);
   mill_json_close(json);
@@ -138,7 +138,7 @@ static void put_end(mill_json *json, const mill_status_text *what)
   const int rank = first_failure(what);
   put_known(json, "exit_status", what->end != NULL, what->end ? what->end->exit_status : 0);
   if (rank < 0 && !(what->end && what->end->code != MILL_OK)) {
-    mill_json_null(json, "error");
+    mill_json_text(json, "error", NULL);
     return;
   }
   mill_json_open(json, "error", '{');

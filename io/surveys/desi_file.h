@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the DESI reader: desi.c opens files and gives channels, desi_index.c and
- *  desi_selection.c select rows, desi_pixels.c reads images. */
+/** Shared by the parts of the DESI reader: desi.c opens files and gives channels, desi_index.c
+ *  selects rows. */
 #pragma once
 
 #include "io/surveys/spectra.h"
@@ -39,27 +39,6 @@ typedef struct mill_desi_file {
   double *convert;                     /**< [convert_room] buffer for a row that is not plain */
   size_t convert_room;
 } mill_desi_file;
-
-/** Find out how the pixels of an image are stored. */
-int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
-
-/** Read rows fits_row [n] of an image into out, where rows are `pitch` bytes apart.
- *
- *  row_pix  values of a row: int32 of a mask, else float
- *
- *  NaN and infinity are kept.  Masks of 64 bits are folded to 32 bits; only 0 becomes 0. */
-int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
-                   int n, int64_t row_pix, size_t pitch, void *out);
-
-/** Make arrays [n_spec] by which rows are selected; NULL if the selection does not need them.
- *  MILL_ERR_INPUT: the file lacks the columns of the selection.
- *
- *  in_class   out  1: the row is in a wanted target class
- *  target_id  in   from FIBERMAP
- *  sn         out  largest S/N of the fitted arms in SCORES; -inf: none */
-int mill_desi_classes(mill_desi_file *file, const mill_selection *select, int **in_class);
-int mill_desi_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
-                     double **sn);
 
 /** The `index` of mill_format; state: a mill_desi_file. */
 int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index);

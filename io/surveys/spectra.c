@@ -7,21 +7,115 @@
 
 #include "io/surveys/formats.h"
 #include "io/surveys/selection.h"
+#include "kernels/backend.h"
+#include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
+
+/* ---- memory of a batch ---- */
+
+enum { ALIGN = MILL_ARRAY_BYTES }; /* as on the GPU, so that one copy uploads adjacent arrays */
+#define STEP ((size_t)1 << 20)     /* spare bytes of a new block beyond the requested piece */
+
+typedef struct mill_arena_block {
+  char *data;
+  size_t size, used;
+} block;
+
+static int is_pinned(const mill_arena *arena)
+{
+  return arena->backend && arena->backend->pin;
+}
+
+static void free_blocks(mill_arena *arena)
+{
+  while (arena->n_block > 0) {
+    void *data = arena->block[--arena->n_block].data;
+    if (is_pinned(arena))
+      arena->backend->unpin(data);
+    else
+      mill_free(data);
+  }
+}
+
+static void clear_arena(mill_arena *arena)
+{
+  free_blocks(arena);
+  mill_free(arena->block);
+  *arena = (mill_arena){0};
+}
+
+/* Add a block of memory, pinned if the arena's backend asks for this. */
+static int add_block(mill_arena *arena, size_t size)
+{
+  MILL_CHECK(MILL_GROW(&arena->block, &arena->room, arena->n_block + 1));
+  block *b = &arena->block[arena->n_block];
+  *b = (block){.size = size};
+  if (is_pinned(arena))
+    MILL_CHECK(arena->backend->pin(size, (void **)&b->data));
+  else
+    MILL_CHECK(mill_alloc_raw(size, 1, (void **)&b->data));
+  arena->n_block++;
+  return MILL_OK;
+}
+
+/* Free all pieces but keep the memory, merged into one block, for the next pieces. */
+static int arena_reset(mill_arena *arena)
+{
+  size_t size = 0;
+  for (int64_t i = 0; i < arena->n_block; i++)
+    size += arena->block[i].used;
+  if (arena->n_block > 1) { /* replace the blocks by one of their size */
+    free_blocks(arena);
+    MILL_CHECK(add_block(arena, size));
+  } else if (arena->n_block == 1) {
+    arena->block[0].used = 0;
+  }
+  return MILL_OK;
+}
+
+/* Get n_byte bytes, not zeroed, 64-byte aligned, valid until the next reset.  MILL_ERR_MEMORY. */
+static int arena_take(mill_arena *arena, size_t n_byte, void **out)
+{
+  *out = NULL;
+  if (n_byte > SIZE_MAX / 2)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes: is the file damaged?", n_byte);
+  const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
+  const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
+  if (!last || last->size - last->used < size)
+    MILL_CHECK(add_block(arena, size + STEP));
+  block *b = &arena->block[arena->n_block - 1];
+  *out = b->data + b->used;
+  b->used += size;
+  return MILL_OK;
+}
+
+/* Does p point into the arena? */
+static int arena_has(const mill_arena *arena, const void *p)
+{
+  for (int64_t i = 0; i < arena->n_block; i++) {
+    const uintptr_t start = (uintptr_t)arena->block[i].data;
+    if ((uintptr_t)p >= start && (uintptr_t)p < start + arena->block[i].used)
+      return 1;
+  }
+  return 0;
+}
 
 void mill_read_batch_clear(mill_read_batch *batch)
 {
   if (!batch)
     return;
-  mill_arena_clear(&batch->arena);
+  clear_arena(&batch->arena);
   mill_free(batch->segment);
   memset(batch, 0, sizeof *batch);
 }
 
 size_t mill_read_batch_bytes(const mill_read_batch *batch)
 {
-  return mill_arena_bytes(&batch->arena) + (size_t)batch->segment_room * sizeof *batch->segment;
+  size_t n = (size_t)batch->segment_room * sizeof *batch->segment;
+  for (int64_t i = 0; i < batch->arena.n_block; i++)
+    n += batch->arena.block[i].size;
+  return n;
 }
 
 const char *mill_frame_name(int frame)
@@ -45,7 +139,7 @@ int mill_frame_from_name(const char *text, size_t n)
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 {
-  return mill_arena_take(&spectra->batch->arena, n_byte, out);
+  return arena_take(&spectra->batch->arena, n_byte, out);
 }
 
 /* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels are
@@ -61,11 +155,11 @@ static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, si
   if (!from)
     return MILL_OK;
   const char *at = (const char *)from + 4 * (size_t)p->first;
-  if (is_contiguous && mill_arena_has(arena, from)) {
+  if (is_contiguous && arena_has(arena, from)) {
     *out = at;
     return MILL_OK;
   }
-  MILL_CHECK(mill_arena_take(arena, 4 * n * n_row, (void **)&copy));
+  MILL_CHECK(arena_take(arena, 4 * n * n_row, (void **)&copy));
   for (size_t i = 0; i < n_row; i++)
     memcpy(copy + 4 * n * i, at + 4 * n_pix * i, 4 * n);
   *out = copy;
@@ -79,7 +173,7 @@ static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_p
   const size_t n_byte = (size_t)p->n * sizeof *copy;
   if (p->wave_aa)
     return MILL_OK;
-  MILL_CHECK(mill_arena_take(&spectra->batch->arena, n_byte, (void **)&copy));
+  MILL_CHECK(arena_take(&spectra->batch->arena, n_byte, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, n_byte);
   p->wave_aa = copy;
   return MILL_OK;
@@ -92,8 +186,7 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   float *sigma = NULL;
   if (p->sigma_aa)
     return MILL_OK;
-  MILL_CHECK(
-      mill_arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *sigma, (void **)&sigma));
+  MILL_CHECK(arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *sigma, (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(rule->fwhm_aa > 0.0 ? rule->fwhm_aa / MILL_FWHM_SIGMA
                                            : known->wave_aa[p->first + i] /
@@ -109,8 +202,7 @@ static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *f
   float *scaled = NULL;
   if (factor == 1.0)
     return keep(spectra, p, from, 1, n_pix, (const void **)out);
-  MILL_CHECK(
-      mill_arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *scaled, (void **)&scaled));
+  MILL_CHECK(arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *scaled, (void **)&scaled));
   for (int i = 0; i < p->n; i++)
     scaled[i] = (float)(factor * from[p->first + i]);
   *out = scaled;
@@ -217,7 +309,7 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
                       mill_read_batch *batch)
 {
   batch->n_segment = 0;
-  MILL_CHECK(mill_arena_reset(&batch->arena));
+  MILL_CHECK(arena_reset(&batch->arena));
   for (int i = 0; i < spectra->n_known; i++)
     for (int k = 0; k < spectra->known[i].n_piece; k++) {
       spectra->known[i].piece[k].wave_aa = NULL;

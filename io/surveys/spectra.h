@@ -15,7 +15,6 @@
 
 #include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
-#include "io/surveys/arena.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/star.h"
 #include "src/config/config.h"
@@ -43,6 +42,13 @@ typedef struct mill_channel {
   const float *sigma_aa;
   int sigma_is_whole; /**< 1: sigma_aa includes the pixel width, so lsf_factor does not apply */
 } mill_channel;
+
+/** Memory that is handed out in pieces and freed as a whole. */
+typedef struct mill_arena {
+  const struct mill_backend *backend; /**< its `pin` allocates; NULL: ordinary memory */
+  struct mill_arena_block *block;
+  int64_t n_block, room;
+} mill_arena;
 
 /** Result of mill_spectra_read, which reuses its memory.  Zero all but arena.backend before use. */
 typedef struct mill_read_batch {

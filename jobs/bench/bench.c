@@ -31,8 +31,6 @@ static const struct {
              {"crossover", CROSSOVER, mill_bench_task_crossover},
              {"write", WRITE, mill_bench_task_write}};
 
-static const char *const work_words[] = {"all", "fit", "train", "particles", NULL};
-
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
 
@@ -59,7 +57,8 @@ static const mill_option rows[] = {
      .help = "rows to write (default: 100000)"},
     {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT | WRITE, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
-    {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
+    {"work", MILL_OPTION_CHOICE, AT(work), .words = MILL_WORDS("all", "fit", "train", "particles"),
+     .tasks = CROSSOVER,
      .help = "what to measure; fit needs inputs; without inputs `all` leaves out fit"},
     {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
      .help = "largest size: stars (fit), million operations of a step (train), or particles"},
@@ -94,11 +93,11 @@ static const mill_bench_options usual = {
 const mill_option_help mill_bench_help = {&table, &usual};
 
 /* Refuse options and inputs that the task does not use; require inputs for a fit. */
-static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
+static int check_task(const char *name, unsigned bit, const char *const *given,
                       const mill_bench_options *options)
 {
   for (size_t i = 0; rows[i].name; i++)
-    if (is_given[i] && !(rows[i].tasks & bit))
+    if (given[i] && !(rows[i].tasks & bit))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
                         rows[i].name, name);
   if (bit == WRITE && options->fit.n_input > 0)
@@ -112,9 +111,9 @@ static int check_task(const char *name, unsigned bit, const unsigned char *is_gi
 static int parse(int argc, char **argv, mill_bench_options *options)
 {
   int first = 0;
-  unsigned char is_given[N_ELEMENT(rows)];
+  const char *given[MILL_OPTION_MAX];
   *options = usual;
-  MILL_CHECK(mill_option_parse(&table, argc, argv, options, is_given, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, given, &first));
   if (options->fit.help)
     return MILL_OK;
   const char *name = first < argc ? argv[first] : "";
@@ -123,7 +122,7 @@ static int parse(int argc, char **argv, mill_bench_options *options)
   for (size_t i = 0; i < N_ELEMENT(tasks); i++)
     if (strcmp(name, tasks[i].name) == 0) {
       options->task = tasks[i].task;
-      return check_task(name, tasks[i].bit, is_given, options);
+      return check_task(name, tasks[i].bit, given, options);
     }
   return MILL_ERROR(
       MILL_ERR_USAGE,

@@ -9,10 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <fitsio.h>
+#include <hdf5.h>
+#ifdef MILL_HAVE_OPENBLAS
+#include <cblas.h>
+#endif
+
 #include "io/hdf5/output_file.h"
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
-#include "jobs/doctor/version.h"
 #include "jobs/jobs.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
@@ -23,6 +28,7 @@
 #include "src/system/blas_threads.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
+#include "src/system/version.h"
 
 enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120 };
 
@@ -67,9 +73,10 @@ const mill_option_help mill_doctor_help = {&table, &usual};
 static int parse(int argc, char **argv, doctor_job *job)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   mill_config config; /* only to check the value of --backend */
   mill_config_default(&config);
-  MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, job, text, &first));
   MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
     return MILL_ERROR(MILL_ERR_USAGE,
@@ -111,11 +118,71 @@ void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *f
 
 /* ---- program, machine ---- */
 
+enum { N_VERSION = 8 };
+
+/* Name of a library, "HDF5", and its version at run time. */
+typedef struct version_row {
+  const char *name;
+  char text[512];
+} version_row;
+
+static void put(version_row *row, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(version_row *row, const char *name, const char *format, ...)
+{
+  va_list args;
+  row->name = name;
+  va_start(args, format);
+  vsnprintf(row->text, sizeof row->text, format, args);
+  va_end(args);
+}
+
+/* Fill in all versions, without MPI_Init. */
+static int find_versions(version_row row[N_VERSION])
+{
+  int n_mpi = 0;
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  unsigned major = 0, minor = 0, release = 0;
+#ifdef MILL_HAVE_OPENBLAS
+  const char *blas = openblas_get_config();
+#else
+  const char *blas = MILL_BLAS_TEXT;
+#endif
+  if (MPI_Get_library_version(mpi, &n_mpi) != MPI_SUCCESS)
+    return MILL_ERROR(MILL_ERR_MPI,
+                      "MPI_Get_library_version failed: the MPI installation is broken");
+  mpi[strcspn(mpi, "\n")] = '\0'; /* MPICH adds lines about its build */
+  for (char *c = mpi; *c; c++)
+    *c = *c == '\t' ? ' ' : *c;
+  if (H5get_libversion(&major, &minor, &release) < 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "H5get_libversion failed: the HDF5 installation is broken");
+  put(&row[0], "starmill", "%s", mill_version());
+  put(&row[1], "revision", "%s", mill_version_revision());
+  put(&row[2], "compiler", "%s", mill_version_compiler());
+  put(&row[3], "MPI", "%s", mpi);
+  put(&row[4], "HDF5", "%u.%u.%u", major, minor, release);
+  put(&row[5], "CFITSIO", "%d.%d.%d", CFITSIO_MAJOR, CFITSIO_MINOR, CFITSIO_MICRO);
+  put(&row[6], "BLAS", "%s", blas);
+  put(&row[7], "CUDA", "%s", MILL_CUDA_TEXT);
+  return MILL_OK;
+}
+
+int mill_version_print(FILE *out)
+{
+  version_row row[N_VERSION];
+  MILL_CHECK(find_versions(row));
+  for (int i = 0; i < N_VERSION; i++)
+    fprintf(out, i == 0 ? "%s %s\n" : "%-9s %s\n", row[i].name, row[i].text);
+  if (fflush(out) != 0 || ferror(out))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the version: the output is closed or full");
+  return MILL_OK;
+}
+
 static int report_program(doctor_job *job)
 {
-  mill_version_row row[MILL_N_VERSION];
-  MILL_CHECK(mill_version_rows(row));
-  for (int i = 0; i < MILL_N_VERSION; i++) {
+  version_row row[N_VERSION];
+  MILL_CHECK(find_versions(row));
+  for (int i = 0; i < N_VERSION; i++) {
     char key[64];
     snprintf(key, sizeof key, "program.%s", row[i].name);
     mill_doctor_say(&job->report, key, "%s", row[i].text);

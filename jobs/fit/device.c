@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/device.h"
+#include "jobs/fit/steps.h"
 
 #include "src/run/backend_choice.h"
-#include "io/stars/reader.h"
 #include "kernels/cuda/device_choice.h"
 #include "src/system/log.h"
 #include "src/system/thread.h"

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/fit.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/hdf5/output_file.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/catalog/catalog_list.h"
+#include "io/catalog/input_table.h"
 #include "io/catalog/sampled_fit.h"
+#include "io/result/result_inputs.h"
 #include "jobs/fit/steps.h"
 #include "jobs/jobs.h"
 #include "src/config/text.h"
 #include "src/system/log.h"
+#include "src/system/status_process.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
@@ -54,6 +62,34 @@ static void find_existing(const mill_fit_options *options, mill_existing *existi
   existing->is_new = is_new;
 }
 
+/* Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
+ * step: the time, for the message, such as "at the start". */
+static int agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup, const char *step)
+{
+  int err = MILL_OK;
+  char why[MILL_STATUS_PATH + 64];
+  if (mill_stop_reason() != MILL_STOP_NONE) {
+    mill_stop_watch_text(setup->stop, why, sizeof why);
+    err = MILL_ERROR(MILL_ERR_STOPPED,
+                     "stopped %s (%s): nothing was fitted; give the same command again", step, why);
+  }
+  return mill_mpi_agree(call->mpi, err);
+}
+
+/* End the watching thread and receive stop requests still under way, also after a failure err:
+ * MPI must not end before they have arrived. */
+static int settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err)
+{
+  mill_error_kept kept;
+  int settled = MILL_OK;
+  mill_error_save(err, &kept);
+  mill_stop_watch_end(setup->stop);
+  setup->stop = NULL;
+  if (err != MILL_ERR_MPI)
+    settled = mill_mpi_stop_settle(call->mpi);
+  return err == MILL_OK ? settled : mill_error_restore(&kept);
+}
+
 /* Index the rows of the inputs.  `starmill sample` checks that the inputs are those of its fit. */
 static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
 {
@@ -62,7 +98,7 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
   inputs->tables = (mill_star_tables){setup->start, setup->priors};
   MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
                                &setup->roles, inputs));
-  MILL_CHECK(mill_fit_agree_to_go_on(call, setup, "while indexing"));
+  MILL_CHECK(agree_to_go_on(call, setup, "while indexing"));
   int err = MILL_OK;
   if (call->mpi->rank == 0 && call->options->fit)
     err = mill_sampled_check_inputs(call->options->fit, inputs);
@@ -84,6 +120,97 @@ static int fit_rows(const mill_fit_task *t, int *is_settled)
   return err;
 }
 
+/* ---- the table of inputs ---- */
+
+enum { MAX_REASON = 64 };
+
+/* Count the fitted and unreadable rows of each input, from the result's column STATUS. */
+static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
+                      char (*reason)[MAX_REASON])
+{
+  MILL_OWNED int32_t *status = NULL;
+  const size_t n_row = (size_t)inputs->n_row;
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_CHECK(MILL_ALLOC(inputs->n_row, &status));
+  MILL_CHECK(mill_h5_open(result, MILL_ERR_OUTPUT, &file));
+  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *input = &inputs->file[i];
+    int64_t n_unreadable = 0;
+    for (int64_t k = input->row_start; k < input->row_start + input->n_row; k++) {
+      entry[i].n_fitted += status[k] == MILL_STATUS_FITTED;
+      n_unreadable += status[k] == MILL_STATUS_UNREADABLE;
+    }
+    entry[i].n_row = input->n_row;
+    entry[i].is_done = !input->error[0] && n_unreadable == 0;
+    if (n_unreadable > 0)
+      snprintf(reason[i], MAX_REASON, "%lld of its %lld rows could not be read",
+               (long long)n_unreadable, (long long)input->n_row);
+    entry[i].reason = input->error[0] ? input->error : reason[i];
+  }
+  return MILL_OK;
+}
+
+/* Append a line for each input to the table, unless an earlier run has recorded all inputs. */
+static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
+{
+  const char *table_path = call->options->input_table;
+  char result[PATH_MAX], now[MILL_UTC_SIZE];
+  MILL_OWNED mill_input_entry *entry = NULL;
+  MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
+  MILL_AT_END(mill_path_list_clear) mill_path_list path = {0};
+  char absolute[PATH_MAX];
+  MILL_OWNED char(*reason)[MAX_REASON] = NULL;
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &entry));
+  MILL_CHECK(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
+  if (!realpath(call->options->output, result))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output,
+                      strerror(errno));
+  if (!mill_input_table_takes(result))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: rename %s, whose path has a tab or newline",
+                      call->options->output);
+  for (int i = 0; i < inputs->n_file; i++) {
+    MILL_CHECK(mill_input_absolute(inputs->file[i].path, absolute));
+    MILL_CHECK(mill_path_list_add(&path, absolute));
+    entry[i].path = path.path[i];
+  }
+  if (out->outcome == MILL_OPEN_FINISHED) {
+    MILL_CHECK(mill_input_table_read(table_path, &table));
+    int n_known = 0;
+    for (int i = 0; i < inputs->n_file; i++)
+      n_known += mill_input_table_has(table, result, entry[i].path);
+    if (n_known == inputs->n_file)
+      return MILL_OK;
+  }
+  mill_utc_text(mill_unix_s(), now);
+  MILL_CHECK(count_rows(inputs, result, entry, reason));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *input = &inputs->file[i];
+    entry[i].size = input->size;
+    entry[i].mtime = input->mtime;
+    entry[i].redrock_size = input->redrock_size;
+    entry[i].redrock_mtime = input->redrock_mtime;
+    entry[i].result = result;
+    memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
+    snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
+  }
+  return mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
+}
+
+/* If the result is finished, append each input's outcome to the table of inputs (if any). */
+static int record_inputs(const mill_fit_task *task)
+{
+  const mill_fit_call *call = task->call;
+  const mill_result_summary *summary = &task->out->summary;
+  if (!call->options->input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
+      summary->old == MILL_OLD_KEPT)
+    return MILL_OK;
+  return mill_mpi_agree(call->mpi,
+                        call->mpi->rank == 0 ? record(call, task->inputs, task->out) : MILL_OK);
+}
+
+/* ---- the run ---- */
+
 /* Do all steps of a fit in order.  After a failure, skip to the last steps: end the watch for stops
  * and write the final status. */
 static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
@@ -98,13 +225,13 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   double cpu_s = mill_process_cpu_s();
   MILL_TRY(mill_fit_set_up(call, setup));
   MILL_TRY(mill_fit_find_device(call, setup, &p->device));
-  MILL_TRY(mill_fit_agree_to_go_on(call, setup, "at the start"));
+  MILL_TRY(agree_to_go_on(call, setup, "at the start"));
   meters->library_s = lap_s(&cpu_s);
   const double start_s = mill_wall_s();
   MILL_TRY(index_inputs(call, setup, inputs));
   meters->index_s = lap_s(&cpu_s);
   if (inputs->n_file == 0) {
-    if (call->mpi->rank == 0 && !options->quiet)
+    if (call->mpi->rank == 0 && (options->plan || !options->quiet))
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
@@ -121,11 +248,11 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   meters->create_s = lap_s(&cpu_s);
   MILL_TRY(fit_rows(&task, &is_settled));
   const double wall_s = mill_wall_s() - start_s;
-  MILL_TRY(mill_fit_record_inputs(&task));
+  MILL_TRY(record_inputs(&task));
   MILL_TRY(mill_fit_print_summary(&task, wall_s));
   *exit_status = exit_status_of(inputs, out, call->observer && call->observer->n_row_limit > 0);
 done:
-  err = mill_fit_settle_stop(call, setup, err);
+  err = settle_stop(call, setup, err);
   mill_fit_end_board(out, err, *exit_status, is_settled);
   return err;
 }

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/base/error.h"
+#include "src/config/text.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
+
+#define SETTINGS "the text of the settings"
 
 /* Print the settings that only a sample has. */
 static void print_sample(const mill_fit_options *options, FILE *out)
@@ -34,15 +36,6 @@ static void print_options(const mill_option_table *table, const mill_fit_options
     fprintf(out, "input %s\n", options->input[i]);
 }
 
-/* Close a text in memory.  An incomplete text is an error, since it must not be compared. */
-static int close_text(FILE *text)
-{
-  const int failed = text && ferror(text);
-  if (!text || fclose(text) != 0 || failed)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the settings");
-  return MILL_OK;
-}
-
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options)
 {
@@ -51,7 +44,7 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
   FILE *out = open_memstream(&text, &n_byte);
   if (out)
     print_options(table, options, out);
-  MILL_CHECK(mill_mpi_agree(mpi, close_text(out)));
+  MILL_CHECK(mill_mpi_agree(mpi, mill_text_close(out, MILL_OK, SETTINGS)));
   return mill_same_on_ranks(mpi, "command lines", text);
 }
 
@@ -66,8 +59,7 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   if (out && code == MILL_OK)
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
-  const int failed = close_text(out);
-  MILL_CHECK(mill_mpi_agree(mpi, code == MILL_OK ? failed : code));
+  MILL_CHECK(mill_mpi_agree(mpi, mill_text_close(out, code, SETTINGS)));
   return mill_same_on_ranks(mpi, "settings", text);
 }
 
@@ -84,7 +76,7 @@ int mill_fit_identity(const mill_fit_options *options, const mill_config *config
     fputs(*identity, out);
     print_sample(options, out);
   }
-  MILL_CHECK(close_text(out));
+  MILL_CHECK(mill_text_close(out, MILL_OK, SETTINGS));
   free(*identity);
   return MILL_GIVE(&text, identity);
 }

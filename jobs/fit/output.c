@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/output.h"
+#include "jobs/fit/steps.h"
 
 #include <unistd.h>
 
-#include "io/stars/reader.h"
-#include "jobs/fit/steps.h"
 #include "kernels/gpu.h"
+#include "src/config/text.h"
 #include "src/system/log.h"
 
 /* Speed of sampling relative to fitting: a posterior takes some 300 times as many evaluations. */
@@ -19,8 +18,7 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   size_t config_size = 0;
   FILE *text = open_memstream(&config, &config_size);
   int code = text ? mill_config_print(&setup->config, text) : MILL_OK;
-  if ((!text || fclose(text) != 0) && code == MILL_OK)
-    code = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
+  code = mill_text_close(text, code, "the configuration");
   if (code == MILL_OK)
     code = mill_fit_identity(call->options, &setup->config, &identity);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));
@@ -161,12 +159,23 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
+/* Open the writer; clear it also after a failure. */
+static int open_star(const mill_library *lib, const mill_inputs *inputs, mill_result_file *result,
+                     mill_star_output *output)
+{
+  *output = (mill_star_output){.lib = lib, .inputs = inputs, .result = result};
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    output->n_pix = inputs->n_pix[a] > output->n_pix ? inputs->n_pix[a] : output->n_pix;
+  MILL_CHECK(MILL_ALLOC(output->n_pix, &output->flux));
+  return MILL_ALLOC(output->n_pix, &output->wave);
+}
+
 int mill_fit_open_work(const mill_fit_task *t)
 {
   if (t->call->options->models) /* first, so that a later failure finds both new files */
     MILL_CHECK(open_models(t->call, t->setup, t->inputs, t->out));
-  MILL_CHECK(mill_mpi_agree(t->call->mpi, mill_star_output_open(&t->setup->lib, t->inputs,
-                                                                t->out->result, &t->out->star)));
+  MILL_CHECK(mill_mpi_agree(t->call->mpi,
+                            open_star(&t->setup->lib, t->inputs, t->out->result, &t->out->star)));
   MILL_CHECK(open_board(t->call, t->setup, t->inputs, t->device, t->out));
   return open_work(t->call, t->setup, t->inputs, t->device, t->out);
 }
@@ -206,16 +215,6 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
 }
 
 /* ---- a finished star ---- */
-
-int mill_star_output_open(const mill_library *lib, const mill_inputs *inputs,
-                          mill_result_file *result, mill_star_output *output)
-{
-  *output = (mill_star_output){.lib = lib, .inputs = inputs, .result = result};
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    output->n_pix = inputs->n_pix[a] > output->n_pix ? inputs->n_pix[a] : output->n_pix;
-  MILL_CHECK(MILL_ALLOC(output->n_pix, &output->flux));
-  return MILL_ALLOC(output->n_pix, &output->wave);
-}
 
 /* Write a row of the models' file: the models of segments [i, *end), all of one arm and exposure.
  * The rest of the row is NaN. */

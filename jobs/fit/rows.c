@@ -68,7 +68,7 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
     if (inputs->join)
       at = inputs->join->start[inputs->join->row_start[f] + i].entries;
     else
-      MILL_CHECK(mill_star_entries_find(&inputs->tables, row, &at));
+      MILL_CHECK(mill_star_entries_find(&inputs->tables, inputs->file[f].path, row, &at));
     n[HAS_PRIOR] += at.prior >= 0;
     n[at.start >= 0 ? MILL_START_GIVEN : -at.start]++;
   }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/fit.h"
 
-#include <string.h>
+#include <math.h>
 
 #include "jobs/jobs.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 
-#define TEXT(member)        MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
-#define FLAG(member)        MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)
-#define KEY(member, of_key) TEXT(member), .key = of_key
+#define TEXT(member) MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
+#define FLAG(member) MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)
 #define COUNT(member, lo, up)                                                                      \
   MILL_OPTION_COUNT, MILL_AT(mill_fit_options, member), .min = lo, .max = up
 #define REAL(member, lo, up)                                                                       \
@@ -75,18 +74,18 @@ static const mill_option_table table = {
     rows};
 
 static const mill_fit_options defaults = {
-    .part = 1.0, .sample = {.max_eval = 20000, .least_ess = 1000, .seed = 1}};
+    .least_sn = -INFINITY,
+    .most_sn = INFINITY,
+    .part = 1.0,
+    .sample = {.max_eval = 20000, .least_ess = 1000, .seed = 1}};
 
 /* Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
 static int parse(int argc, char **argv, mill_fit_options *options)
 {
   int first = 0;
-  unsigned char given[MILL_OPTION_MAX];
+  const char *text[MILL_OPTION_MAX];
   *options = defaults;
-  MILL_CHECK(mill_option_parse(&table, argc, argv, options, given, &first));
-  for (int i = 0; rows[i].name; i++)
-    if (given[i] && strcmp(rows[i].name, "sn-range") == 0)
-      options->has_sn_range = 1;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, text, &first));
   options->input = argv + first;
   options->n_input = argc - first;
   if (!options->help && !options->fit)

@@ -43,7 +43,6 @@ static int choose_sampled(const mill_fit_options *options, mill_config *config)
   const mill_sampled_wish wish = {
       .is_listing = options->n_object > 0 || options->object_file,
       .flag = options->flag,
-      .has_sn_range = options->has_sn_range,
       .least_sn = options->least_sn,
       .most_sn = options->most_sn,
       .part = options->part,
@@ -317,6 +316,18 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Start the thread that watches for reasons to stop. */
+static int watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
+{
+  int err = MILL_OK;
+  const int is_fit = !call->observer && !call->options->plan;
+  if (is_fit && call->mpi->rank == 0)
+    err = mill_stop_file_absent(setup->stop_file);
+  MILL_STEP(mill_stop_watch_start(call->mpi, is_fit ? setup->stop_file : NULL,
+                                  setup->running.time_limit_s, call->start_wall_s, &setup->stop));
+  return mill_mpi_agree(call->mpi, err);
+}
+
 /* Rank 0 alone checks the outputs; it reads each file before the other ranks do. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
@@ -335,7 +346,7 @@ int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
       mill_log_open(call->mpi->rank, call->mpi->size, mill_log_level_from_name(config->log_level),
                     call->options->plan ? NULL : call->options->log);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));
-  MILL_CHECK(mill_fit_watch_stops(call, setup));
+  MILL_CHECK(watch_stops(call, setup));
   MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &libraries));
   MILL_CHECK(choose_cameras(call, setup));
   MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &arms));

@@ -1,13 +1,123 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The steps of a fit, in the order in which jobs/fit/fit.c calls them.
+/** The steps of a fit, in the order in which jobs/fit/fit.c calls them, and their data.
  *
  *  Unless said otherwise, every step is collective and returns the same code on every rank. */
 #pragma once
 
+#include "io/catalog/prior_table.h"
+#include "io/catalog/start_table.h"
+#include "io/result/existing_result.h"
 #include "io/stars/reader.h"
+#include "io/status/status_board.h"
+#include "jobs/fit/fit.h"
 #include "jobs/fit/hints.h"
-#include "jobs/fit/output.h"
 #include "kernels/base/clock.h"
+#include "src/run/stop_watch.h"
+#include "src/system/file_roles.h"
+
+/** Arguments of a fit; borrowed. */
+typedef struct mill_fit_call {
+  mill_mpi *mpi;
+  const mill_fit_options *options;
+  const char *command;
+  mill_fit_observer *observer; /**< NULL: none */
+  double start_wall_s;
+} mill_fit_call;
+
+/** Data read before the inputs. */
+typedef struct mill_fit_setup {
+  mill_config config;
+  mill_library library[MILL_MAX_LIBRARY];
+  int n_library;
+  /** This library stands for all: a shallow copy of library [0], which has all labels.  Its arms
+   *  are cut to the wavelengths of all libraries; its hash is a digest of all hashes. */
+  mill_library lib;
+  mill_start_table *start;  /**< NULL: none was given */
+  mill_prior_table *priors; /**< NULL: none was given */
+  int64_t n_prior;          /**< number of rows with an entry in priors */
+  int arm_wanted[MILL_MAX_ARM];
+  int library_came; /**< number of shipped libraries in use; 0: libraries were given */
+  char fitted[MILL_MAX_LIBRARY + 1][1024]; /**< libraries of the fit to sample; "": no more */
+  int start_library; /**< use only start-table rows with this LIBRARY code; 0: all rows */
+  mill_running running;
+  char status_path[MILL_STATUS_PATH];
+  char stop_file[MILL_STATUS_PATH + 8];
+  mill_file_roles roles; /**< filled on rank 0 */
+  mill_stop_watch *stop;
+} mill_fit_setup;
+
+/* ---- device: backend, threads, stars at once on this rank ---- */
+
+typedef struct mill_fit_device {
+  const mill_backend *backend;
+  const char *name; /**< name of the backend of all ranks; with cuda+cpu, the names of both */
+  int n_thread, n_reader, n_slot;
+  int has_gpu; /**< with auto and cuda+cpu: 1 if this rank has a GPU */
+  char cpu[64], gpu[64],
+      both[144]; /**< names of the backends, equal on all ranks; empty unless cuda+cpu */
+} mill_fit_device;
+
+/** Choose the configured backend; auto is left to mill_fit_settle_device.  A row must have the same
+ *  bits on every rank: CPU ranks all use the oldest instruction set; GPUs must be of one kind. */
+int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
+                         mill_fit_device *device);
+
+/** Choose what depends on the number of rows: the backend if the setting is auto, then the numbers
+ *  of slots and readers.  The backend replaces auto in the configuration that the result stores.
+ *
+ *  existing  result found at the output, on rank 0 */
+int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
+                           const mill_existing *existing, int64_t n_row, mill_fit_device *device);
+
+/** Return the rows that this rank takes before it finishes its first row.  Not collective. */
+int64_t mill_fit_held_rows(const mill_fit_device *device);
+
+/* ---- outputs: result, models and status file ---- */
+
+/** Writer of finished stars; arrays are owned, all else is borrowed. */
+typedef struct mill_star_output {
+  const mill_library *lib;
+  const mill_inputs *inputs;
+  mill_result_file *result;
+  float *flux;              /**< [n_pix] one row of the models' file */
+  double *wave;             /**< [n_pix] wavelengths of that row, if each row has its own */
+  int n_pix;                /**< pixels of the arm with most pixels */
+  mill_epoch_result *epoch; /**< [epoch_room] epoch results, one per exposure of a star */
+  int64_t epoch_room;
+} mill_star_output;
+
+/** Hand a star's models, epochs (if it has any) and row to the I/O thread, which copies them.
+ *  Returns the codes of mill_result_put_model and mill_result_put. */
+int mill_star_output_put(mill_star_output *output, mill_star *star);
+
+void mill_star_output_clear(mill_star_output *output);
+
+typedef struct mill_fit_output {
+  /** on rank 0: the existing result; zeroed if the run does not continue it */
+  mill_existing existing;
+  int outcome; /**< outcome of mill_result_open */
+  mill_result_file *result;
+  mill_star_output star;
+  /* set while there are rows to fit: */
+  mill_board *board;
+  mill_work *work;
+  /* set at the end: */
+  mill_result_summary summary;
+} mill_fit_output;
+
+/** Open the result.  Collective, as is the next function. */
+int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
+                         mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out);
+
+/** Write the fitted rows, also after a failure err, and close the result; then end the exchange of
+ *  work and of status between ranks.
+ *
+ *  is_settled  out  1: the exchange of status ended without failure */
+int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err,
+                          int *is_settled);
+
+/** Write the final status if is_settled, with the reason why the run ended.  Not collective. */
+void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);
 
 /** A rank's counts and wall-clock seconds, for the summary. */
 typedef struct mill_fit_tally {
@@ -82,30 +192,5 @@ int mill_fit_open_work(const mill_fit_task *task);
 /** Fit this rank's rows.  Not collective: after a failure other ranks are asked to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
-/** If the result is finished, append each input's outcome to the table of inputs (if any). */
-int mill_fit_record_inputs(const mill_fit_task *task);
-
 /** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: wall s since the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
-
-/* ---- stops and failures ---- */
-
-/** Start the thread that watches for reasons to stop. */
-int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
-
-/** Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
- *  step: the time, for the message, such as "at the start". */
-int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
-                            const char *step);
-
-/** Log this rank's failure, and stop the other ranks at once, since they may fit for long.
- *  Keeps the failure as this thread's last error.  Not collective. */
-void mill_fit_tell_failure(const mill_fit_call *call, int err);
-
-/** Ask the other ranks to stop, because this rank ended early by failure err or a signal.  Keeps
- *  err as this thread's last error.  Not collective. */
-void mill_fit_stop_others(const mill_fit_call *call, int err);
-
-/** End the watching thread and receive stop requests still under way, also after a failure err:
- *  MPI must not end before they have arrived. */
-int mill_fit_settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err);

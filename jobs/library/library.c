@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "jobs/options/job_steps.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
-#include "src/train/train_labels.h"
+#include "kernels/math/hull.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
@@ -133,6 +134,49 @@ static int split_models(job *j)
   return MILL_OK;
 }
 
+static void name_column(mill_label *label)
+{
+  if (strcmp(label->name, "alpha") == 0) {
+    snprintf(label->column, sizeof label->column, "ALPHAFE");
+    return;
+  }
+  for (size_t i = 0; label->name[i]; i++) {
+    const unsigned char c = (unsigned char)label->name[i];
+    label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
+  }
+}
+
+/* Set a label's column, range and mapping from its n values; mean and std are of mapped values. */
+static int measure(int n, const double *value, mill_label *label)
+{
+  double sum = 0, square = 0;
+  name_column(label);
+  label->min = INFINITY;
+  label->max = -INFINITY;
+  for (int i = 0; i < n; i++) {
+    label->min = fmin(label->min, value[i]);
+    label->max = fmax(label->max, value[i]);
+  }
+  const int is_teff = strcmp(label->name, "teff") == 0;
+  if (is_teff && !(label->min > 0))
+    return MILL_ERROR(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
+  label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
+  label->mean = 0;
+  label->std = 1;
+  for (int i = 0; i < n; i++)
+    sum += mill_label_map(label, value[i]);
+  label->mean = sum / n;
+  for (int i = 0; i < n; i++)
+    square += pow(mill_label_map(label, value[i]), 2);
+  const double std = sqrt(square / n);
+  if (!(std > 1e-9 * (1 + fabs(label->mean))))
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
+                      label->name, label->min, n);
+  label->std = std;
+  return MILL_OK;
+}
+
 /* Name the library's labels and arms; set j->mapped, the good models' labels for emulators. */
 static int make_frame(job *j)
 {
@@ -141,19 +185,22 @@ static int make_frame(job *j)
   const size_t n_label = (size_t)info->n_label;
   const int n = j->split.n;
   mill_columns columns;
-  MILL_OWNED double *value = NULL;
-  MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &value));
+  MILL_OWNED double *value = NULL; /* [n] of one label */
+  MILL_CHECK(MILL_ALLOC(n, &value));
   MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &j->mapped));
-  for (int i = 0; i < n; i++)
-    memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
-           n_label * sizeof *value);
   lib->n_label = info->n_label;
-  for (int l = 0; l < info->n_label; l++)
-    snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", info->label[l]);
+  for (size_t l = 0; l < n_label; l++) {
+    mill_label *label = &lib->label[l];
+    snprintf(label->name, sizeof label->name, "%s", info->label[l]);
+    for (size_t i = 0; i < (size_t)n; i++)
+      value[i] = info->value[(size_t)j->split.model[i] * n_label + l];
+    MILL_CHECK(measure(n, value, label));
+    for (size_t i = 0; i < (size_t)n; i++)
+      j->mapped[i * n_label + l] = mill_label_map(label, value[i]);
+  }
   lib->n_arm = info->n_arm;
   for (int a = 0; a < info->n_arm; a++)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
-  MILL_CHECK(mill_train_labels(n, value, lib, j->mapped));
   /* check the columns now: a fit would refuse them after hours of training */
   return mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns);
 }
@@ -298,7 +345,7 @@ static int end_in_python(int argc, char **argv)
   const char *text[MILL_OPTION_MAX];
   char *line[MILL_OPTION_MAX + 4] = {(char *)"library", (char *)"train"};
   const mill_option_table *table = &mill_library_train_table;
-  MILL_TRY(mill_option_parse_texts(table, argc, argv, text, &first));
+  MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
     if (text[i] && mill_option_helped(strcmp(table->row[i].name, "help") == 0, 0, table, NULL))
       return mill_python_is_other_rank() ? 0 : mill_error_exit_status(mill_job_flush("help"));

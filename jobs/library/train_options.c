@@ -15,13 +15,7 @@ enum {
 };
 
 static const char *const emulator_words[] = {"network", "radial", "splines", "linear", NULL};
-static const char *const schedule_words[] = {"cosine", "plateau", NULL};
-static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
-static const char *const unit_words[] = {"noise", "spread", NULL};
-static const char *const last_words[] = {"components", "pixels", NULL};
 static const char *const product_words[] = {"float32", "tf32", "bf16", NULL};
-static const char *const gap_words[] = {"refuse", "fill", NULL};
-static const char *const hull_words[] = {"pairs", "whole", NULL};
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
                   MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1 &&
@@ -88,7 +82,7 @@ const mill_option_table mill_library_train_table = {
                  "principal components and the rms of the rest (default: none)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = hull_words,
+        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = MILL_WORDS("pairs", "whole"),
          .help = "hulls that bound the labels in fits: a hull for each pair of labels, or one hull "
                  "over all labels"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished), .help = "use an unfinished grid file"},
@@ -107,7 +101,8 @@ const mill_option_table mill_library_train_table = {
          .help = "initial learning rate (default 0.005)"},
         {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999, .tasks = NETWORK,
          .help = "final learning rate (default 1e-6)"},
-        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words, .tasks = NETWORK,
+        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = MILL_WORDS("cosine", "plateau"),
+         .tasks = NETWORK,
          .help = "decay of the rate: half a cosine over all epochs, or by --factor when the loss "
                  "of the models left out has not fallen for --patience epochs"},
         {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000, .tasks = NETWORK,
@@ -119,19 +114,21 @@ const mill_option_table mill_library_train_table = {
              "stop after this many epochs without a lower loss of the models left out; 0: never"},
         {"decay", MILL_OPTION_REAL, NET(decay), .max = 100, .tasks = NETWORK,
          .help = "decoupled weight decay (default 0)"},
-        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words, .tasks = NETWORK,
-         .help = "loss of a pixel; l1 and huber need --last pixels"},
+        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = MILL_WORDS("l2", "l1", "huber"),
+         .tasks = NETWORK, .help = "loss of a pixel; l1 and huber need --last pixels"},
         {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
          .tasks = NETWORK,
          .help = "residual, in the unit of --unit, above which huber is linear (default 1)"},
-        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words, .tasks = NETWORK,
+        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = MILL_WORDS("noise", "spread"),
+         .tasks = NETWORK,
          .help = "unit of residuals: the noise of a spectrum with the same S/N everywhere, or each "
                  "pixel's spread over the models"},
         {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX, .tasks = NETWORK,
          .help = "S/N of --unit noise (default 100)"},
         {"linear-flux", MILL_OPTION_FLAG, AT(is_linear), .tasks = NETWORK,
          .help = "learn flux instead of its logarithm"},
-        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words, .tasks = NETWORK,
+        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = MILL_WORDS("components", "pixels"),
+         .tasks = NETWORK,
          .help = "last layer: fixed principal components of the spectra, whose scores the network "
                  "learns; or weights of every pixel, which are trained too"},
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
@@ -143,7 +140,8 @@ const mill_option_table mill_library_train_table = {
                  "and cuSOLVER; auto: the GPU if starmill bench crossover --keep found it "
                  "faster for steps of this size, else the CPU"},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words, .tasks = NETWORK,
-         .help = "precision of the factors in matrix products on a GPU; sums are always float32"},
+         .help = "precision of the factors in matrix products on a GPU; sums are always float32. "
+                 "With --left-out 0, --loss l1 or huber the printed errors have it too"},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE", .tasks = NETWORK,
          .help = "checkpoint from which the same command continues (default LIB.h5.training); "
                  "removed at the end"},
@@ -153,7 +151,8 @@ const mill_option_table mill_library_train_table = {
          .help = "when this file appears, save and stop with exit status 75, as after SIGTERM "
                  "(default LIB.h5.stop)"},
         {.name = "radial, splines, linear"},
-        {"gaps", MILL_OPTION_CHOICE, AT(gaps), .words = gap_words, .tasks = GRIDS,
+        {"gaps", MILL_OPTION_CHOICE, AT(gaps), .words = MILL_WORDS("refuse", "fill"),
+         .tasks = GRIDS,
          .help =
              "nodes of the grid without a model: refuse them, or fill them from their neighbours"},
         {"smoothing", MILL_OPTION_REAL, AT(smoothing), .max = 1e8, .tasks = RADIAL,
@@ -169,7 +168,7 @@ const mill_option_table mill_library_train_table = {
 #undef AT
 
 /* Refuse options that belong to another emulator or would have no effect. */
-static int check_needs(const mill_train_options *o, const unsigned char *given)
+static int check_needs(const mill_train_options *o, const char *const *text)
 {
   const mill_option *row = mill_library_train_table.row;
   const mill_train_settings *net = &o->arm.net;
@@ -184,22 +183,22 @@ static int check_needs(const mill_train_options *o, const unsigned char *given)
       {"seed", o->emulator == MILL_TRAIN_NETWORK || (alone && o->left_out > 0),
        "where nothing is left out (--left-out 0, --validation)"}};
   for (int i = 0; row[i].name; i++)
-    if (given[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
+    if (text[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply to --emulator %s; see %s --help",
                         row[i].name, emulator_words[o->emulator], mill_library_train_table.command);
-  return mill_option_check_needs(&mill_library_train_table, given,
-                                 (int)(sizeof need / sizeof *need), need);
+  return mill_option_check_needs(&mill_library_train_table, text, (int)(sizeof need / sizeof *need),
+                                 need);
 }
 
 int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
 {
   int first = 0;
-  unsigned char given[MILL_OPTION_MAX];
+  const char *text[MILL_OPTION_MAX];
   *o = (mill_train_options){
       .n_error = -1, .n_guess = 300, .left_out = 0.1, .seed = 1, .interval_s = 60};
   mill_train_arm_settings_init(&o->arm);
-  MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, given, &first));
-  MILL_CHECK(check_needs(o, given));
+  MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, text, &first));
+  MILL_CHECK(check_needs(o, text));
   if (o->help)
     return MILL_OK;
   if (!o->output)

@@ -39,10 +39,8 @@ static int complain(int id, char **argv, const mill_option_table *table)
                     near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
-/* Parse the command line into the structure base; base NULL: only check the values.
- * text [rows of the table]  out  text of each given option; NULL: not given */
-static int parse(const mill_option_table *table, int argc, char **argv, void *base,
-                 const char **text, int *first)
+int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
+                      const char **text, int *first)
 {
   long long scratch[512]; /* receives the values if base is NULL */
   int n = 0;
@@ -83,28 +81,12 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
   return MILL_OK;
 }
 
-int mill_option_parse_texts(const mill_option_table *table, int argc, char **argv,
-                            const char **text, int *first)
-{
-  return parse(table, argc, argv, NULL, text, first);
-}
-
-int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
-                      unsigned char *given, int *first)
-{
-  const char *text[MILL_OPTION_MAX];
-  MILL_CHECK(parse(table, argc, argv, base, text, first));
-  for (int i = 0; given && table->row[i].name; i++)
-    given[i] = text[i] != NULL;
-  return MILL_OK;
-}
-
-int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
+int mill_option_check_needs(const mill_option_table *table, const char *const *text, int n,
                             const mill_option_need *need)
 {
   for (int i = 0; table->row[i].name; i++)
     for (int k = 0; k < n; k++)
-      if (given[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
+      if (text[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
         return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply %s; see %s --help", need[k].name,
                           need[k].what, table->command);
   return MILL_OK;

@@ -30,18 +30,13 @@ typedef struct mill_option_help {
 /** Parse the command line into the structure base, which holds the defaults; argv[0] is the job's
  *  name.  argv is permuted: arguments that are not options come last, from argv[*first] on.
  *
- *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
+ *  base                               NULL: only check the values, for Python
+ *  text [MILL_OPTION_MAX], by row  out  value of each given option, borrowed from argv; "" for a
+ *                                     flag; NULL: not given
  *
  *  MILL_ERR_USAGE names an option that is unknown, or whose value is missing or wrong. */
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
-                      unsigned char *given, int *first);
-
-/** Parse a command line for Python: only check the values, and keep their texts.
- *
- *  text [rows of the table]  out  value of each given option, borrowed from argv; "" for a flag;
- *                                 NULL: not given */
-int mill_option_parse_texts(const mill_option_table *table, int argc, char **argv,
-                            const char **text, int *first);
+                      const char **text, int *first);
 
 /** An option that applies only under a condition. */
 typedef struct mill_option_need {
@@ -50,9 +45,9 @@ typedef struct mill_option_need {
   const char *what; /**< when the option does not apply, for the message: "without --loss huber" */
 } mill_option_need;
 
-/** Check need [n], the conditions of n options.  given: as mill_option_parse fills it.
+/** Check need [n], the conditions of n options.  text: as mill_option_parse fills it.
  *  MILL_ERR_USAGE names an option that was given although its condition is not met. */
-int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
+int mill_option_check_needs(const mill_option_table *table, const char *const *text, int n,
                             const mill_option_need *need);
 
 /** Print a line for each option that must be equal on all ranks.  Skip the options of configuration

@@ -92,8 +92,8 @@ static const mill_option_table table = {
     "starmill fit",
     "usage: starmill fit [--library LIB.h5] --output OUT.h5 [options] INPUT.fits...\n"
     "\n"
-    "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE, 4MOST or a plain table) and write one table\n"
-    "of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
+    "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE, 4MOST, PFS or a plain table) and write one\n"
+    "table of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
     "ranks.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"
@@ -134,8 +134,9 @@ int mill_fit_take_library(const mill_option *row, const char *text, void *base)
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   memset(options, 0, sizeof *options);
-  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, text, &first));
   options->input = argv + first;
   options->n_input = argc - first;
   if (options->skip_done && !options->input_table)

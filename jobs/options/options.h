@@ -36,7 +36,6 @@ typedef struct mill_fit_options {
   const char *fit; /**< result whose stars are sampled; NULL: this is a fit */
   mill_sample_settings sample;
   const char *flag;               /**< names of flags separated by commas; NULL: any star */
-  int has_sn_range;               /**< 1: --sn-range was given */
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 

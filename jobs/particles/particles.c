@@ -14,6 +14,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
+#include "src/config/text.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
@@ -82,8 +83,9 @@ const mill_option_help mill_particles_help = {&table, NULL};
 static int parse(int argc, char **argv, particle_options *o)
 {
   int first = 0;
+  const char *text[MILL_OPTION_MAX];
   o->backend = MILL_WORD_CPU;
-  MILL_CHECK(mill_option_parse(&table, argc, argv, o, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, o, text, &first));
   if (o->help)
     return MILL_OK;
   MILL_CHECK(mill_thread_check_number(o->n_thread));
@@ -177,9 +179,7 @@ static int make_identity(const particle_job *job, char **text)
     MILL_TRY(append_digest(out, "samples", s->sample,
                            (size_t)s->n_particle * (size_t)s->n_dim * sizeof *s->sample));
 done:
-  if (out && fclose(out) != 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
-  return err;
+  return mill_text_close(out, err, "the configuration");
 }
 
 static int open_output(particle_job *job)

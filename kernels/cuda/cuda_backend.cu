@@ -206,7 +206,6 @@ static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *
   d->slot = slot;
   MILL_CHECK(send_slots(d, 1));
   d->view.m = d_model;
-  d->view.n_slot = n_slot;
   return mill_cuda_rehearse(d);
 }
 

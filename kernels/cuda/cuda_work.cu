@@ -52,7 +52,6 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   const mill_array *array;
   size_t count[MILL_N_WORK_COUNT], at = 0;
   device_view *v = &d->view;
-  v->n_lane = s->n_lane;
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
   v->work = mill_cuda_take<mill_workspace>(block, &at, n);

@@ -12,7 +12,7 @@ MILL_EXTERN_C_BEGIN
 #define MILL_STATUS_LIST(X)                                                                        \
   X(MILL_STATUS_NOT_DONE, 0, "NOT_DONE", "not done yet")                                           \
   X(MILL_STATUS_FITTED, 1, "FITTED", "fitted")                                                     \
-  X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below min_sn")                               \
+  X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below minsn")                                \
   X(MILL_STATUS_NO_ARM, 3, "NO_USABLE_ARM",                                                        \
     "no arm has a usable pixel; all are masked, zero or not finite")                               \
   X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \

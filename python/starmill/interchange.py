@@ -76,9 +76,9 @@ def errors():
 
 
 class Columns:
-    """Columns by name.  A subclass defines len(), [name] and _columns: {name: unit, words, ucd}."""
+    """Columns by name.  A subclass defines len(), [name], _columns and _column(name)."""
 
-    _columns: dict[str, Any]
+    _columns: dict[str, Any]  # unit, words, ucd
 
     @property
     def names(self) -> list[str]:
@@ -112,7 +112,7 @@ class Columns:
         from astropy.table import Column, Table
         made = Table()
         for name in self.names if names is None else names:
-            values, own = self[name], self._columns[name]  # [name] suggests another for an unknown
+            values, own = self[name], self._column(name)
             unit, words = known_unit(own.unit, own.words)
             made[name] = Column(values, unit=unit or None, description=words,
                                 meta={"ucd": own.ucd} if own.ucd else None)
@@ -128,10 +128,8 @@ class Columns:
     def _main(self) -> list[str]:
         """Identifiers, flags, and the parameters with their errors."""
         found = [n for n in ("TARGETID", "IDENTIFIER", "STATUS", "RVS_WARN") if n in self]
-        for name in self.names:
-            if f"{name}_ERR" in self and "_" not in name:
-                found += [name, f"{name}_ERR"]
-        return found
+        return found + [one for name in self.names if f"{name}_ERR" in self and "_" not in name
+                        for one in (name, f"{name}_ERR")]
 
     def __repr__(self) -> str:
         return (f"<{type(self).__name__}: {len(self)} rows, {len(self.names)} columns: "

@@ -480,18 +480,21 @@ class Table(Columns):
 
     def __getitem__(self, name: str) -> NDArray:
         """Read a column by name; a result file also has paths like "catalog/IDENTIFIER"."""
-        if name in self._read:
-            return self._read[name]
-        one = _ffi.new("starmill_column *")
+        if name not in self._read:
+            one = self._column(name).one
+            dtype = np.dtype(_TYPES.get(one.type, f"S{one.n_value}"))
+            n_value = 1 if one.type == _lib.STARMILL_TEXT else one.n_value
+            values = copied(one.data, len(self) * n_value, dtype)
+            self._read[name] = values if n_value == 1 else values.reshape(len(self), n_value)
+        return self._read[name]
+
+    def _column(self, name):
+        c = _ffi.new("starmill_column *")
         try:
-            _call(_lib.starmill_table_column, self._handle, name.encode(), one)
+            _call(_lib.starmill_table_column, self._handle, name.encode(), c)
         except StarmillError as error:
             raise (KeyError(str(error)) if error.code == _lib.STARMILL_USAGE else error) from None
-        dtype = np.dtype(_TYPES.get(one.type, f"S{one.n_value}"))
-        n_value = 1 if one.type == _lib.STARMILL_TEXT else one.n_value
-        values = copied(one.data, len(self) * n_value, dtype)
-        self._read[name] = values if n_value == 1 else values.reshape(len(self), n_value)
-        return self._read[name]
+        return SimpleNamespace(unit=_text(c.unit), words=_text(c.description), ucd=None, one=c)
 
     def theta(self, row: int, library: Optional[Library] = None) -> Floats:
         """Return a row's parameters [n_par]; a table read from a file needs the library."""

@@ -126,7 +126,7 @@ class Result(Columns):
         with errors():
             test = Expression(expression, self._file)
             found = [test.rows(start, stop) for start, stop in self._file.spans()]
-        return self[np.concatenate([np.empty(0, bool), *found])[self.rows]]
+        return self[np.concatenate(found)[self.rows]]
 
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return a row's covariance [n, n] of `parameters`; 0 where fixed."""
@@ -167,9 +167,9 @@ def _is_result(_: str, name: Any, file: Any, *args: Any, **how: Any) -> bool:
 
 
 def _read_table(file: Any, path: str = "") -> Table:
-    result = Result(getattr(file, "name", file))
-    names = [name for name, c in result._columns.items()
-             if c.source.name.startswith(f"/{path.strip('/')}".rstrip("/") + "/")]
+    result, path = Result(getattr(file, "name", file)), path.strip("/")
+    names = [name for name, c in result._columns.items() if not path
+             or c.source.parent.name == f"/{path}" or (name, path) == ("TARGETID", "catalog")]
     need(names, KeyError, f"{result.path} has no table at path {path}: give fits or catalog")
     return result.to_astropy(names)
 

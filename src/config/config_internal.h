@@ -46,9 +46,6 @@ typedef struct mill_items {
 /* Return the item table of a key; NULL: its value is no list of items. */
 const mill_items *mill_config_items(const mill_option *key);
 
-/* Index of a key, -1 when it is unknown. */
-int mill_config_find_key(const char *name);
-
 /* A fault that a check found. */
 typedef struct mill_config_fault {
   const char *key, *other; /* the wrong key; another key that contradicts it, or NULL */

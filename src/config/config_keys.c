@@ -23,18 +23,12 @@ static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM =
                   MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2,
               "order of the words");
 
-#define WORDS(...)                                                                                 \
-  (const char *const[])                                                                            \
-  {                                                                                                \
-    __VA_ARGS__, NULL                                                                              \
-  }
-
 #define AT(member)             MILL_AT(mill_config, member)
 #define PATH(member)           MILL_OPTION_PATH, AT(member)
 #define REAL(member, low, up)  MILL_OPTION_REAL, AT(member), .min = low, .max = up
 #define COUNT(member, low, up) MILL_OPTION_COUNT, AT(member), .min = low, .max = up
-#define CHOICE(member, ...)    MILL_OPTION_CHOICE, AT(member), .words = WORDS(__VA_ARGS__)
-#define WORD(member, ...)      MILL_OPTION_WORD, AT(member), .words = WORDS(__VA_ARGS__)
+#define CHOICE(member, ...)    MILL_OPTION_CHOICE, AT(member), .words = MILL_WORDS(__VA_ARGS__)
+#define WORD(member, ...)      MILL_OPTION_WORD, AT(member), .words = MILL_WORDS(__VA_ARGS__)
 #define YES_NO(member)         CHOICE(member, "false", "true")
 #define OTHER(type)            MILL_OPTION_OTHER, .argument = type
 #define SCIENCE                .is_identity = 1
@@ -90,9 +84,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "sigma above 0; mean within 5 sigma of the fit's range", .elsewhere = "`priors`",
      .help = "Gaussian priors"},
     {"prior_table", PATH(prior_table), SCIENCE,
-     .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR "
-             "(below); a star's prior replaces the same parameter's prior in `priors`",
-     .more = "; `--prior-table` overrides it"},
+     .help = "FITS or HDF5 table of stars' Gaussian priors, in columns such as TEFF and TEFF_ERR; "
+             "a star's prior replaces the same parameter's prior in `priors`",
+     .more = " (below); `--prior-table` overrides it"},
     {"element_max_err", REAL(fit.element_max_err, 0, 10), SCIENCE, .unit = "dex",
      .help = "an element with a larger error gets the bit WEAK in its flag",
      .more = " ([results.md](results.md#which-rows-to-use))"},
@@ -269,9 +263,9 @@ static const mill_items items[] = {
      "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, fwhm: A, sampling: "
      "N}",
      mill_arm_field},
-    {"fix_param", LIST(fixed, n_fixed), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+    {"fix_param", LIST(fixed, n_fixed), MILL_MAX_PAR, 0, "a list of items, one for each parameter",
      "an item", "{param: NAME, value: NUMBER}", value_field},
-    {"priors", LIST(prior, n_prior), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+    {"priors", LIST(prior, n_prior), MILL_MAX_PAR, 0, "a list of items, one for each parameter",
      "an item", "{param: NAME, mean: NUMBER, sigma: NUMBER}", prior_field}};
 
 const mill_items *mill_config_items(const mill_option *key)
@@ -282,18 +276,12 @@ const mill_items *mill_config_items(const mill_option *key)
   return NULL;
 }
 
-int mill_config_find_key(const char *name)
+const mill_option *mill_config_key_of(const char *name)
 {
   for (int i = 0; i < MILL_N_KEY; i++)
     if (strcmp(mill_config_key[i].name, name) == 0)
-      return i;
-  return -1;
-}
-
-const mill_option *mill_config_key_of(const char *name)
-{
-  const int i = mill_config_find_key(name);
-  return i < 0 ? NULL : &mill_config_key[i];
+      return &mill_config_key[i];
+  return NULL;
 }
 
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text)

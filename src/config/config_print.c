@@ -288,13 +288,9 @@ int mill_config_identity(const mill_config *config, char **text)
     sorted[i] = &mill_config_key[i];
   qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);
   FILE *const out = open_memstream(&buffer, &n_buffer);
-  if (!out)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the configuration");
-  for (int i = 0; i < MILL_N_KEY; i++)
+  for (int i = 0; i < MILL_N_KEY && out; i++)
     if (sorted[i]->is_identity)
       print_key(copy, sorted[i], out);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the configuration");
+  MILL_CHECK(mill_text_close(out, MILL_OK, "the text of the configuration"));
   return MILL_GIVE(&buffer, text);
 }

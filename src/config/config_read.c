@@ -462,9 +462,10 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
   *line = node_line(name);
   if (name->type != YAML_SCALAR_NODE)
     return MILL_ERROR(MILL_ERR_CONFIG, "expected a key, got %s", found(name, text));
-  const int i = mill_config_find_key(scalar(name));
-  if (i < 0)
+  in->key = mill_config_key_of(scalar(name));
+  if (!in->key)
     return unknown_key(scalar(name));
+  const long i = in->key - mill_config_key;
   if (where->key[i])
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: already set on line %d; remove one of them",
                       scalar(name), where->key[i]);
@@ -474,7 +475,6 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
          j < MAX_LINE_ITEM && value->data.sequence.items.start + j < value->data.sequence.items.top;
          j++)
       where->item[i][j] = node_line(list_item(in, value, (size_t)j));
-  in->key = &mill_config_key[i];
   const int code = read_key(in, value);
   /* libyaml puts an empty value on the line of the next key: name the key's own line */
   if (code != MILL_OK)
@@ -484,11 +484,12 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
 
 static int line_of_fault(const places *where, const mill_config_fault *fault)
 {
-  const int i = mill_config_find_key(fault->key);
+  const long i = mill_config_key_of(fault->key) - mill_config_key;
   if (fault->item >= 0 && fault->item < MAX_LINE_ITEM && where->item[i][fault->item])
     return where->item[i][fault->item];
-  return where->key[i] || !fault->other ? where->key[i]
-                                        : where->key[mill_config_find_key(fault->other)];
+  return where->key[i] || !fault->other
+             ? where->key[i]
+             : where->key[mill_config_key_of(fault->other) - mill_config_key];
 }
 
 int mill_config_read_document(struct yaml_document_s *document, void *config, int *line)

@@ -57,6 +57,9 @@ typedef struct mill_option {
 /** Initialise a row's offset and size from a structure's member. */
 #define MILL_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
+/** Initialise a row's words. */
+#define MILL_WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 #define MILL_ABOVE_0 DBL_MIN /**< min of a REAL that must exceed 0 */
 
 /** Read the value of an option into base.  MILL_ERR_USAGE: the message names the option (without

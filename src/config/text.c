@@ -158,14 +158,20 @@ int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
   return !failed;
 }
 
+int mill_text_close(FILE *text, int code, const char *what)
+{
+  int failed = !text || ferror(text);
+  failed |= text && fclose(text) != 0;
+  return failed && code == MILL_OK ? MILL_ERROR(MILL_ERR_MEMORY, "no memory for %s", what) : code;
+}
+
 int mill_command_text(int argc, char *const *argv, char **out)
 {
   size_t size = 0;
   FILE *text = open_memstream(out, &size);
-  if (!text)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
-  fputs("starmill", text);
-  for (int i = 0; i < argc; i++) {
+  if (text)
+    fputs("starmill", text);
+  for (int i = 0; i < argc && text; i++) {
     const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
     if (plain) {
       fprintf(text, " %s", argv[i]);
@@ -176,7 +182,5 @@ int mill_command_text(int argc, char *const *argv, char **out)
       fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, text);
     fputc('\'', text);
   }
-  if (fclose(text) != 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
-  return MILL_OK;
+  return mill_text_close(text, MILL_OK, "the command line");
 }

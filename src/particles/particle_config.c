@@ -8,12 +8,6 @@
 #include "src/config/text.h"
 #include "src/config/yaml_file.h"
 
-static const char *const boundary_words[] = {"open", "reflecting", "periodic", "absorbing", NULL};
-static const char *const potential_words[] = {"free", "harmonic", "double-well", "grid", NULL};
-static const char *const start_words[] = {"normal", "uniform", "samples", NULL};
-static const char *const scheme_words[] = {"euler", "heun", NULL};
-static const char *const form_words[] = {"exact", "binned", NULL};
-static const char *const bandwidth_words[] = {"scott", "silverman", "given", NULL};
 static const char *const flag_words[] = {"false", "true", NULL};
 
 static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 2 &&
@@ -89,10 +83,11 @@ static const mill_option keys[] = {
     {"step", MILL_OPTION_REAL, SETUP(step), .min = MILL_ABOVE_0, .max = DBL_MAX,
      .help = "length of a step"},
     {"start_time", MILL_OPTION_REAL, SETUP(start_time), .help = "time of the start"},
-    {"scheme", MILL_OPTION_CHOICE, SETUP(scheme), .words = scheme_words,
+    {"scheme", MILL_OPTION_CHOICE, SETUP(scheme), .words = MILL_WORDS("euler", "heun"),
      .help = "euler: weak order 1; heun: weak order 2, at twice the cost"},
     {"seed", MILL_OPTION_SEED, SETUP(seed), .help = "same seed, same numbers"},
-    {"boundary", MILL_OPTION_OTHER, SETUP(boundary), .words = boundary_words,
+    {"boundary", MILL_OPTION_OTHER, SETUP(boundary),
+     .words = MILL_WORDS("open", "reflecting", "periodic", "absorbing"),
      .argument = "open, reflecting, periodic or absorbing, or one of these for each axis",
      .help = "boundary condition of each axis"},
     {"low", AXES, SETUP(low), .help = "lower end of axes that are not open"},
@@ -105,9 +100,10 @@ static const mill_option keys[] = {
     {"times", MILL_OPTION_OTHER, CONFIG(time),
      .argument = "up to 4096 times, ascending, each a whole number of steps after start_time",
      .help = "times at which the density is written; default: the end of the run"},
-    {"density", MILL_OPTION_CHOICE, SETUP(form), .words = form_words,
+    {"density", MILL_OPTION_CHOICE, SETUP(form), .words = MILL_WORDS("exact", "binned"),
      .help = "exact: sum over all particles; binned: sum over nodes, with a bound on the error"},
-    {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
+    {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth),
+     .words = MILL_WORDS("scott", "silverman", "given"),
      .help = "rule for the width of the kernel"},
     {"width", AXES, SETUP(width), .help = "kernel's standard deviation, if bandwidth is `given`"},
     {"along_axes", MILL_OPTION_CHOICE, SETUP(along_axes), .words = flag_words,
@@ -126,15 +122,15 @@ static const mill_option keys[] = {
 static const mill_option problem_keys[] = {
     {"diffusion", MILL_OPTION_REAL, PROBLEM(diffusion), .min = 0, .max = DBL_MAX,
      .help = "diffusion coefficient D"},
-    {"potential", MILL_OPTION_CHOICE, PROBLEM(potential), .words = potential_words,
-     .help = "potential U"},
+    {"potential", MILL_OPTION_CHOICE, PROBLEM(potential),
+     .words = MILL_WORDS("free", "harmonic", "double-well", "grid"), .help = "potential U"},
     {"rate", AXES, PROBLEM(rate), .help = "for harmonic: U = rate (x - centre)^2 / 2"},
     {"centre", AXES, PROBLEM(centre), .help = "for harmonic and double-well"},
     {"barrier", AXES, PROBLEM(barrier),
      .help = "for double-well: U = barrier (((x - centre) / half)^2 - 1)^2"},
     {"half", AXES, PROBLEM(half), .help = "distance of a well from the centre"},
-    {"start", MILL_OPTION_CHOICE, PROBLEM(start), .words = start_words,
-     .help = "distribution of the start"},
+    {"start", MILL_OPTION_CHOICE, PROBLEM(start),
+     .words = MILL_WORDS("normal", "uniform", "samples"), .help = "distribution of the start"},
     {"start_centre", AXES, PROBLEM(start_centre), .help = "for normal and uniform"},
     {"start_spread", AXES, PROBLEM(start_spread),
      .help = "standard deviation (normal) or half width (uniform); 0: all particles at one point"},

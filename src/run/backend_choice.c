@@ -76,7 +76,7 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
                  (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
-    mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
+    mill_log_info("up to %d ranks share a GPU and take turns on it", most);
   if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
     mill_log_info("the NVIDIA driver is for CUDA %d.%d: kernels are launched one by one, which is "
                   "slower; a driver for CUDA 12.4 or later avoids this",

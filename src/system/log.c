@@ -42,28 +42,13 @@ static struct {
   place place[N_PLACE];
 } state = {.level = MILL_LOG_INFO, .file = -1};
 
-/* Write all bytes; returns 0 if that succeeds. */
-static int write_all(int file, const char *text, size_t n)
-{
-  while (n > 0) {
-    const ssize_t written = write(file, text, n);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return -1;
-    text += written;
-    n -= (size_t)written;
-  }
-  return 0;
-}
-
 static void write_stderr(const char *text, size_t n)
 {
   static const char clear[] = "\r\033[K";
   if (state.has_status)
-    write_all(STDERR_FILENO, clear, sizeof clear - 1);
+    mill_write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* a failure here has no place to be reported */
+  mill_write_all(STDERR_FILENO, text, n); /* a failure here has no place to be reported */
 }
 
 /* Write to the log file; returns 1 on success.  The first failure is shown on standard error. */
@@ -71,7 +56,7 @@ static int write_file(const char *text, size_t n)
 {
   char note[256];
   const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "writing the log");
-  const int failed = write_all(state.file, text, n) != 0 ? errno : 0;
+  const int failed = mill_write_all(state.file, text, n) != 0 ? errno : 0;
   mill_watch_end(watch);
   if (failed && !state.has_complained) {
     state.has_complained = 1;
@@ -230,10 +215,10 @@ void mill_log_status(const char *text)
     int n = snprintf(line, sizeof line, "\r%s\033[K", text);
     if (n >= (int)sizeof line)
       n = (int)sizeof line - 1;
-    write_all(STDERR_FILENO, line, (size_t)n);
+    mill_write_all(STDERR_FILENO, line, (size_t)n);
     state.has_status = 1;
   } else if (state.has_status) {
-    write_all(STDERR_FILENO, "\n", 1);
+    mill_write_all(STDERR_FILENO, "\n", 1);
     state.has_status = 0;
   }
 }

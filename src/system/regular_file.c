@@ -153,6 +153,55 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
   return MILL_OK;
 }
 
+int mill_write_all(int fd, const char *data, size_t n)
+{
+  while (n > 0) {
+    const ssize_t written = write(fd, data, n);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0) {
+      errno = written < 0 ? errno : ENOSPC;
+      return -1;
+    }
+    data += written;
+    n -= (size_t)written;
+  }
+  return 0;
+}
+
+static int write_bytes(const char *path, int is_synced, const char *data, size_t n_byte)
+{
+  int err = MILL_OK;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be created: %s", path, strerror(errno));
+  if (mill_write_all(fd, data, n_byte) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
+  /* some file systems report a full disk only here */
+  if (is_synced && fsync(fd) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
+done:
+  if (close(fd) != 0 && err == MILL_OK)
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
+  if (err != MILL_OK)
+    unlink(path);
+  return err;
+}
+
+int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
+                          size_t n_byte)
+{
+  unlink(temporary);
+  MILL_CHECK(write_bytes(temporary, is_synced, image, n_byte));
+  if (rename(temporary, path) != 0) {
+    const int reason = errno;
+    unlink(temporary);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
+                      strerror(reason));
+  }
+  return MILL_OK;
+}
+
 int mill_is_gz(const char *path)
 {
   const size_t n = strlen(path);

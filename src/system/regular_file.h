@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Files named by the user: opening of inputs, checks of outputs.
+/** Files named by the user: opening of inputs, checks and writing of outputs.
  *
  *  Inputs must be regular files: a pipe without a writer would block forever, and many files are
  *  read more than once. */
@@ -43,6 +43,14 @@ int mill_refuse_existing(const char *path, int overwrite);
  *  option  "--output"
  *  made    FORMAT of such files: "starmill result" */
 int mill_refuse_foreign(const char *path, const char *option, const char *made);
+
+/** Write all n bytes to a descriptor; returns 0, or -1 with errno. */
+int mill_write_all(int fd, const char *data, size_t n);
+
+/** Replace a whole file in one step: write image [n_byte] to a file with the temporary name, and
+ *  rename this file to path.  is_synced: wait until the bytes are on disk.  MILL_ERR_OUTPUT. */
+int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,
+                          size_t n_byte);
 
 /** Does the name end in .gz?  Opening such a file takes long, as it is unpacked whole. */
 int mill_is_gz(const char *path);

@@ -86,8 +86,3 @@ void mill_json_real(mill_json *json, const char *key, double value)
   json_t *number = json_real(value);
   put(json, key, number ? number : json_null());
 }
-
-void mill_json_null(mill_json *json, const char *key)
-{
-  put(json, key, json_null());
-}

@@ -27,4 +27,3 @@ int mill_json_close(mill_json *json);
 void mill_json_text(mill_json *json, const char *key, const char *text);
 void mill_json_integer(mill_json *json, const char *key, int64_t value);
 void mill_json_real(mill_json *json, const char *key, double value);
-void mill_json_null(mill_json *json, const char *key);

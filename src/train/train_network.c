@@ -185,7 +185,7 @@ static void judge(const mill_train_settings *s, const mill_train_problem *p,
   }
   if (s->schedule == MILL_TRAIN_COSINE) {
     state->rate = s->least_rate + 0.5 * (s->rate - s->least_rate) * (1 + cos(M_PI * part));
-  } else if (state->n_wait > s->patience) {
+  } else if (state->n_wait >= s->patience) {
     state->rate *= s->factor;
     state->n_wait = 0;
   }

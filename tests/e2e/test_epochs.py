@@ -184,8 +184,11 @@ class Epochs(ProgramTest):
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
             self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")
-            for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH":
+            for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH", "FITS_ROW":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH), self.of[name], name)
+            targets = [pyfits.getdata(path, "FIBERMAP")["TARGETID"] for path in hdus["FILES"].data["PATH"]]
+            self.assertEqual([targets[file][row] for file, row in zip(table["FILE"], table["FITS_ROW"])],
+                             table["TARGETID"].tolist())
             for name in "TEFF", "TARGETID", "VRAD_PVAL":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH).T[1], self.row[name])
         done = self.ends(2, "export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
@@ -228,8 +231,9 @@ class Pairs(ProgramTest):
         cls.one, cls.row = cls.fit("one.h5", "false"), cls.fit("pairs.h5", "true")
 
     @classmethod
-    def fit(cls, out, binaries, sigma=30, **how):
-        put("offsets.yaml", f"velocity_offsets: true\nvelocity_offset_sigma: {sigma}\nbinaries: {binaries}\n")
+    def fit(cls, out, binaries, sigma=30, more="", **how):
+        put("offsets.yaml", f"velocity_offsets: true\nvelocity_offset_sigma: {sigma}\nbinaries: {binaries}\n"
+            + more)
         run("fit", "--library", cls.library, "--output", tmp(out), "--config", tmp("offsets.yaml"),
             cls.coadd, **how)
         return read(tmp(out))
@@ -302,6 +306,20 @@ class Pairs(ProgramTest):
         for name in "SB2", "VRAD_2", "FEH_2_ERR", "FLUX_RATIO_R":
             np.testing.assert_array_equal(table[name], self.row[name], name)
 
+    def test_the_only_epoch_has_the_velocities_of_the_row(self):
+        row = self.fit("lone.h5", "true", more="epochs: exposure\nrescale_errors: true\nvrad_floor: 0\n")
+        pair, of = row["SB2"] == 1, read(tmp("lone.h5"), "epochs")
+        self.assertTrue(pair[:6].all())
+        self.assertFalse(of["EPOCH_FLAG"][pair].any())
+        for name in "VRAD", "VRAD_2", "VRAD_ERR", "VRAD_2_ERR":
+            np.testing.assert_allclose(of[name][pair], row[name][pair], rtol=1e-12)
+
+    def test_no_star_of_a_pair_is_at_a_velocity_limit(self):
+        pair = 4  # the first star is much the brighter one, and the faster one
+        row = self.fit("limit.h5", "true", more=f"max_vel: {self.row['VRAD'][pair] - 3}\n")
+        self.assertEqual((row["SB2"][pair], row["RVS_WARN"][pair] & 2), (0, 2))  # VEL_LIMIT
+        self.assertGreater(row["VRAD_ERR"][pair], 0)
+
     def test_two_ranks_give_the_same_bits(self):
         self.fit("two-ranks.h5", "true", ranks=2)
         self.assertEqual(differing(self.row, read(tmp("two-ranks.h5"))), [])
@@ -359,3 +377,5 @@ class PairsWithEpochs(ProgramTest):
             self.assertLess(row["VRAD_RANGE"][0], 20)
             for name in "VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR":
                 np.testing.assert_array_equal(np.isnan(of[name]), np.arange(N_VISIT) == off)
+            shown = run("show", tmp("dark.h5"), self.row["TARGETID"][pair]).stdout.split("\nepochs\n")[1]
+            self.assertRegex(shown, r"(\n +[-0-9].*){%d} 1\n +NO_DATA: no usable pixel\n +\d" % (off + 1))

@@ -240,10 +240,16 @@ class Export(ProgramTest):
             f["fits"].move("HULL_DIST", "Z")
             order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
             f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)
+            f["fits/POST_FLAG"], f["fits/BACKEND"] = np.zeros((2, len(f["fits/VRAD"])), "u1")
+            for name, key in ("POST_FLAG", "BITS"), ("BACKEND", "CODES"):
+                f[f"fits/{name}"].attrs.update({key: [2, 16], "NAMES": [b"ONE", b"MORE"],
+                                                "MEANINGS": [b"-", b"-"]})
             del f["provenance/COMMAND"]
             f["provenance"].create_dataset("COMMAND", data=np.bytes_("starmill " + "x" * 9000))
         self.export("--to", "fits", "--output", tmp("odd.fits"), odd)
         table = Table.read(tmp("odd.fits"), hdu=1)
+        self.assertEqual([table.meta[key] for key in ("POST01", "POST04", "BACKEN02", "BACKEN16")],
+                         ["ONE", "MORE"] * 2)
         self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
         self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
         self.assertEqual(table["OBJECT"][3].rstrip(), "%CE%B1 Cen")

@@ -67,6 +67,13 @@ class Completion(ProgramTest):
             for paragraph in re.split(r"\n(?=\S|\n|  --)", said):
                 text = " ".join(re.sub(r"^  --\S+( \S+)?  +", "", paragraph).split())
                 self.assertLess(len(text.encode()), 1023, words)
+            self.assertNotIn("(below)", said, words)  # as the manual's page of keys may say
+
+    def test_fit_names_every_survey(self):
+        said = dict(COMMANDS)[("fit",)]
+        for name in re.search(r"--format NAME.*?\(([^)]*);", said, re.S)[1].replace("or", ",").split(","):
+            if name.split() not in (["auto"], ["lamost-mrs"], ["generic"]):
+                self.assertIn(name.strip().upper(), said.split("\n\n")[1])
 
     def test_sub_commands(self):
         library, bench, fit, behind = self.complete(

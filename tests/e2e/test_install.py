@@ -262,6 +262,11 @@ class InstalledLibrary(ProgramTest):
             self.assertEqual(table[name].tobytes(), result[name].tobytes(), name)
         self.assertEqual([file.row(i)[0] for i in range(N_STAR)],
                          [x.decode() for x in result["catalog/IDENTIFIER"]])
+        made = result.to_astropy(["catalog/TARGET_RA", "TEFF"])
+        self.assertEqual((str(made["catalog/TARGET_RA"].unit), made["TEFF"].tolist()),
+                         ("deg", result["TEFF"].tolist()))
+        with self.assertRaisesRegex(KeyError, "no column catalog/NONE"):
+            result.to_astropy(["catalog/NONE"])
         # without the format the dichroic would not be masked
         with self.assertRaisesRegex(libstarmill.StarmillError, "format: desi"):
             list(libstarmill.Library(self.library, npoly=10).open(self.survey))

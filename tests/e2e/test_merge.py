@@ -7,6 +7,7 @@ from astropy.table import Table
 
 from base import *  # noqa: F403
 from starmill import Result
+from starmill.surveys import generic
 from survey_stats import half_width
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
@@ -150,11 +151,23 @@ class Merge(ProgramTest):
             best[table["TARGETID"][i]] = i
         self.assertEqual(sorted(best.values()), np.flatnonzero(catalog["PRIMARY"]).tolist())
         # a part's is not taken over, and a merge without the option has none
-        self.merge("more.h5", tmp("survey.h5"), self.part("third.h5", FILES[3:4]),
-                   options=["--primary"])
-        self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
-        self.merge("plain.h5", tmp("more.h5"))
+        two = tmp("survey.h5"), self.part("third.h5", FILES[3:4])
+        self.assertEqual(self.merge("more.h5", *two, options=["--primary"]).stderr, "")
+        primary = read(tmp("more.h5"), "catalog")["PRIMARY"]
+        self.assertEqual(primary.sum(), 12)
+        done = self.merge("plain.h5", *two)
+        self.assertOneLine(done, "warning: what merge --primary added", "is left out", status=0)
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
+        # of a single part it is kept, as is a calibration
+        part = tmp("more.h5")
+        for option, n_kept in ("--calibrate", 0), ("--primary", 7), ("--quiet", 7):
+            self.merge(option[2:] + ".h5", part, options=[option])
+            with h5py.File(part) as was, h5py.File(tmp(option[2:] + ".h5")) as made:
+                self.assertEqual(made["catalog/PRIMARY"][:].tolist(), primary.tolist())
+                kept = {key: made["fits"].attrs[key] for key in was["fits"].attrs}
+                self.assertEqual(len(kept), n_kept)
+                np.testing.assert_equal(kept, dict(was["fits"].attrs))
+                part = made.filename
         # TARGETID goes before OBJECT: SDSS-V's OBJECT changes with the version of the catalogue
         with h5py.File(parts[0], "r+") as f:
             ra, dec = (f[f"catalog/TARGET_{x}"][0] for x in ("RA", "DEC"))
@@ -167,7 +180,8 @@ class Merge(ProgramTest):
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
                 seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
-            self.assertEqual("1 stars are more than 1 arcmin" in done.stderr, told, done.stderr)
+            self.assertEqual("stars more than 1 arcmin from the first row of their TARGETID or name: 1;"
+                             in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
             self.assertEqual(primary.tolist(), [
                 int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0]),
@@ -268,19 +282,34 @@ class Merge(ProgramTest):
         self.assertIn("written      2\n", done.stdout)
 
     def test_a_part_without_a_readable_input(self):
-        """It does not cut the library's one arm into cameras: the merged result has the arms of the
-        other part, in either order."""
-        shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+        """Rows decide how the library's one arm is cut into cameras, and about wave_mask: auto and
+        backend: auto: the merged result has those of the other part, in either order."""
+        shipped, wave = os.path.join(SOURCE, "libraries", "fgk.h5"), np.arange(5000, 5500, 1.0)
+        generic.write(tmp("generic.fits"), [{
+            "NAME": f"star {i}", "WAVELENGTH": wave, "FLUX": np.cos(wave / 9 + i) + 9,
+            "IVAR": 0 * wave + 1, "LSF_SIGMA": 0 * wave + 1} for i in range(4)], "vacuum")
         self.fit("void.h5", FILES[2], lib=shipped, status=3)
-        self.fit("cameras.h5", FILES[0], lib=shipped)
-        void, some = tmp("void.h5"), self.path
-        for out, parts in (("before.h5", [void, some]), ("after.h5", [some, void])):
-            self.merge(out, *parts)
-            self.assertEqual(differing(read(some), read(tmp(out))), [])
-            with h5py.File(some) as one, h5py.File(tmp(out)) as made:
-                self.assertEqual(one["provenance/IDENTITY"][()], made["provenance/IDENTITY"][()])
-                self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
-                                 [0, 4] if parts[0] == void else [4, 0])
+        void = self.path
+        self.merge("calibrated-void.h5", void, options=["--calibrate", "--primary"])
+        with h5py.File(tmp("calibrated-void.h5")) as f:
+            self.assertTrue(np.isnan(f["fits"].attrs["CAL_FLOOR"]).all())
+        with h5py.File(void, "r+") as f:
+            f["provenance"].attrs.modify("DEVICE", np.bytes_("another"))
+        for file in FILES[0], tmp("generic.fits"):
+            self.fit("some.h5", "--overwrite", file, lib=shipped)
+            some = self.path
+            for out, parts in (("before.h5", [void, some]), ("after.h5", [some, void])):
+                self.merge(out, *parts, options=["--overwrite"])
+                self.assertEqual(differing(read(some), read(tmp(out))), [])
+                with h5py.File(some) as one, h5py.File(tmp(out)) as made:
+                    for name in "IDENTITY", "CONFIG":
+                        self.assertEqual(*(f[f"provenance/{name}"][()] for f in (one, made)))
+                    self.assertEqual(*(f["provenance"].attrs["DEVICE"] for f in (one, made)))
+                    self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
+                                     [0, 4] if parts[0] == void else [4, 0])
+        self.fit("masked.h5", "--config", put("mask.yaml", "wave_mask: [[5000, 5010]]\n"), FILES[2],
+                 lib=shipped, status=3)
+        self.assertRefused(some, self.path, says=["different settings", "wave_mask: [[5000, 5010]]"])
 
     def test_stopped_and_killed(self):
         """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same

@@ -81,6 +81,10 @@ class Notebook(unittest.TestCase):
         read = Table.read(OUT, path="fits")
         np.testing.assert_array_equal(read["VRAD"], self.values("VRAD"))
         self.assertNotIn("IDENTIFIER", read.colnames)
+        catalog = Table.read(OUT, path="catalog")
+        self.assertNotIn("VRAD", catalog.colnames)
+        with h5py.File(OUT) as f:
+            np.testing.assert_array_equal(catalog["TARGETID"], f["catalog/TARGETID"])
         self.assertEqual(Table.read(OUT, path="/fits/").colnames, read.colnames)
         for path in "epochs", "catalog/files", "fit":
             with self.assertRaisesRegex(KeyError, f"no table at path {path}: give fits or catalog"):

@@ -152,7 +152,7 @@ class Status(EndToEnd):
                       "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
                       *command(*common_part, "--slots", 1000000, stars())])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
-        line = r"(?m)^20\S+Z rank 1 ERROR stopping\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
+        line = r"(?m)^20\S+Z rank 1 ERROR share\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
         self.assertRegex(done.stderr, line)
         self.assertRegex(content(tmp("fail.log"), "r"), line)
         self.assertIn("starmill fit: no memory", done.stderr)
@@ -173,8 +173,8 @@ class Status(EndToEnd):
                       *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads",
                                1, "--slots", 1000000, "--log-level", "debug", stars())])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
-        first = re.findall(r"rank (\d) ERROR stopping\.c:\d+  this rank fails \(", done.stderr)
-        later = re.findall(r"rank (\d) DEBUG stopping\.c:\d+  this rank fails too \(", done.stderr)
+        first = re.findall(r"rank (\d) ERROR share\.c:\d+  this rank fails \(", done.stderr)
+        later = re.findall(r"rank (\d) DEBUG share\.c:\d+  this rank fails too \(", done.stderr)
         self.assertGreaterEqual(len(first), 1, done.stderr)
         self.assertEqual(sorted(first + later), ["0", "1"])
         errors = [r["error"] for r in status_of(tmp("alike.h5"))["ranks"]]

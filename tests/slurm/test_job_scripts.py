@@ -92,10 +92,16 @@ class JobScripts(ProgramTest):
         self.assertEqual(self.noted("part"), "part none\n")
 
     def test_a_launcher_that_lost_a_node_ends_with_0(self):
-        for result in ("10", "75"):
-            with self.subTest(result=result):
-                self.assertRequeued(self.run_script(FAKE_RESULT=result), "12")
+        output = ("--output", "out.h5")
+        for result, args in (*((r, ()) for r in ("10", "75", "12", "11")), ("0", ("library", "train"))):
+            with self.subTest(result=result, args=args):
+                self.assertRequeued(self.run_script(args=(*args, *output), FAKE_RESULT=result), "12")
                 self.assertIn("out.h5 is not finished: was a node lost?", self.text)
+        for result, args in (("11", ("--skip-d", "--input-table=t")), ("11", ("--plan",)),
+                             ("0", ("library", "train"))):  # srun makes the library
+            with self.subTest(result=result, args=args):
+                self.assertEqual(self.run_script(args=(*args, *output), FAKE_RESULT=result,
+                                                 FAKE_MAKES="out.h5"), 0, self.text)
 
     def test_a_task_is_requeued_alone(self):
         status = self.run_script("array", ("--output", "a-{part}.h5", "--catalog={part}"),
@@ -242,6 +248,17 @@ class JobScripts(ProgramTest):
         for option in ("--backend", "--back"):
             self.run_script("gpu", (option, "cpu", "--output", "o"))
             self.assertIn(f"fit\0{option}\0cpu\0--output\0o\0", self.noted("srun"))
+        cuda = "--backend\0cuda\0"
+        for text, default in (
+                ("npoly: 5\nbackend: cuda+cpu\n", ""), ("{npoly: 5, 'backend' : \"cpu\"}", ""),
+                ("# backend: cpu\nbackend: auto\n", cuda),
+                ("template_lib: /backend/cpu.h5 # backend: cpu", cuda)):
+            path = put("backend.yaml", text)
+            for words in ("--config", path), ("--config=" + path,), ("--conf", path):
+                with self.subTest(text=text, words=words):
+                    self.run_script("gpu", (*words, "--output", "o"))
+                    self.assertIn("\0".join((f"\0fit\0{default}" + words[0], *words[1:])),
+                                  self.noted("srun"))
 
     def test_failed_rows_are_retried_once(self):
         """A restart that finds the result unfinished leaves out --retry-failed."""
@@ -253,13 +270,13 @@ class JobScripts(ProgramTest):
 
     def test_other_commands(self):
         for command in (("sample",), ("library", "train")):
-            self.run_script("gpu", (*command, "--output", "o"))
+            self.run_script("gpu", (*command, "--output", "o"), FAKE_MAKES="o")
             self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
                           self.noted("srun"))
         for emulator, first in (("linear", "--em"), ("network", "--backend")):
             for words in ("--emulator " + emulator, "--emulator=" + emulator, "--em " + emulator):
                 self.run_script("cpu", ("library", "train", *words.split(), "--batch", "8",
-                                        "--output", "o"))
+                                        "--output", "o"), FAKE_MAKES="o")
                 self.assertIn("\0train\0" + first, self.noted("srun"))
 
 

@@ -318,6 +318,19 @@ class Submit(unittest.TestCase):
         self.assertRefused("array", "library", "train", "--output", "new.h5", "grid.h5",
                            says="one job")
 
+    def test_inputs_that_are_done(self):
+        """They are not counted; where all are done, nothing is submitted."""
+        library, star = coarse_survey(1)
+        files = [shutil.copy(star, os.path.join(self.folder, name)) for name in ("0.fits", "1.fits")]
+        fit = ("--library", library, "--input-table", os.path.join(self.folder, "t"))
+        options = ("--dry-run", "--count", 1, "cpu", *fit, "--skip-done", "--output", "new.h5")
+        for i, says in ((0, " 1 rows in 2 files;"), (1, "all 2 inputs are done")):
+            run("fit", *fit, "--output", os.path.join(self.folder, "%d.h5" % i), files[i])
+            for more in (), ("--quiet",):
+                script = self.call(*options, *more, *files)
+                self.assertIn(says, self.said)
+                self.assertEqual("job_fit" in script, i == 0)
+
     def test_bad_site_files(self):
         for text, says in (
                 ("SITE_WARN_S=soon", "not a number"), ("SITE_MAX_NODES=-1", "makes no sense"),

@@ -175,8 +175,9 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   p->is_fitted = 1;
   for (int j = 0; j < m->n_par; j++)
     p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
-  p->theta[0][MILL_PAR_VRAD] -= apart;
-  p->theta[1][MILL_PAR_VRAD] = p->is_split ? p->theta[1][MILL_PAR_VRAD] + apart : p->peak_km_s;
+  const double vrad = slot->best.end[MILL_PAR_VRAD];
+  p->theta[0][MILL_PAR_VRAD] = mill_within_velocities(m, vrad - apart);
+  p->theta[1][MILL_PAR_VRAD] = p->is_split ? mill_within_velocities(m, vrad + apart) : p->peak_km_s;
   mill_pair_sharpen(m, slot, 1);
   for (int a = 0; a < m->n_arm; a++)
     p->ln_ratio[a] = p->is_split ? 0.0 : log(MILL_PAIR_RATIO);
@@ -281,14 +282,15 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
 }
 
 /** Is the second star real?  A star that only fits template errors has broad lines, or a velocity
- *  that is uncertain, at a limit, or far from the first star's. */
+ *  that is uncertain, at a limit, or far from the first star's.  At a limit the first star has no
+ *  velocity error. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
-  const double v = p->theta[1][MILL_PAR_VRAD];
+  const double v0 = p->theta[0][MILL_PAR_VRAD], v1 = p->theta[1][MILL_PAR_VRAD];
   return mill_pair_apart(slot) < MILL_PAIR_MOST_APART &&
-         v > m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S &&
-         v < m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S &&
+         fmin(v0, v1) > m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S &&
+         fmax(v0, v1) < m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S &&
          p->theta[1][MILL_PAR_VSINI] < MILL_VSINI_FAST &&
          mill_pair_velocity_error(m, slot) < p->least_apart;
 }
@@ -376,6 +378,8 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   r->info = slot->best.info;
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, 0);
+  if (slot->n_epoch == 1)
+    mill_pair_lone_epoch(slot);
   for (int a = 0; a < m->n_arm; a++)
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];

@@ -264,7 +264,8 @@ MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot
 /** The mass-ratio relation: in a binary the second star's velocity is a linear function of the
  *  first star's, v2 = v[1] + slope (v1 - v[0]), with slope = -(first mass / second mass). */
 typedef struct mill_pair_line {
-  double v[2], slope, variance; /**< km/s; slope 0: not known; variance: of v2 */
+  double v[2], slope;      /**< km/s; slope 0: not known */
+  double variance, spread; /**< of v[1]; variance of v1 over the epochs that give the relation */
 } mill_pair_line;
 
 /** Fit the mass-ratio relation by total least squares to the epochs that determine both velocities
@@ -272,7 +273,7 @@ typedef struct mill_pair_line {
 MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *m,
                                                               const mill_slot *slot)
 {
-  mill_pair_line line = {{0.0, 0.0}, 0.0, 0.0};
+  mill_pair_line line = {{0.0, 0.0}, 0.0, 0.0, 0.0};
   double sum = 0.0, xx = 0.0, xy = 0.0, yy = 0.0;
   const double least = slot->pair.least_apart * slot->pair.least_apart;
   for (int pass = 0; pass < 2; pass++) { /* first the means, then the moments about them */
@@ -299,6 +300,7 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
     /* the axis of largest variance */
     line.slope = 0.5 * (yy - xx + sqrt((yy - xx) * (yy - xx) + 4.0 * xy * xy)) / xy;
     line.variance = 1.0 / sum;
+    line.spread = xx / sum;
   }
   return line;
 }
@@ -317,19 +319,24 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Compute an epoch's Newton step [2] (km/s) to the least F of velocities v1, v2 that obey the
- *  mass-ratio relation.  most: longest step of v1; off: v2 less the relation's v2 at v1. */
-MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, double off, double most,
-                                                double *step, mill_epoch *e)
+/** Compute an epoch's Newton step [2] (km/s) from velocities v to the least F of velocities that
+ *  obey the mass-ratio relation.  most: longest step of v[0]. */
+MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, const double *v,
+                                                double most, double *step, mill_epoch *e)
 {
   const double *g = e->moment + MILL_MOMENT_SLOPE, *h = e->moment + MILL_MOMENT_BEND;
+  const double from = v[0] - line->v[0], off = v[1] - line->v[1] - line->slope * from;
   const double slope = line->slope, cross = e->moment[MILL_MOMENT_BOTH] + slope * h[1];
   const double bend = h[0] + slope * (e->moment[MILL_MOMENT_BOTH] + cross); /* along the relation */
   const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
   step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
-  e->pair_err[0] = bend > 0.0 ? sqrt(1.0 / bend + line->variance) : INFINITY;
-  e->pair_err[1] = bend > 0.0 ? sqrt(slope * slope / bend + line->variance) : INFINITY;
+  /* the relation's v2 at v1 has this variance; if it rises by 1, v1 rises by -cross / bend */
+  const double variance = line->variance * (1.0 + from * from / line->spread), rise = cross / bend;
+  const double var0 = 1.0 / bend + variance * rise * rise;
+  const double var1 = slope * slope / bend + variance * (1.0 - slope * rise) * (1.0 - slope * rise);
+  e->pair_err[0] = bend > 0.0 ? sqrt(var0) : INFINITY;
+  e->pair_err[1] = bend > 0.0 ? sqrt(var1) : INFINITY;
 }
 
 /** At the end of a turn, make a step of both velocities of each epoch.  If an epoch does not
@@ -346,10 +353,10 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
+    const double v[2] = {mill_pair_epoch_vrad(slot, i, 0), mill_pair_epoch_vrad(slot, i, 1)};
     double step[2];
     if (line.slope < 0.0 && mill_pair_has_lines(e) && !mill_pair_is_told(m, slot, i))
-      mill_pair_step_along(&line, v1 - line.v[1] - line.slope * (v0 - line.v[0]), most, step, e);
+      mill_pair_step_along(&line, v, most, step, e);
     else
       mill_pair_step_free(most, step, e);
     e->shift[0] += part * step[0];

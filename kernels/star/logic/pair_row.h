@@ -35,6 +35,18 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
+/** Give a star's only epoch both stars' velocities and errors of the row. */
+MILL_HD static inline void mill_pair_lone_epoch(mill_slot *slot)
+{
+  const mill_fit_result *r = &slot->result;
+  mill_epoch *e = &slot->epoch[0];
+  e->curve.found = slot->theta[MILL_PAR_VRAD];
+  e->curve.err = r->vrad_err_km_s;
+  e->result.pair_vrad_km_s = r->pair_vrad_km_s;
+  e->result.pair_vrad_err_km_s = r->pair_vrad_err_km_s;
+  e->result.flag = 0;
+}
+
 /** Return the error of companion parameter k (as in mill_pair_free).  The variance is the sum of
  *  the variance for a fixed first star and a part from the first star's covariance. */
 MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
@@ -76,7 +88,7 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   r->pair_vrad_err_km_s = mill_fit_vrad_err(m, r, r->pair_vrad_err_km_s);
   r->pair_vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
-    r->pair_label_err[l] *= r->err_scale;
+    r->pair_label_err[l] = mill_fit_label_err(m, r, l, r->pair_label_err[l]);
   for (int a = 0; a < m->n_arm; a++) {
     const int j = mill_par_offset(m, a);
     if (r->n_pix[a] > 0)

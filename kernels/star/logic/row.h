@@ -266,6 +266,21 @@ MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_f
   return sqrt(scaled * scaled + floor * floor);
 }
 
+/** Variance to subtract from label l's after scaling, so that the library's floor is not scaled:
+ *  the templates' error does not depend on the flux's errors. */
+MILL_HD static inline double mill_scaled_floor(const mill_model *m, const mill_fit_result *r, int l)
+{
+  return (r->err_scale * r->err_scale - 1.0) * mill_label_floor(m, l) * mill_label_floor(m, l);
+}
+
+/** Scaled error of label l (0 or NaN: none). */
+MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_fit_result *r,
+                                                int l, double err)
+{
+  const double scaled = err * r->err_scale;
+  return err > 0.0 ? sqrt(scaled * scaled - mill_scaled_floor(m, r, l)) : err;
+}
+
 /** Copy the errors of the likelihood to the formal errors, then scale the errors if requested. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
@@ -277,12 +292,16 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   if (!m->set.fixed[MILL_PAR_VRAD])
     r->vrad_err_km_s = mill_fit_vrad_err(m, r, r->vrad_err_km_s);
   r->vsini_err_km_s *= r->err_scale;
-  for (int l = 0; l < m->n_label; l++)
-    r->label_err[l] *= r->err_scale;
   for (int a = 0; a < m->n_arm; a++)
     r->vrad_offset_err_km_s[a] *= r->err_scale;
   for (int i = 0; i < m->n_deriv * (m->n_deriv + 1) / 2; i++)
     r->covar[i] *= r->err_scale * r->err_scale;
+  for (int l = 0; l < m->n_label; l++) {
+    const int j = MILL_PAR_LABEL0 + l;
+    r->label_err[l] = mill_fit_label_err(m, r, l, r->label_err[l]);
+    if (r->label_err[l] > 0.0)
+      r->covar[j * m->n_deriv - j * (j - 1) / 2] -= mill_scaled_floor(m, r, l);
+  }
 }
 
 /** Are the lines broader than those of any template, as a white dwarf's? */

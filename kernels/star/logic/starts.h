@@ -140,7 +140,7 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
-  if (s->i >= s->n || s->brief || (slot->best.have && slot->result.n_eval >= m->set.max_eval))
+  if (s->i >= s->n || (slot->best.have && (s->brief || slot->result.n_eval >= m->set.max_eval)))
     return 0;
   if (!slot->best.have || s->try_all || (s->low_sn && s->i == 1))
     return 1;

@@ -89,10 +89,8 @@ def write(fits, sn, calibrations):
     fits.attrs["CAL_PARAMETERS"] = np.array([c.name for c in calibrations], "S")
     fits.attrs["CAL_SN"] = sn
     fits.attrs["CAL_FACTOR"] = np.array([np.resize(c.factor, len(sn)) for c in calibrations])
-    fits.attrs["CAL_FLOOR"] = np.array([c.floor for c in calibrations])
-    fits.attrs["CAL_PAIRS"] = np.array([c.n for c in calibrations])
-    fits.attrs["CAL_CHI_STATED"] = np.array([c.before for c in calibrations])
-    fits.attrs["CAL_CHI"] = np.array([c.after for c in calibrations])
+    for key, of in {"FLOOR": "floor", "PAIRS": "n", "CHI_STATED": "before", "CHI": "after"}.items():
+        fits.attrs[f"CAL_{key}"] = np.array([getattr(c, of) for c in calibrations])
 
 
 def table(sn, calibrations):

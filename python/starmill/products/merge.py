@@ -24,7 +24,6 @@ BLOCK_BYTES = 4 << 20
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PATHS = "catalog/files/PATH", "catalog/files/REDROCK"  # may be relative to the part's FOLDER
-ARMS = re.compile("(?m)^arms: .*$")  # line of IDENTITY
 PRIMARY = "catalog/PRIMARY"
 MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
     "of all arms together"
@@ -52,30 +51,33 @@ class Column:
 
 class Part:
     """A finished result.  n: {ROWS, EXPOSURES or FILES: their number}.  columns: {name: Column}.
-    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance."""
+    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance.  lost: options whose
+    products it has, but not the merged result of several parts."""
 
-    def __init__(self, path, n_part):
-        self.path = path
+    def __init__(self, path, options):
+        self.path, is_alone = path, len(options.arguments) == 1
         result = Result(path)
         with result.file:
             said = self.said = result.provenance
             need(result.finished, USAGE, f"{path} is not finished: give its command again "
                  f"(starmill status {path} says how far it is)")
-            need(n_part == 1 or "join_by_name: true" not in said["IDENTITY"], USAGE,
+            need(is_alone or "join_by_name: true" not in said["IDENTITY"], USAGE,
                  f"{path} was made with join_by_name: an object with spectra in several parts "
                  "would have several rows; fit all inputs in one run")
             columns = ((f"{group}/{name}", item, unit) for group, unit in GROUPS.items()
                        for name, item in result.file.get(group, {}).items())
+            has = {"calibrate": "CAL_SN" in result.fits.attrs, "primary": PRIMARY in result.file}
+            self.lost = {f"--{key}" for key in has if has[key] and not getattr(options, key)}
+            left_out = "" if is_alone and not options.primary else PRIMARY
             self.columns = {name: Column(path, name, item, unit) for name, item, unit in columns
-                            if isinstance(item, h5py.Dataset) and name != PRIMARY}  # made anew
+                            if isinstance(item, h5py.Dataset) and name != left_out}
             self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
             again = "makes it again with --overwrite" if result.is_catalog_damaged else \
                 "fits them again"
             need(not result.n_damaged, OUTPUT,
                  f"{path}: {result.damaged_rows()}; the command that made it {again}")
-            status = result.fits["STATUS"]
-            self.n_fitted = sum(int((status[a:b] == FITTED).sum()) for a, b in result.spans())
+            self.has_fit = any(FITTED in result.fits["STATUS"][a:b] for a, b in result.spans())
             self.inputs = [self._input(result, i) for i in
                            np.flatnonzero(result.catalog["files/N_ROW"][...])]
 
@@ -88,8 +90,7 @@ class Part:
         keys = [(size, mtime, stars, fits)]
         with contextlib.suppress(OSError):
             now = os.stat(path)
-            if now.st_size == size:
-                keys.append((now.st_dev, now.st_ino))
+            keys += [(now.st_dev, now.st_ino)] * (now.st_size == size)
         return path, keys
 
 
@@ -101,21 +102,22 @@ def difference(a, b):
 
 def compare(first, part):
     """Require the same settings, library, kind of device and columns.  Settings of a sample include
-    its fit.  Return the part to take columns from; only a part with rows knows the arms."""
+    its fit.  Rows decide about arms, wave_mask: auto and backend: auto, so these may differ in a
+    part without rows.  Return the part to take columns from."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
-    if not part.n[ROWS]:
-        arms = ARMS.search(first.said["IDENTITY"])
-        part.said["IDENTITY"] = ARMS.sub(lambda own: (arms or own)[0], part.said["IDENTITY"])
     names = f"{first.path} and {part.path} were made"
     settings, hashes, devices, *versions = ([one.said[key] for one in (first, part)] for key in (
         "IDENTITY", "LIBRARY_HASH", "DEVICE", "VERSION", "REVISION"))
+    if not part.n[ROWS]:
+        free = "arms|wave_mask" if "wave_mask: auto\n" in part.said["CONFIG"] else "arms"
+        settings = [re.sub(f"(?m)^({free}): .*$", "", text) for text in settings]
     advice = ": merge the fits, then sample the result" if "sample_seed: " in settings[0] else ""
     need(settings[0] == settings[1], USAGE,
          f"{names} with different settings ({difference(*settings)}){advice}")
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
-    need(devices[0] == devices[1], USAGE, f"{names} on different devices "
+    need(devices[0] == devices[1] or not part.n[ROWS], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose results differ in the last digits")
     if any(a != b for a, b in versions):
         warn(f"{names} by starmill {' and '.join(map(' '.join, zip(*versions)))}: rows may differ")
@@ -234,11 +236,8 @@ def primary(file):
     fits, objects = file["fits"], file["catalog/OBJECT"][...]
     targets, n_row = fits["TARGETID"][...], len(objects)
     quality = (fits["STATUS"][...] == FITTED).astype(int) + fits["VRAD_GOOD"][...]
-    sn2 = np.zeros(n_row)
-    for name in fits:
-        if name.startswith("SN_"):
-            sn = fits[name][...]
-            sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
+    sn2 = sum(np.nan_to_num(np.maximum(fits[name][...], 0), posinf=0) ** 2
+              for name in fits if name.startswith("SN_"))
     # Rows of one TARGETID are a star, as are rows of one OBJECT without TARGETID.  OBJECT comes
     # second because SDSS-V's OBJECT, CATALOGID, changes with the version of the catalogue.
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
@@ -248,7 +247,7 @@ def primary(file):
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
     if n_far:
-        warn(f"{n_far} stars are more than 1 arcmin from the first row of their TARGETID or name: "
+        warn(f"stars more than 1 arcmin from the first row of their TARGETID or name: {n_far}; "
              "each has a primary row of its own")
     order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
     found = np.zeros(n_row, np.uint8)
@@ -279,7 +278,9 @@ def write_whole(path, parts, model, options, lock):
         copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
         for group in GROUPS:
             if group in first:
-                file.create_group(group)
+                made = file.create_group(group)
+                if len(parts) == 1:  # keep a calibration
+                    copy_attributes(first[group], made.id)
         for name, column in columns.items():
             space = h5py.h5s.create_simple((n[column.unit], *column.shape))
             copy_attributes(first[name], h5py.h5d.create(
@@ -355,10 +356,14 @@ def main(options):
     refuse_foreign(output, "starmill result")
     parts, model = [], None
     for path in options.arguments:
-        parts.append(Part(path, len(options.arguments)))
+        parts.append(Part(path, options))
         model = compare(model, parts[-1]) if model else parts[0]
     refuse_duplicates(parts)
-    need(may_be or not os.path.exists(output) or any(part.n_fitted for part in parts), USAGE,
+    lost = " ".join(sorted(set.union(*(part.lost for part in parts))))
+    if len(parts) > 1 and lost:
+        warn(f"what merge {lost} added to parts holds for them alone and is left out: give {lost} "
+             "again for the whole")
+    need(may_be or not os.path.exists(output) or any(part.has_fit for part in parts), USAGE,
          f"the parts have no fitted row, so {output} is not replaced; give another --output")
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)

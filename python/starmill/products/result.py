@@ -41,8 +41,8 @@ TEXTS = set("REF_CAT SPECTYPE SUBTYPE SURVEY PROGRAM OBJECT IDENTIFIER PATH FORM
 INTEGERS = set("FLAG STATUS RVS_WARN FIT_INFO SB2 TARGETID FILE FITS_ROW "
                "FIRST_EXPOSURE N_EXPOSURE N_ROW ROW_START SIZE ROWS_HASH EPOCH LIBRARY CRC "
                "CATALOG_CRC EPOCH_CRC BACKEND".split())
-LISTS = {"STATUS": "CODES", "LIBRARY": "CODES", "RVS_WARN": "BITS", "FIT_INFO": "BITS",
-         "FLAG": "BITS"}  # attributes with NAMES and MEANINGS; FLAG: of all columns NAME_FLAG
+LISTS = {"STATUS": "CODES", "LIBRARY": "CODES", "BACKEND": "CODES", "RVS_WARN": "BITS",
+         "FIT_INFO": "BITS", "FLAG": "BITS"}  # attributes; FLAG: of all columns NAME_FLAG
 SAID = ("RUN_ID VERSION REVISION HOST FOLDER DEVICE LIBRARY_NAME LIBRARY_PATH LIBRARY_HASH COMMAND "
         "CONFIG IDENTITY FRAMES START_TIME END_TIME").split()
 COUNTED = "N_RANK N_THREAD N_RUN WALL_S FINISHED UNMODELLED".split()
@@ -228,7 +228,7 @@ class Result:
 
     fits, catalog, epochs  {column: dataset}; epochs None: a fit without epochs
     arms, parameters       names as in the columns; parameters in the order of COVAR
-    statuses, warnings, infos, posteriors, flags  {code or bit: (name, meaning)}; flags: of elements
+    statuses, backends, warnings, infos, posteriors, flags  {code, bit: (name, meaning)}
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
     priors                 {parameter: (mean, sigma)} of the configuration's priors
     files                  paths of the inputs as given to the fit
@@ -262,12 +262,11 @@ class Result:
                 r'{param: "(.*)", mean: (.*), sigma: (.*)}', self.provenance["IDENTITY"])}
             self.priors = {p: given[name] for p in self.parameters for name in (p.lower(), text(
                 self.fits[p].attrs.get("description", "")).split(" ")[0]) if name in given}
-            self.statuses = self._words("CODES", "STATUS")
-            self.warnings, self.infos, self.posteriors = (
-                self._words("BITS", name) for name in ("RVS_WARN", "FIT_INFO", "POST_FLAG"))
-            self.flags = self._words("BITS", *(p + "_FLAG" for p in self.parameters))
+            self.statuses, self.backends, self.warnings, self.infos, self.posteriors = map(
+                self._words, ("STATUS", "BACKEND", "RVS_WARN", "FIT_INFO", "POST_FLAG"))
+            self.flags = self._words(*(p + "_FLAG" for p in self.parameters))
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
-            self.libraries = self._words("CODES", "LIBRARY") or {
+            self.libraries = self._words("LIBRARY") or {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))
                               for code, (name, path) in self.libraries.items() if code > 0}
@@ -280,10 +279,10 @@ class Result:
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
-    def _words(self, key, *names):
+    def _words(self, *names):
         attrs = next((self.fits[name].attrs for name in names if name in self.fits), {})
-        return {int(code): (text(n), text(m)) for code, n, m in zip(
-            *(attrs.get(a, ()) for a in (key, "NAMES", "MEANINGS")))}
+        return {int(code): (text(n), text(m)) for code, n, m in zip(attrs.get(
+            "CODES", attrs.get("BITS", ())), attrs.get("NAMES", ()), attrs.get("MEANINGS", ()))}
 
     def has(self, *names):
         return all(name in self.fits or name in self.catalog for name in names)
@@ -374,9 +373,7 @@ class Result:
     def exposures_of(self, rows):
         """Return two arrays with an element for each exposure of the ascending rows: its index in
         /catalog/exposures, and the place of its row in `rows`."""
-        if not len(rows):
-            return np.empty(0, int), np.empty(0, int)
-        low, high = rows[0], rows[-1] + 1
+        low, high = (rows[0], rows[-1] + 1) if len(rows) else (0, 0)
         first, n = (self.catalog[name][low:high][rows - low]
                     for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
         need(((n >= 0) & (first >= 0) & (first + n <= len(self.catalog["exposures/FILE"]))).all(),
@@ -413,14 +410,13 @@ class Result:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
     def spans(self, start=0, stop=None):
-        """Yield (first row, row after the last) of the blocks from start to stop."""
+        """Yield (first row, row after the last) of the blocks from start to stop, at least one."""
         stop = self.n_row if stop is None else stop
-        return ((at, min(at + self.block, stop)) for at in range(start, stop, self.block))
+        return ((a, min(a + self.block, stop)) for a in range(start, stop, self.block) or [start])
 
     def whole(self, start, stop):
         """Return a mask of the undamaged rows from start to stop; note the damaged ones."""
-        found = np.concatenate([np.ones(0, bool), *(~self.damaged(*span)
-                                                    for span in self.spans(start, stop))])
+        found = ~np.concatenate([self.damaged(*span) for span in self.spans(start, stop)])
         self.note(start + np.flatnonzero(~found))
         return found
 

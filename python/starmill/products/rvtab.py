@@ -17,7 +17,7 @@ from starmill.products.table import head, words
 # columns that EPOCHS lacks: they describe the star's one velocity
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")
 OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH",
-               "EPOCH_FLAG")
+               "EPOCH_FLAG", "FILE", "FITS_ROW")
 PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 

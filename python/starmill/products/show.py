@@ -48,10 +48,8 @@ def covariance(order, packed):
 
 def vector(order, values):
     names = [f"{name} " for name in order] if len(values) == len(order) else [""] * len(values)
-    shown = " ".join(name + words(v) for name, v in zip(names, values[:MAX_SHOWN]))
-    if len(values) > MAX_SHOWN:
-        shown += f" ... ({len(values)} values: read them from the file)"
-    return INDENT + shown
+    more = len(values) > MAX_SHOWN and f" ... ({len(values)} values: read them from the file)"
+    return INDENT + " ".join(n + words(v) for n, v in zip(names, values[:MAX_SHOWN])) + (more or "")
 
 
 def show_column(result, name, column, row):
@@ -71,11 +69,13 @@ def show_column(result, name, column, row):
 
 
 def show_epochs(result, row):
-    """Print a line per exposure; flags are numbers."""
+    """Print a line per exposure, below it the flags in words."""
     names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
     print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
     for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):
         print("  " + " ".join(f"{words(value, name):>12}" for name, value in zip(names, exposure)))
+        for line in meanings(result.epochs["EPOCH_FLAG"], exposure["EPOCH_FLAG"]):
+            print(INDENT + printable(line))
 
 
 def show_row(result, row):
@@ -93,8 +93,7 @@ def show_row(result, row):
 
 
 def main(options):
-    path, *stars = options.arguments
-    result = Result(path)
-    for i, row in enumerate(result.find(stars)):
+    result = Result(options.arguments[0])
+    for i, row in enumerate(result.find(options.arguments[1:])):
         print("\n" if i else "", end="")
         show_row(result, row)

@@ -256,12 +256,13 @@ def write(product, columns, name, result, start, whole):
 def meanings(result):
     """Return {keyword: (value, comment)} of the order of parameters, bits and codes."""
     found = {"PARORDER": (" ".join(result.parameters), "order of parameters in a covariance")}
-    for prefix, of in zip(("WARN", "INFO", "FLAG"), (result.warnings, result.infos, result.flags)):
+    for prefix, of in (("WARN", result.warnings), ("INFO", result.infos),
+                       ("POST", result.posteriors), ("FLAG", result.flags)):
         for bit, (word, _) in of.items():
             found[f"{prefix}{bit.bit_length() - 1:02d}"] = word, f"bit of value {bit}"
-    for prefix, what, of in (("STATUS", "code", result.statuses),
-                             ("LIBRAR", "library", result.libraries)):
-        found |= {f"{prefix}{code:02d}": (of[code][0], f"{what} {code}") for code in of}
+    for prefix, of in (("STATUS", result.statuses), ("BACKEN", result.backends),
+                       ("LIBRAR", result.libraries)):
+        found |= {f"{prefix}{code:02d}": (of[code][0], f"code {code}") for code in of}
     return found
 
 

@@ -367,6 +367,14 @@ MILL_TEST(a_weak_element_owes_more_to_its_prior)
     var[k] = pow(slot.result.label_err[1], 2);
   }
   assert_close(var[1] - var[0], 0.27 * 0.27, 1e-14);
+  /* rescale_errors scales all but the floor */
+  const int l1 = MILL_PAR_LABEL0 + 1, diagonal = l1 * model.n_deriv - l1 * (l1 - 1) / 2;
+  model.set.rescale_errors = 1;
+  slot.result.rchisq_tot = 4;
+  mill_fit_scale_errors(&model, &slot.result);
+  assert_close(pow(slot.result.label_err[1], 2), 4 * var[0] + 0.27 * 0.27, 1e-14);
+  assert_close(slot.result.covar[diagonal], 4 * var[0] + 0.27 * 0.27, 1e-14);
+  assert_close(pow(slot.result.label_err_formal[1], 2), var[1], 1e-14);
 }
 
 /* Each warning just below and just above its limit, with a good row otherwise. */

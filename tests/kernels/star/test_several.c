@@ -539,4 +539,21 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(slot.result.pair_peak, sqrt(N * (30 * 30 - 2.7 * 2.7)), 1e-9);
 }
 
+/** Errors of an epoch on the mass-ratio relation v2 = c - 0.8 v1.  F = 0.5 v1^2 + 0.3 v2^2 +
+ *  0.2 v1 v2 is least at v1 = 0.28 c / 1.064, where F'' / 2 = 0.532.  The relation's variance 4
+ *  doubles where v1 is one standard deviation (30) from the mean of the relation's epochs. */
+MILL_TEST(velocities_by_the_mass_ratio_have_its_error)
+{
+  const mill_pair_line line = {{-20, 35}, -0.8, 4, 900};
+  const double v[2] = {10, 35 - 0.8 * 30}, rise = 0.28 / 1.064;
+  mill_epoch e = {.moment[MILL_MOMENT_BEND] = 0.5,
+                  .moment[MILL_MOMENT_BEND + 1] = 0.3,
+                  .moment[MILL_MOMENT_BOTH] = 0.1};
+  double step[2];
+  mill_pair_step_along(&line, v, 100, step, &e);
+  assert_close(step[0], 0, 1e-12);
+  assert_close(pow(e.pair_err[0], 2), 1 / 0.532 + 8 * rise * rise, 1e-12);
+  assert_close(pow(e.pair_err[1], 2), 0.64 / 0.532 + 8 * pow(1 - 0.8 * rise, 2), 1e-12);
+}
+
 MILL_TEST_MAIN(NULL, NULL)

@@ -150,7 +150,7 @@ MILL_TEST(schedules)
                                 .schedule = MILL_TRAIN_PLATEAU,
                                 .rate = 1e-30,
                                 .least_rate = 1e-33,
-                                .patience = 1,
+                                .patience = 2,
                                 .factor = 0.5,
                                 .huber = 1,
                                 .seed = 1,
