@@ -422,12 +422,11 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
  * part that has them; keep tile and night if all agree. */
 static void combine(entry *first, const entry *other)
 {
-  mill_star_entries *to = &first->entries;
-  const mill_star_entries *from = &other->entries;
-  if (from->start >= 0 ? to->start < 0 : to->start == -MILL_START_ABSENT)
-    to->start = from->start;
-  if (to->prior < 0)
-    to->prior = from->prior;
+  const int64_t start = other->entries.start;
+  if (start >= 0 ? first->entries.start < 0 : first->entries.start == -MILL_START_ABSENT)
+    first->entries.start = start;
+  if (first->entries.prior < 0)
+    first->entries.prior = other->entries.prior;
   if (!first->kind.spectype[0] && isnan(first->kind.z))
     first->kind = other->kind;
   first->tile_id = first->tile_id == other->tile_id ? first->tile_id : -1;

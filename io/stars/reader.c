@@ -77,8 +77,7 @@ static void close_source(source *s)
 {
   mill_spectra_close(s->spectra);
   mill_file_index_clear(&s->index);
-  memset(s, 0, sizeof *s);
-  s->i_file = -1;
+  *s = (source){.i_file = -1};
 }
 
 /* Close this thread's files except `keep`, to free scratch space; returns their number. */
@@ -102,7 +101,6 @@ static int get_source(worker *w, int i, source **out)
   const mill_inputs *inputs = w->reader->plan.inputs;
   const mill_input_file *entry = &inputs->file[i];
   source *s = &w->source[0];
-  *out = NULL;
   w->n_asked++;
   for (int k = 0; k < w->n_source; k++) {
     if (w->source[k].i_file == i) {
@@ -191,11 +189,11 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   return joined ? (int)(joined[1].exposure - joined->exposure) : s->index.row[row].n_exposure;
 }
 
-/* Set *i_part to the batch's part for file i_file, added if new. */
-static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
+/* Make file i_file a part of the batch, if it is none. */
+static int add_part(worker *w, mill_batch *batch, int i_file)
 {
-  for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
-    if (w->part_file[*i_part] == i_file)
+  for (int p = 0; p < batch->n_part; p++)
+    if (w->part_file[p] == i_file)
       return MILL_OK;
   const int64_t n_made = batch->cap_part;
   MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
@@ -262,51 +260,41 @@ static int collect_segments(worker *w, mill_batch *batch)
   return MILL_OK;
 }
 
-/* Set a star's identity, class, start and priors.  row: its first row, in file i. */
-static int describe_star(const mill_inputs *inputs, int i, const mill_join_start *joined,
-                         const mill_catalog_row *row, mill_star *star)
-{
-  const mill_star_tables *tables = &inputs->tables;
-  mill_star_entries at;
-  if (joined ? joined->is_extragalactic : row->kind.is_extragalactic)
-    star->warn = MILL_WARN_CLASS;
-  star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
-  star->stays = 1; /* its pixels stay in pinned memory with the batch */
-  if (joined)
-    at = joined->entries;
-  else
-    MILL_CHECK(mill_star_entries_find(tables, inputs->file[i].path, row, &at));
-  star->start = mill_start_table_theta(tables->start, at.start);
-  mill_prior_table_take(tables->priors, at.prior, star);
-  return MILL_OK;
-}
-
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable row. */
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
   mill_reader *reader = w->reader;
+  const mill_inputs *inputs = reader->plan.inputs;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_exposure = 0;
   for (; batch->n_row < n; batch->n_row++)
-    MILL_CHECK(take_star(reader, reader->plan.inputs->file[i].row_start + wanted[batch->n_row],
+    MILL_CHECK(take_star(reader, inputs->file[i].row_start + wanted[batch->n_row],
                          &batch->star[batch->n_row]));
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
     mill_join_part alone;
     int64_t n_part;
-    int i_part;
     const mill_join_part *part = parts_of(reader, i, wanted[k], &n_part, &alone);
     mill_star *star = batch->star[k];
     star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
     batch->n_exposure += star->n_exposure;
     /* a joined row belongs to the file of its first part, which is file i */
-    MILL_CHECK(describe_star(reader->plan.inputs, i, joined_of(reader, i, wanted[k]),
-                             &s->index.row[part[0].row], star));
+    const mill_catalog_row *row = &s->index.row[part[0].row];
+    const mill_join_start *joined = joined_of(reader, i, wanted[k]);
+    if (joined ? joined->is_extragalactic : row->kind.is_extragalactic)
+      star->warn = MILL_WARN_CLASS;
+    star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
+    star->stays = 1; /* its pixels stay in pinned memory with the batch */
+    mill_star_entries at = joined ? joined->entries : (mill_star_entries){0};
+    if (!joined)
+      MILL_CHECK(mill_star_entries_find(&inputs->tables, inputs->file[i].path, row, &at));
+    star->start = mill_start_table_theta(inputs->tables.start, at.start);
+    mill_prior_table_take(inputs->tables.priors, at.prior, star);
     for (int64_t q = 0; q < n_part; q++)
-      MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
+      MILL_CHECK(add_part(w, batch, part[q].file));
   }
   MILL_CHECK(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
   MILL_CHECK(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));

@@ -252,14 +252,11 @@ class Export(ProgramTest):
                          ["ONE", "MORE"] * 2)
         self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
         self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
-        self.assertEqual(table["OBJECT"][3].rstrip(), "%CE%B1 Cen")
-        self.assertRegex(table["OBJECT"][4], "^(%E9){7}%E~[0-9a-f]{8}$")  # 36 letters do not fit into 32
-        path = Table.read(tmp("odd.fits"), hdu=2)["PATH"][0].rstrip()
-        self.assertRegex(path, "^(/%C3%A9)+$")
+        self.assertRegex("".join(table["OBJECT"][3:5]), "^%CE%B1 Cen *(%E9){7}%E~[0-9a-f]{8}$")  # 36 letters in 32
+        self.assertRegex(Table.read(tmp("odd.fits"), hdu=2)["PATH"][0], "^(/%C3%A9)+ *$")
         self.export("--to", "csv", "--output", tmp("odd.csv"), odd)
         self.assertEqual(list(Table.read(tmp("odd.csv"))["OBJECT"][3:5]), ["\u03b1 Cen", r"\xe9" * 12])
-        self.assertEqual(pyfits.getheader(tmp("odd.fits"))["RVS_CMD"],
-                         "starmill " + "x" * 4083 + "...")
+        self.assertEqual(pyfits.getheader(tmp("odd.fits"))["RVS_CMD"], "starmill " + "x" * 4083 + "...")
 
     def test_other_programs_open_them(self):
         self.export("--to", "fits", "--output", tmp("v.fits"), OUT)

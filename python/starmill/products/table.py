@@ -58,10 +58,9 @@ def printable(values):
 
 
 def words(one):
-    """Return a text as the value of a keyword."""
+    """Return a text as a keyword's value, which astropy ends at a quote before a blank."""
     text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
-    text = text if len(text) <= LONGEST else text[:LONGEST - 3] + "..."
-    return text.replace("'", '"')  # astropy ends a value at a quote before a blank
+    return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
 
 
 def ones_sum(total, piece, at=0):
