@@ -240,6 +240,8 @@ static int take_row(void *context, int64_t i, const char *row)
                                      mill_fits_text_at(&raw->column[MILL_BY_OBJECT], i),
                                      mill_fits_text_at(&raw->column[MILL_BY_IDENTIFIER], i));
   memcpy(&fit->info, row + at->info->at, sizeof fit->info);
+  const int library = at->library ? row[at->library->at] : raw->library;
+  fit->is_other = library > 0 && library != raw->library; /* 0: not fitted */
   if (at->chisq)
     memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
   if (at->m2ll)
@@ -249,7 +251,7 @@ static int take_row(void *context, int64_t i, const char *row)
     if (at->par[j])
       memcpy(&value, row + at->par[j]->at, sizeof value);
     put_value(raw, i, j, value);
-    if (!is_whole || (at->library && row[at->library->at] != raw->library))
+    if (!is_whole || library != raw->library)
       raw->out->theta[i * n_par + j] = NAN;
   }
   return MILL_OK;
@@ -350,7 +352,10 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
   if (*row < 0 || table->fit[*row].identity !=
                       mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));
-  *row = *row < 0 ? -MILL_START_ABSENT : is_finite(table, *row) ? *row : -MILL_START_NOT_FINITE;
+  if (*row < 0)
+    *row = -MILL_START_ABSENT;
+  else if (!is_finite(table, *row))
+    *row = table->fit && table->fit[*row].is_other ? -MILL_START_OF_OTHER : -MILL_START_NOT_FINITE;
   return MILL_OK;
 }
 

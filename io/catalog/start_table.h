@@ -14,9 +14,10 @@
 typedef struct mill_start_table mill_start_table;
 
 enum mill_start_found {
-  MILL_START_GIVEN,     /**< the star's row has all parameters */
-  MILL_START_ABSENT,    /**< the table has no row of this star */
-  MILL_START_NOT_FINITE /**< each of the star's rows lacks a finite value within the limits */
+  MILL_START_GIVEN,      /**< the star's row has all parameters */
+  MILL_START_ABSENT,     /**< the table has no row of this star */
+  MILL_START_NOT_FINITE, /**< each of the star's rows lacks a finite value within the limits */
+  MILL_START_OF_OTHER    /**< the star was fitted with another library */
 };
 
 /** Read a result, or the first table of a FITS file that has all needed columns.
@@ -50,6 +51,7 @@ const double *mill_start_table_theta(const mill_start_table *table, int64_t row)
 typedef struct mill_start_fit {
   uint64_t identity; /**< of the star (mill_star_identity) */
   int32_t info;      /**< FIT_INFO */
+  int32_t is_other;  /**< was it fitted with another library? */
   double chisq_c_data, m2ll;
 } mill_start_fit;
 

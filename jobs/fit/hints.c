@@ -37,22 +37,22 @@ void mill_width_note(mill_width_use *use, const mill_config *config, const mill_
   use->n_unused += !is_used;
 }
 
-int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine)
+int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
+                    int is_whole)
 {
-  const int64_t n_mine[3] = {mine->n_used, mine->n_unused, mine->n_coarse};
-  int64_t n[3] = {0};
-  MILL_CHECK_MPI(MPI_Reduce(n_mine, n, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
-  if (mpi->rank == 0 && n[0] == 0 && n[1] > 0)
+  mill_width_use all = {0};
+  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  if (mpi->rank == 0 && all.n_used == 0 && all.n_unused > 0 && is_whole)
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF
                          ? "lsf is off"
                          : "the spectra have line-spread functions of their own (set lsf "
                            "to resolving_power to override them), or the templates are at the "
                            "instrument's resolution");
-  if (mpi->rank == 0 && n[2] > 0)
+  if (mpi->rank == 0 && all.n_coarse > 0)
     mill_log_warning("VRAD and v sin i may be wrong: the key `sampling` skips wavelengths of the "
                      "library, but resolution matrices of %lld spectra need all; remove the key",
-                     (long long)n[2]);
+                     (long long)all.n_coarse);
   return MILL_OK;
 }
 

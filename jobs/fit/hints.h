@@ -33,8 +33,10 @@ typedef struct mill_width_use {
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment);
 
-/** Collective: warn on rank 0 if no segment used the configured width, or if n_coarse is not 0. */
-int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine);
+/** Collective: warn on rank 0 if no segment used the configured width and `mine` of the ranks is of
+ *  all rows (is_whole), or if n_coarse is not 0. */
+int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
+                    int is_whole);
 
 enum { MILL_HINT_BINS = 402 };
 

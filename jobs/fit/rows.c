@@ -47,7 +47,7 @@ static void tell_masks(const mill_fit_setup *setup)
 }
 
 /* Numbers of rows n [N_COUNT]: by enum mill_start_found, then rows with priors. */
-enum { HAS_PRIOR = MILL_START_NOT_FINITE + 1, N_COUNT };
+enum { HAS_PRIOR = MILL_START_OF_OTHER + 1, N_COUNT };
 
 /* Add the rows of file f to the counts n, and mark in found the listed stars that have a row. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
@@ -109,13 +109,18 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;
-  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE];
+  const int64_t n_other = n[MILL_START_OF_OTHER];
+  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n_other;
+  char other[64] = "", why[192];
+  if (n_other > 0)
+    snprintf(other, sizeof other, "%lld fitted with another --library, ", (long long)n_other);
+  snprintf(why, sizeof why, "%lld not found, %s%lld without finite values within the limits",
+           (long long)n[MILL_START_ABSENT], other, (long long)n[MILL_START_NOT_FINITE]);
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "start: %s has values for none of the %lld rows (%lld not found, %lld "
-                      "without finite values within the limits): is it the table of these stars?",
-                      path, (long long)n_guessed, (long long)n[MILL_START_ABSENT],
-                      (long long)n[MILL_START_NOT_FINITE]);
+                      "start: %s has values for none of the %lld rows (%s): is it the table of "
+                      "these stars?",
+                      path, (long long)n_guessed, why);
   if (call->mpi->rank != 0)
     return MILL_OK;
   const int64_t n_repeated = mill_start_table_stars(setup->start)->n_repeated;
@@ -123,11 +128,9 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
     mill_log_warning("start: %lld rows of %s repeat a star; its first row of finite values counts",
                      (long long)n_repeated, path);
   if (n_guessed > 0)
-    mill_log_warning("start: %lld of %lld rows start from %s; the others %s: %lld not found, "
-                     "%lld without finite values within the limits",
+    mill_log_warning("start: %lld of %lld rows start from %s; the others %s: %s",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
-                     path, call->options->fit ? "are not sampled" : "start from the guess",
-                     (long long)n[MILL_START_ABSENT], (long long)n[MILL_START_NOT_FINITE]);
+                     path, call->options->fit ? "are not sampled" : "start from the guess", why);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
   return MILL_OK;
@@ -180,8 +183,9 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
     mill_log_warning("no star to fit: %s; the result has no rows",
                      inputs->n_unreadable == inputs->n_file
                          ? "no input could be read"
-                         : "the selection (objects, object type, fiber status, redrock) keeps "
-                           "no row of the inputs");
+                         : "the selection (objects, objtypes, target_classes, minexpid, maxexpid, "
+                           "fiberstatus_allowed_bits, redrock, minsn with minsn_from: scores) "
+                           "keeps no row of the inputs");
   if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
   const mill_star_rows *table[] = {setup->priors ? mill_prior_table_stars(setup->priors) : NULL,

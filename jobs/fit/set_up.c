@@ -132,10 +132,9 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
                                            : MILL_OK));
   if (format)
     mill_format_take_cameras(format->name, &setup->lib, config);
-  /* the option replaces the cameras' widths, too */
-  const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
-  for (int i = 0; i < config->n_arm && is_given; i++)
-    config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
+  if (config->cameras_of[0] && config->resolving_power > 0.0 && mill_arm_has_width(format->camera))
+    mill_log_info("resolving_power: %g replaces the widths of the cameras of %s",
+                  config->resolving_power, config->cameras_of);
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
   MILL_CHECK_MPI(

@@ -8,9 +8,9 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* Wall seconds: least and largest fit_s of the ranks, then means of the times in mill_fit_tally. */
+/* Wall seconds of the ranks: least and largest fit_s; sums of fit_s, read_wait_s and put_wait_s. */
 typedef struct mill_balance {
-  double least_s, most_s, fit_s, read_wait_s, put_wait_s;
+  double least_s, most_s, sum_s[3];
 } mill_balance;
 
 /* Log this rank's times; set *all on rank 0 to the balance of all ranks. */
@@ -18,7 +18,6 @@ static int gather_balance(const mill_fit_task *task, mill_balance *all)
 {
   const mill_fit_tally *t = task->tally;
   const MPI_Comm comm = task->call->mpi->comm;
-  double sum[3] = {0};
   mill_work_stats stats;
   mill_work_get_stats(task->out->work, &stats);
   mill_log_debug("fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; fits waited "
@@ -28,13 +27,9 @@ static int gather_balance(const mill_fit_task *task, mill_balance *all)
                  (long long)t->read.n_opened, t->read_wait_s, t->put_wait_s,
                  task->out->summary.write_s, stats.wait_s, (long long)stats.n_answered);
   const double mine[3] = {t->fit_s, t->read_wait_s, t->put_wait_s};
-  MILL_CHECK_MPI(MPI_Reduce(mine, sum, 3, MPI_DOUBLE, MPI_SUM, 0, comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine, all->sum_s, 3, MPI_DOUBLE, MPI_SUM, 0, comm));
   MILL_CHECK_MPI(MPI_Reduce(&t->fit_s, &all->least_s, 1, MPI_DOUBLE, MPI_MIN, 0, comm));
   MILL_CHECK_MPI(MPI_Reduce(&t->fit_s, &all->most_s, 1, MPI_DOUBLE, MPI_MAX, 0, comm));
-  const double n_rank = task->call->mpi->size;
-  all->fit_s = sum[0] / n_rank;
-  all->read_wait_s = sum[1] / n_rank;
-  all->put_wait_s = sum[2] / n_rank;
   return MILL_OK;
 }
 
@@ -48,9 +43,9 @@ static void print_balance(const mill_balance *b, int n_rank)
   fputs("balance      ", stdout);
   if (n_rank > 1)
     printf("idle tail %.1f %% (%d ranks fitted for %.1f to %.1f s); ",
-           percent(b->most_s - b->fit_s, b->most_s), n_rank, b->least_s, b->most_s);
-  printf("waited %.1f %% for spectra, %.1f %% for writing\n", percent(b->read_wait_s, b->fit_s),
-         percent(b->put_wait_s, b->fit_s));
+           percent(b->most_s - b->sum_s[0] / n_rank, b->most_s), n_rank, b->least_s, b->most_s);
+  printf("waited %.1f %% for spectra, %.1f %% for writing\n", percent(b->sum_s[1], b->sum_s[0]),
+         percent(b->sum_s[2], b->sum_s[0]));
 }
 
 /* A bit of a flag column, or a value of STATUS, with its texts. */
@@ -204,13 +199,13 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
-/* Warn of fitted arms that got no spectrum, though others did. */
-static int warn_of_arms(const mill_fit_task *task)
+/* Warn of fitted arms that got no spectrum, though others did.  is_whole: all rows were fitted. */
+static int warn_of_arms(const mill_fit_task *task, int is_whole)
 {
   int arms = 0;
   MILL_CHECK_MPI(
       MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, task->call->mpi->comm));
-  for (int a = 0; a < task->setup->lib.n_arm && arms != 0; a++)
+  for (int a = 0; a < task->setup->lib.n_arm && arms != 0 && is_whole; a++)
     if (task->setup->arm_wanted[a] && !(arms & 1 << a))
       mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it, or the "
                        "library cannot fit it; correct its channel or limits in the key `arms`",
@@ -234,8 +229,9 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
       mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
                        task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
                        task->out->summary.n_status[MILL_STATUS_FITTED]));
-  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width));
-  MILL_CHECK(warn_of_arms(task));
+  const int is_whole = n_put == task->inputs->n_row;
+  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width, is_whole));
+  MILL_CHECK(warn_of_arms(task, is_whole));
   warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);

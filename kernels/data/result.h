@@ -24,7 +24,7 @@ MILL_EXTERN_C_BEGIN
   X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
     "line-spread function missing or out of range in all good pixels")                             \
   X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \
-    "sample: the result given by --fit has no solution for this star")                             \
+    "sample: the result given by --fit has no solution with this library")                         \
   X(MILL_STATUS_OTHER_SPECTRUM, 10, "OTHER_SPECTRUM",                                              \
     "sample: the spectrum differs from the spectrum fitted in the result given by --fit")
 

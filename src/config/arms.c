@@ -411,14 +411,15 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Return an arm's configured settings with a camera's range and, if none is set, its width. */
-static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
+/* Return a camera with the settings of arm k (-1: none), and its own width if no key sets one. */
+static mill_arm_choice take_camera(const mill_config *config, int k, const mill_arm_choice *camera)
 {
-  mill_arm_choice choice = *own;
+  mill_arm_choice choice = k < 0 ? (mill_arm_choice){0} : config->arm[k];
+  memcpy(choice.arm, camera->arm, sizeof choice.arm);
   choice.min_aa = camera->min_aa;
   choice.max_aa = camera->max_aa;
   choice.most_power = camera->most_power;
-  if (own->fwhm_aa == 0.0 && own->resolving_power == 0.0) {
+  if (!mill_arm_has_width(&choice) && !(config->resolving_power > 0.0)) {
     choice.fwhm_aa = camera->fwhm_aa;
     choice.resolving_power = camera->resolving_power;
   }
@@ -447,7 +448,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
       continue;
     n_covered++;
     if (config->n_arm == 0 || k >= 0)
-      taken[n_taken++] = k < 0 ? camera[i] : with_settings(&camera[i], &config->arm[k]);
+      taken[n_taken++] = take_camera(config, k, &camera[i]);
   }
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
     return; /* mill_config_bind refuses names that are not cameras */

@@ -27,12 +27,12 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
 
 /** Turn the cameras [n] of a format into arms if the library covers them (mill_config_cut_arms).
  *  If arms are configured, take only cameras with an arm's name, with the settings of this arm.
+ *  The key resolving_power, like an arm's own width, replaces the cameras' widths.
  *
  *  are_channels  each camera is a channel of the same name
  *
  *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
- *  name, if the library has several arms and a camera fits into none, or if the library
- *  lacks a configured camera. */
+ *  name, if a camera fits none of several arms, or if the library lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);

@@ -286,21 +286,18 @@ static int read_problems(const reader *in, const yaml_node_t *node)
 static int take_records(mill_particle_config *c)
 {
   mill_particle_setup *s = &c->setup;
-  if (c->n_time == 0) {
-    c->time[0] = s->start_time + s->n_step * s->step;
-    c->n_time = 1;
-  }
+  s->n_record = c->n_time > 0 ? c->n_time : 1;
+  c->record[0] = s->n_step; /* without times: the end */
   for (int i = 0; i < c->n_time; i++) {
     const double step = (c->time[i] - s->start_time) / s->step, whole = rint(step);
-    if (fabs(step - whole) > 1e-6 * (1 + fabs(whole)) || whole < 0 || whole > s->n_step)
+    if (fabs(step - whole) > fmin(1e-3, 1e-6 * (1 + whole)) || whole < 0 || whole > s->n_step)
       return MILL_ERROR(
           MILL_ERR_CONFIG,
-          "times: %g is not at the end of a step of %g in the run from %g to %g: give times at "
+          "times: %.12g is not at the end of a step of %g in the run from %g to %g: give times at "
           "ends of steps, or another step",
           c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
     c->record[i] = (int)whole;
   }
-  s->n_record = c->n_time;
   return MILL_OK;
 }
 

@@ -50,18 +50,20 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 }
 
 /** Give a row of library k the first library's labels.  Labels that library k lacks get missing
- *  values, and zeros in the covariance. */
+ *  values, and in the covariance zeros; NaN if the row is not fitted. */
 static void take_row(const mill_member *member, int k, mill_fit_result *row)
 {
   const mill_library *first = member[0].lib, *own = member[k].lib;
   const int n = first->n_label + 2, n_own = own->n_label + 2, *label = member[k].label;
   int par[MILL_MAX_PAR] = {MILL_PAR_VRAD, MILL_PAR_VSINI};
   const mill_fit_result from = *row;
-  row->library = (uint8_t)(from.status == MILL_STATUS_FITTED ? 1 + k : 0);
-  if (k == 0 || from.status != MILL_STATUS_FITTED)
+  const int is_fitted = from.status == MILL_STATUS_FITTED;
+  row->library = (uint8_t)(is_fitted ? 1 + k : 0);
+  if (k == 0)
     return;
   mill_fit_result_clear_labels(row, first->n_label);
-  memset(row->covar, 0, sizeof row->covar);
+  for (int i = 0; i < n * (n + 1) / 2; i++)
+    row->covar[i] = is_fitted ? 0.0 : NAN;
   for (int l = 0; l < own->n_label; l++) {
     row->label[label[l]] = from.label[l];
     row->label_err[label[l]] = from.label_err[l];
@@ -131,7 +133,6 @@ void mill_contest_begin(mill_contest *c)
   c->fitted = -INFINITY;
   c->is_guessing = 1;
   c->scaled = 0;
-  c->is_kept = 0;
   c->best.status = MILL_STATUS_NOT_DONE;
 }
 
@@ -184,14 +185,9 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
-  *limit = INFINITY;
-  if (c->is_guessing)
-    *limit = -INFINITY;
-  else if (*next == 0) /* library 0 guesses last and, if within the tie, fits in the same turn */
-    *limit = c->tie;
-  if (is_guess)
-    return MILL_OK;
-  if (*next >= 0)
+  /* library 0 guesses last and, if within the tie, fits in the same turn */
+  *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
+  if (is_guess || *next >= 0)
     return is_best ? keep(c, slots, i_slot) : MILL_OK;
   c->is_kept = !is_best;
   if (c->is_kept) {

@@ -169,6 +169,21 @@ class Repaired(EndToEnd):
         for group in ("catalog", "catalog/exposures"):
             self.assertEqual(differing(read(tmp("out.h5"), group), read(self.path, group)), [], group)
 
+    def test_a_start_that_fits_few_rows_says_nothing_of_all(self):
+        """The good file, fitted before, has arm r and uses the resolving power."""
+        def without(name, part):
+            return cut(name, [3, 60, 100], lambda hdus: [hdus.pop(hdu) for hdu in [*hdus] if part in hdu])
+
+        good, power = without("good.fits", "_RESOLUTION"), ("--resolving-power", 3000)
+        damage_tiles(self.bad, range(3))
+        self.fit("out.h5", *power, self.bad, good, status=3)
+        without("bad.fits", "R_")
+        retried = self.retry(*power, self.bad, good)
+        alone = self.fit("alone.h5", *power, self.bad)
+        for said in "arm r got no spectrum", "resolving_power and fwhm are not used":
+            self.assertNotIn(said, retried.stderr)
+            self.assertIn(said, alone.stderr)
+
     def test_a_file_in_another_frame(self):
         """The result says one frame of all its files, which does not change."""
         damage_tiles(self.bad, range(3))

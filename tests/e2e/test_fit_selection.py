@@ -45,7 +45,8 @@ class Selection(EndToEnd):
     def test_no_star_is_selected(self):
         for ranks in (1, 3):
             done = self.fit(f"empty{ranks}.h5", "--object", "77", self.stars, ranks=ranks, status=3)
-            self.assertOneLine(done, "no star to fit", "selection", status=3)
+            self.assertOneLine(done, "no star to fit", "the selection", "objtypes, target_classes, minexpid, maxexpid",
+                               "minsn with minsn_from", status=3)
             table = read(self.path)
             self.assertEqual({len(v) for v in table.values()}, {0})
             self.assertIn("STATUS", table)

@@ -175,6 +175,7 @@ class Particles(ProgramTest):
         self.refused(text, "start.h5: X [7][0] is nan")
 
     def test_bad_input(self):
+        self.job("far.h5", "particles: 100\nsteps: 3\nstep: 0.001\nstart_time: 1.0e+10\n")  # its end is no bad time
         for text, *says in (
                 ("particles: 0\n", ":1: particles takes an integer from 1 to"),
                 ("steps: 3\nparticle: 7\n", ":2: no key 'particle'"),
@@ -184,6 +185,7 @@ class Particles(ProgramTest):
                 ("grid: [10, 20]\n", "grid has 2 values for 1 dimensions"),
                 ("boundary: periodic\n", "axis 1 has ends at 0 and 0"),
                 ("times: [0.005]\n", "times: 0.005 is not at the end of a step of 0.01"),
+                ("times: [500.0004]\nsteps: 1000000\nstep: 0.001\n", "500.0004 is not at the end of a step"),
                 ("potential: grid\n", "problem 0 needs a file: give potential_file"),
                 ("problems:\n  - {steps: 7}\n", ":2: no key 'steps' of a problem"),
                 ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",

@@ -76,7 +76,7 @@ class RealStars(EndToEnd):
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
         and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
         """
-        settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
+        settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300, resolving_power: 1800}")
         self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)
         ours, names = read(self.path), self.names
         self.assertEqual(list(ours["STATUS"]), [FITTED] * 25)
@@ -141,11 +141,23 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        self.fit("power.h5", "--config", self.lamost, "--resolving-power", 3000, self.stars[0], lib=self.lib)
-        with h5py.File(self.path) as f:
-            text = f["provenance/CONFIG"][()].decode()
-        self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", text), ["resolving_power: 3000"])
-        self.assertGreater(read(self.path)["VSINI"][0], self.cameras["VSINI"][0] + 20)
+        """By option or by key, but not a camera's own width; libstarmill has a key alone."""
+        text, own = content(self.lamost, "r"), "arms: [{name: b, fwhm: 2.7}, r]\n"
+        for i, (keys, option, expected) in enumerate((
+                ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),
+                ("resolving_power: 3000\n", [], ["resolving_power: 3000"]),
+                ("resolving_power: 3000\nlsf: resolving_power\n" + own, [], ["fwhm: 2.7", "resolving_power: 3000"]),
+                (own, [], ["fwhm: 2.7", "resolving_power: 1650", "resolving_power: 0"]))):
+            put("power.yaml", text.replace("lsf: auto", "") + keys)
+            done = self.fit(f"power{i}.h5", "--config", tmp("power.yaml"), *option, self.stars[0], lib=self.lib)
+            with h5py.File(self.path) as f:
+                used = f["provenance/CONFIG"][()].decode()
+            self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", used), expected, keys)
+            self.assertEqual("3000 replaces the widths of the cameras of lamost" in done.stderr, i < 3)
+        rows = [read(tmp(f"power{i}.h5")) for i in range(4)]
+        self.assertEqual(differing(rows[0], rows[1]), [])
+        self.assertEqual([n for n, v in rows[3].items() if v[0].tobytes() != self.cameras[n][0].tobytes()], [])
+        self.assertGreater(rows[1]["VSINI"][0], self.cameras["VSINI"][0] + 20)
 
     def test_a_coarser_grid_gives_the_same_rows(self):
         """For a broad line-spread function a fit uses every second grid point of the shipped

@@ -33,10 +33,11 @@ class Several(EndToEnd):
         keep.append(469)  # a hot star, as two
         flux[469] = flux[469] + 0.8 * np.interp(wave * (1 - 450 / 299792.458), wave, flux[469])
         cls.teff = table["TEFF"][keep]
-        generic.write(tmp("stars.fits"), [dict(
+        cls.spectra = [dict(
             NAME=f"star{k}", TARGETID=k, WAVELENGTH=wave, FLUX=flux[i],
             IVAR=np.full(len(wave), (50 / np.median(flux[i])) ** 2),
-            LSF_SIGMA=np.full(len(wave), 2.5 / 2.3548)) for k, i in enumerate(keep)], "air")
+            LSF_SIGMA=np.full(len(wave), 2.5 / 2.3548)) for k, i in enumerate(keep)]
+        generic.write(tmp("stars.fits"), cls.spectra, "air")
         put("run.yaml", CONFIG)
         cls.both = cls.several("both.h5", "--models", tmp("both-models.h5"), "--threads", 2)
 
@@ -77,6 +78,22 @@ class Several(EndToEnd):
         near = (self.teff > 6000) & (self.teff < 8000)
         error = [np.median(abs(t["TEFF"] - self.teff)[near]) for t in (both, *alone)]
         self.assertLessEqual(error[0], max(error[1:]))
+
+    def test_a_star_that_the_second_library_cannot_fit_stops_nothing(self):
+        """IVAR for a flux in another unit: so small that a few of many fits fail, with either library."""
+        k = np.nonzero(self.both["LIBRARY"] == HOT)[0][0]
+        star = self.spectra[k]
+        generic.write(tmp("faint.fits"), [star | dict(NAME=f"star{i}", TARGETID=i, IVAR=scale * star["IVAR"])
+                                          for i, scale in enumerate([1, *np.logspace(-26, -24, 99)])], "air")
+        run(*self.command("faint.h5")[:-1], tmp("faint.fits"))
+        table = read(tmp("faint.h5"))
+        failed = table["STATUS"] == FIT_FAILED
+        self.assertTrue(failed.any())
+        np.testing.assert_array_equal(table["STATUS"][~failed], FITTED)
+        np.testing.assert_array_equal(table["LIBRARY"] == 0, failed)
+        for name in ("COVAR", "TEFF", "LOGG", "FEH", "FEH_ERR"):
+            self.assertTrue(np.isnan(table[name][failed]).all(), name)
+        self.assertEqual(table["TEFF"][0], self.both["TEFF"][k])
 
     def test_rows_depend_on_neither_ranks_nor_slots_nor_kills(self):
         other = self.several("ranks.h5", "--threads", 1, "--slots", 3, ranks=2)
@@ -128,6 +145,7 @@ class Several(EndToEnd):
                                     (("--library", self.library[1]), "", (NO_FIT, FITTED))):
             done = run(*sample, *given, "--overwrite")
             self.assertIn(says, done.stderr)
+            self.assertIn("0 not found, 1 fitted with another --library, 0 without finite", done.stderr)
             self.assertRegex(done.stdout, r"POST_FLAG +rows with each bit:\n  [A-Z_]+ +1 ")
             post = read(tmp("post.h5"))
             self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])), dict(zip(stars, status)))
