@@ -31,9 +31,8 @@ typedef struct known_places {
 /* Return the name's first row at the position of `row`: an earlier row or `row` itself. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
-  const int is_known = mill_place_known(ra_deg, dec_deg);
   int i = 0; /* without a position a row joins the first row */
-  for (; i < places->n && is_known; i++) {
+  for (; i < places->n && mill_place_known(ra_deg, dec_deg); i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
     if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
       places->place[i].ra_deg = ra_deg;

@@ -120,7 +120,6 @@ static int read_sn(const mill_h5_file *file, fit_rows *rows)
 static int read_rows(const char *path, fit_rows *rows)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
-  rows->path = path;
   MILL_CHECK(open_fit(path, &file));
   MILL_CHECK(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->id));
@@ -218,7 +217,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
 int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config)
 {
   mill_selection *select = &config->select;
-  MILL_AT_END(clear_rows) fit_rows rows = {0};
+  MILL_AT_END(clear_rows) fit_rows rows = {.path = path};
   MILL_OWNED unsigned char *found = NULL;
   MILL_AT_END(mill_star_list_free_at) mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample describes one star */
