@@ -53,7 +53,7 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
 /* Replace each row's key, the number of its name, by the index of its star's first row. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
 {
-  known_places places;
+  known_places places = {0};
   int has_several = 0;
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by name */
   for (int64_t i = 0, number = -1; i < n; i++) {
