@@ -77,6 +77,7 @@ class Usage(EndToEnd):
             (["--threads", "4096"], ["threads: 4096", f"{os.cpu_count()} cores"]),
             (["--readers", "17"], ["--readers", "17"]),
             (["--object-file", tmp("nowhere.txt")], ["nowhere.txt"]),
+            (["--object-file", put("cut.fits", content(star)[:3000])], ["--object-file: ", "cut.fits: HDU 2"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             ([star], [star, "same file"]),
             (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),
