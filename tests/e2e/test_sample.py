@@ -225,12 +225,12 @@ class Sample(ProgramTest):
             hdus.writeto(same)
         run("fit", "--library", self.library, "--output", tmp("same.h5"), "--quiet", self.input, same)
         self.assertEqual(self.sample("named.h5", same, "--quiet", fit=tmp("same.h5")).returncode, 0)
-        # files of one name and with the same TARGETIDs: rows are told by the file's path
+        # two files share name and TARGETIDs: their paths tell the rows apart
         shutil.copy(other, same)
         run("fit", "--library", self.library, "--output", tmp("twins.h5"), "--quiet", self.input, same)
         np.testing.assert_array_equal(*read(tmp("twins.h5"), "catalog")["IDENTIFIER"].reshape(2, N_STAR))
         done = self.sample("twin.h5", os.path.relpath(same), "--quiet", fit=tmp("twins.h5"))
-        self.assertEqual(done.returncode, 0, done.stderr)  # 3 and OTHER_SPECTRUM by another file's rows
+        self.assertEqual(done.returncode, 0, done.stderr)  # 3 if sample took the other file's rows
         np.testing.assert_array_equal(read(tmp("twin.h5"))["STATUS"], read(tmp("rows.h5"))["STATUS"])
 
     def test_a_share_of_joined_stars_keeps_all_their_rows(self):
