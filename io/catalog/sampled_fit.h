@@ -10,7 +10,8 @@
 int mill_sampled_read_config(const char *path, mill_config *config);
 
 /** Check that the fit used lib.  *code: lib's code in the fit's column LIBRARY; 0: the fit had one
- *  library.  MILL_ERR_CONFIG: another library; MILL_ERR_USAGE: n_library > 1. */
+ *  library.  MILL_ERR_CONFIG: the fit did not use lib.  MILL_ERR_USAGE: the caller has more than
+ *  one library (n_library), but `sample` takes one. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
 /** Fail unless the fit used a file with this hash.

@@ -49,9 +49,9 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, counted from the first.  With any name or
- *  TARGETID: MILL_BY_PLACE, so no positions.  With positions alone: all columns.  With neither: 0.
- *  has: 1 for each column that the table has. */
+/** Return how many columns of mill_star_column to read, counted from the first.  If the table has
+ *  names or TARGETIDs: MILL_BY_PLACE, the columns before positions.  If it has positions alone: all
+ *  columns.  If neither: 0.  has: 1 for each column of the table. */
 int mill_star_columns_wanted(const int has[MILL_N_STAR_COLUMN]);
 
 /** mill_star_columns_wanted of a FITS table. */

@@ -215,7 +215,8 @@ static int check_run_id(const char *path, const char *id, const char *result, co
 {
   return strcmp(id, run_id) == 0
              ? MILL_OK
-             : MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s",
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s belongs to another result than %s; remove it, "
+                          "or give another --models",
                           path, result);
 }
 

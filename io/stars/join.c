@@ -452,9 +452,9 @@ static void order_rows(survey *owned, mill_keyed *order)
   }
 }
 
-/* Write the parts of this rank's joined rows to `part`, sorted by entry.owner, and the places where
- * joined rows begin to `start`.  Add each joined row and its exposures to n_row and n_exposure of
- * the file of the row's first part.  Return the number of exposures. */
+/* Fill in `part`, the parts of this rank's joined rows sorted by entry.owner, and `start`, where in
+ * `part` each of the n_new rows begins.  Add a row to n_row, and its exposures to n_exposure, of the
+ * file with the row's first part.  Return the number of exposures. */
 static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part *part,
                           mill_join_start *start, int64_t *n_new, int64_t *n_row,
                           int64_t *n_exposure)

@@ -145,8 +145,9 @@ double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
 }
 
 /** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
- *  the templates' sigma, A.  Pixels that are not fitted or have a small sigma do not set
- *  range->least.  With a matrix the second smallest value counts, as one row may be wrong. */
+ *  the templates' sigma, A.  Pixels that are not fitted do not set range->least, nor do sigmas
+ *  below `lowest`, which are errors.  With a matrix the second smallest value counts, as one row
+ *  may be wrong. */
 static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, int by_matrix,
                     double templ, blur_range *range)
 {

@@ -155,8 +155,8 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
   return compare(roles, what, path, &file);
 }
 
-/* Look at the disk only if the name may be reserved, or if device and inode agree with a written
- * file.  The device and inode of a file on another host may agree by chance. */
+/* Read the path's identity from disk only if its name, or its device and inode, are those of a file
+ * that the job writes.  Device and inode of a file on another host may agree by chance. */
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {

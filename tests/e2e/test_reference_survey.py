@@ -54,8 +54,8 @@ class Likelihood(EndToEnd):
 
     def test_values_are_those_of_rvspecfit(self):
         """With float64 templates -2 ln L is within 1e-2 + 1e-7 |value| of rvspecfit's.  Near the
-        truth float32 templates change -2 ln L by less than `near`, and the limit of the difference
-        from rvspecfit is 1e-3 larger.  For smooth rotation rvspecfit has no values."""
+        truth float32 templates change -2 ln L by less than `near`, and differ from rvspecfit by less
+        than `near` + 1e-3.  For smooth rotation rvspecfit has no values."""
         for kind, path, near in (("nn", "sim/likelihood-nn.json", 3e-3),
                                  ("nnrm", "sim/likelihood-rm.json", 1e-3)):
             wide, theirs = self.compare(kind, path, "linear", "float64")

@@ -281,8 +281,8 @@ static void compare_dense(const double *theta, double f_error, double hess_error
               v[j][p] * cblas_ddot(s->n_pix, left + (size_t)p * (size_t)s->n_pix, 1, v[l], 1);
   }
   f += made_penalty(&fx.lib, &fx.set, &fx.star, theta);
-  /* The prepared data and the rows of the error are float32.  Rounding changes the residuals by a
-   * relative 1e-6; the root of their sum of squares is 60 over thousands of pixels. */
+  /* The prepared data and the rows of the error are float32.  Rounding changes each
+   * residual by a relative 1e-6; the residuals' sum of squares is 60^2. */
   assert_close(eval.f, f, f_error);
   for (int j = 0; j < NP; j++)
     for (int l = 0; l < NP; l++) {

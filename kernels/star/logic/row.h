@@ -281,7 +281,8 @@ MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_
   return err > 0.0 ? sqrt(scaled * scaled - mill_scaled_floor(m, r, l)) : err;
 }
 
-/** Copy the errors of the likelihood to the formal errors, then scale the errors if requested. */
+/** Copy the errors of the likelihood to the formal errors.  If requested, scale the errors but for
+ *  the labels' floors. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;

@@ -52,11 +52,10 @@ def object_keys(objects):
 
 
 def joined(key, has_id, ra, dec, by_place):
-    """Return an index of each row's star, and texts about rows that are not compared.  A star's
-    rows share a key and lie within FAR_AS of the first row with this key.  by_place: a row whose
-    key is unique also joins stars within NEAR_AS, unless over CROWD rows have this position.
-    has_id: a row's key is its TARGETID.  If rows within NEAR_AS have different TARGETIDs, no row
-    joins them by place."""
+    """Return an index of each row's star, and texts about rows left out of repeats.  A star's rows
+    share a key and lie within FAR_AS of the first row with this key.  by_place: a row with a unique
+    key joins a star within NEAR_AS by its position.  No row does so where over CROWD rows have one
+    position, or where TARGETIDs within NEAR_AS differ.  has_id: the row's key is its TARGETID."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))

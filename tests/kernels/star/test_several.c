@@ -282,7 +282,7 @@ static void make(double gain)
 
 /** Return F of a segment of arm a if the star being fitted, p->star, has the velocity vel_km_s.
  *  grad [N_ROW], hess_of [N_ROW][N_ROW]: derivatives, this star's parameters first.  Each of two
- *  arms has half of F.  After MILL_PAIR_SWAP turns the brighter star becomes the first one. */
+ *  arms has half of F.  From turn MILL_PAIR_SWAP on, the brighter star is the first one. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;
