@@ -134,6 +134,24 @@ MILL_TEST(shared_wavelengths_are_made_once)
   assert_int_equal(end.n_made, lib.n_arm);
 }
 
+/** A segment's last pixel is a millionth within or beyond the templates' reach. */
+MILL_TEST(templates_must_reach_to_the_velocity_limits)
+{
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
+  const double beta = set.min_vel_km_s / MILL_C_KM_S;
+  mill_star raw;
+  made_star_raw(0, &star[1], &raw);
+  mill_raw_segment *s = &raw.segment[0];
+  double *last = &star[1].segment[0].wave_aa[s->n_pix - 1], was = *last;
+  assert_ok(mill_pipeline_create(&lib, 1, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  for (int beyond = 0; beyond < 2; beyond++) {
+    *last = lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] * sqrt((1 + beta) / (1 - beta));
+    *last *= beyond ? 1 + 1e-6 : 1 - 1e-6;
+    assert_int_equal(mill_pipeline_accepts(pipeline, s), beyond ? MILL_ERR_RANGE : MILL_OK);
+  }
+  *last = was;
+}
+
 static int is_full;
 
 static int alloc_unless_full(mill_device *device, size_t bytes, void **out)
