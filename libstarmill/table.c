@@ -32,11 +32,6 @@ struct starmill_table {
   char *path;
 };
 
-static size_t row_bytes(const table_column *c)
-{
-  return mill_column_type_size(c->type) * (size_t)c->n_value;
-}
-
 void starmill_table_free(starmill_table *table)
 {
   if (!table)
@@ -156,16 +151,12 @@ static int fit(starmill_library *h, fit_task *f, starmill_table **table)
   mill_columns columns;
   MILL_AT_END(starmill_table_free_at) starmill_table *t = NULL;
   MILL_OWNED char *row = NULL;
-  MILL_OWNED mill_fit_result *best = NULL;
-  MILL_OWNED mill_star *raw = NULL;
   MILL_CHECK(check_fit(h, f));
   MILL_CHECK(MILL_ALLOC(1, &t));
   MILL_CHECK(make_columns(h, f->n, &columns, t));
   MILL_CHECK(MILL_ALLOC(columns.row_size, &row));
-  MILL_CHECK(MILL_ALLOC(f->n, &best));
-  MILL_CHECK(MILL_ALLOC((int64_t)f->n * f->n_start, &raw));
-  f->best = best;
-  f->raw = raw;
+  MILL_CHECK(MILL_ALLOC(f->n, &f->best));
+  MILL_CHECK(MILL_ALLOC((int64_t)f->n * f->n_start, &f->raw));
   for (int i = 0; i < f->n; i++)
     mill_fit_result_init(&f->best[i], &h->lib, i,
                          f->star[i]->n_segment ? MILL_STATUS_NOT_DONE : f->star[i]->status);
@@ -195,7 +186,9 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
                 .start = start,
                 .n_deriv = MILL_PAR_LABEL0 + (size_t)library->lib.n_label};
   MILL_LOCKED(&library->mutex);
-  return mill_tell(fit(library, &f, table), error);
+  const int err = mill_tell(fit(library, &f, table), error);
+  MILL_FREE(f.raw, f.best);
+  return err;
 }
 
 /* ---- result files ---- */
@@ -302,7 +295,8 @@ static int read_column(starmill_table *t, table_column *c)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: /%s is not a column with a value for each of the %lld rows", t->path,
                       path, (long long)t->n_row);
-  MILL_CHECK(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
+  const size_t n_byte = mill_column_type_size(c->type) * (size_t)c->n_value; /* of a row */
+  MILL_CHECK(mill_alloc_raw((size_t)n_row, n_byte, (void **)&data));
   const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
   if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path,
@@ -381,7 +375,9 @@ static int theta_of(const starmill_library *library, starmill_table *table, int6
     MILL_CHECK(find_column(table, mill_parameter(library, j).column, &c));
     if (c->type != STARMILL_F64 || c->n_value != 1)
       return MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
-    theta[j] = ((const double *)(const void *)c->data)[i_row];
+    const double value = ((const double *)(const void *)c->data)[i_row];
+    /* an arm without data has no velocity offset; the prior's mean is 0 */
+    theta[j] = isnan(value) && j >= MILL_PAR_LABEL0 + library->lib.n_label ? 0.0 : value;
   }
   return MILL_OK;
 }

@@ -10,10 +10,12 @@
 #include "io/library/library_file.h"
 #include "kernels/base/memory.h"
 
-static inline int writer_array(const mill_h5_file *file, const char *at, hid_t type, size_t n_row,
-                               size_t n_column, const void *data)
+static inline int writer_array(const mill_h5_file *file, const char *group, const char *name,
+                               hid_t type, size_t n_row, size_t n_column, const void *data)
 {
   const size_t dim[2] = {n_row, n_column};
+  char at[96];
+  snprintf(at, sizeof at, "%s/%s", group, name);
   return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, "of a test");
 }
 
@@ -25,14 +27,11 @@ static inline int writer_error(const mill_h5_file *file, const char *arm, size_t
   snprintf(at, sizeof at, "%s/model_error", arm);
   MILL_CHECK(mill_h5_write_group(file, at));
   MILL_CHECK(mill_h5_write_attr_double(file, at, "correlation", error->correlation));
-  snprintf(at, sizeof at, "%s/model_error/fraction", arm);
-  MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_pix, 0, error->fraction));
+  MILL_CHECK(writer_array(file, at, "fraction", H5T_NATIVE_FLOAT, n_pix, 0, error->fraction));
   if (n == 0)
     return MILL_OK;
-  snprintf(at, sizeof at, "%s/model_error/sigmas", arm);
-  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n, 0, error->sigma));
-  snprintf(at, sizeof at, "%s/model_error/components", arm);
-  return writer_array(file, at, H5T_NATIVE_FLOAT, n, n_pix, error->component);
+  MILL_CHECK(writer_array(file, at, "sigmas", H5T_NATIVE_DOUBLE, n, 0, error->sigma));
+  return writer_array(file, at, "components", H5T_NATIVE_FLOAT, n, n_pix, error->component);
 }
 
 static inline int writer_arm(const mill_h5_file *file, const char *arm, const mill_arm *a)
@@ -53,16 +52,14 @@ static inline int writer_arm(const mill_h5_file *file, const char *arm, const mi
   MILL_CHECK(mill_h5_write_attr_double(file, arm, "template_sigma", a->template_sigma_aa));
   MILL_CHECK(mill_h5_write_attr_int(file, arm, "log_flux", e->log_flux));
   MILL_CHECK(mill_h5_write_attr_int(file, arm, "n_layer", e->n_layer));
-  snprintf(at, sizeof at, "%s/wavelength", arm);
-  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, (size_t)a->n_pix, 0, a->wave_aa));
+  MILL_CHECK(
+      writer_array(file, arm, "wavelength", H5T_NATIVE_DOUBLE, (size_t)a->n_pix, 0, a->wave_aa));
   for (int i = 0; i < e->n_layer; i++) {
     const size_t n_out = (size_t)e->n_out[i], n_in = (size_t)e->n_in[i];
     snprintf(at, sizeof at, "%s/layer%d", arm, i);
     MILL_CHECK(mill_h5_write_group(file, at));
-    snprintf(at, sizeof at, "%s/layer%d/weight", arm, i);
-    MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_out, n_in, e->weight[i]));
-    snprintf(at, sizeof at, "%s/layer%d/bias", arm, i);
-    MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_out, 0, e->bias[i]));
+    MILL_CHECK(writer_array(file, at, "weight", H5T_NATIVE_FLOAT, n_out, n_in, e->weight[i]));
+    MILL_CHECK(writer_array(file, at, "bias", H5T_NATIVE_FLOAT, n_out, 0, e->bias[i]));
   }
   return a->error.fraction ? writer_error(file, arm, (size_t)a->n_pix, &a->error) : MILL_OK;
 }
@@ -110,10 +107,9 @@ static inline int writer_contents(const mill_h5_file *file, const mill_library *
     const mill_hull *hull = &lib->hull[i];
     snprintf(at, sizeof at, "hulls/hull%d", i);
     MILL_CHECK(mill_h5_write_group(file, at));
-    snprintf(at, sizeof at, "hulls/hull%d/labels", i);
-    MILL_CHECK(writer_array(file, at, H5T_NATIVE_INT, (size_t)hull->n_label, 0, hull->label));
-    snprintf(at, sizeof at, "hulls/hull%d/facets", i);
-    MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, (size_t)hull->n_facet,
+    MILL_CHECK(
+        writer_array(file, at, "labels", H5T_NATIVE_INT, (size_t)hull->n_label, 0, hull->label));
+    MILL_CHECK(writer_array(file, at, "facets", H5T_NATIVE_DOUBLE, (size_t)hull->n_facet,
                             (size_t)hull->n_label + 1, hull->facet));
   }
   for (int i = 0; i < lib->n_arm; i++) {
@@ -121,9 +117,9 @@ static inline int writer_contents(const mill_h5_file *file, const mill_library *
     MILL_CHECK(writer_arm(file, at, &lib->arm[i]));
   }
   MILL_CHECK(mill_h5_write_group(file, "guess"));
-  MILL_CHECK(writer_array(file, "guess/labels", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess,
+  MILL_CHECK(writer_array(file, "guess", "labels", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess,
                           (size_t)lib->n_label, lib->guess_label));
-  return writer_array(file, "guess/vsini", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess_vsini, 0,
+  return writer_array(file, "guess", "vsini", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess_vsini, 0,
                       lib->guess_vsini_km_s);
 }
 

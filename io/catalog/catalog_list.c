@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/fits/fits_file.h"
+#include "io/catalog/star_table.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 
@@ -91,26 +91,23 @@ static int take_star(const line *at, void *list)
 /* Append the star of each row of the file's first table. */
 static int read_fits_stars(const char *path, mill_star_list *list)
 {
-  enum { ID, IDENTIFIER, OBJECT, N_WISH };
-  static const mill_fits_wish wish[N_WISH] = {[ID] = MILL_WISH("TARGETID", INT64, -1, 0),
-                                              [IDENTIFIER] = MILL_WISH("IDENTIFIER", TEXT, 0, 0),
-                                              [OBJECT] = MILL_WISH("OBJECT", TEXT, 0, 0)};
   int i_hdu = 0;
-  MILL_FITS_VALUES(v, N_WISH);
+  MILL_FITS_VALUES(v, MILL_BY_PLACE);
   MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
   MILL_CHECK(mill_fits_file_open(path, NULL, &file));
   while (i_hdu < file->guard->n_hdu && file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     i_hdu++;
   if (i_hdu < file->guard->n_hdu)
-    MILL_CHECK(mill_fits_columns(file, i_hdu, wish, N_WISH, v));
-  if (!v[ID].there && !v[IDENTIFIER].there && !v[OBJECT].there)
+    MILL_CHECK(mill_fits_columns(file, i_hdu, mill_star_column, MILL_BY_PLACE, v));
+  if (!v[MILL_BY_TARGETID].there && !v[MILL_BY_IDENTIFIER].there && !v[MILL_BY_OBJECT].there)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: its first table has no column TARGETID, IDENTIFIER or OBJECT", path);
   for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++) {
-    const char *identifier = mill_fits_text_at(&v[IDENTIFIER], i);
-    const char *object = mill_fits_text_at(&v[OBJECT], i);
-    if (v[ID].i64[i] != -1 || identifier[0] || object[0]) /* skip rows that name no star */
-      MILL_CHECK(mill_star_list_add_row(list, v[ID].i64[i], identifier, object));
+    const int64_t id = v[MILL_BY_TARGETID].i64[i];
+    const char *identifier = mill_fits_text_at(&v[MILL_BY_IDENTIFIER], i);
+    const char *object = mill_fits_text_at(&v[MILL_BY_OBJECT], i);
+    if (id != -1 || identifier[0] || object[0]) /* skip rows that name no star */
+      MILL_CHECK(mill_star_list_add_row(list, id, identifier, object));
   }
   return MILL_OK;
 }
@@ -121,7 +118,8 @@ int mill_star_list_read(const char *path, mill_star_list *list)
   char first[7] = "";
   (void)mill_first_bytes(path, first, sizeof first - 1);
   const int is_fits = strncmp(first, "\x1f\x8b", 2) == 0 || strcmp(first, "SIMPLE") == 0;
-  MILL_CHECK(is_fits ? read_fits_stars(path, list) : each_line(path, take_star, list));
+  MILL_CHECK(is_fits ? mill_star_table_code(read_fits_stars(path, list), 0, "--object-file")
+                     : each_line(path, take_star, list));
   if (list->n_number + list->n_name == n_before)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s: holds no star; write one TARGETID, IDENTIFIER or OBJECT per line", path);

@@ -198,11 +198,22 @@ static void print_entry(const mill_input_entry *e, FILE *out)
   fputc('\n', out);
 }
 
+static int not_written(const char *path)
+{
+  return MILL_ERROR(MILL_ERR_OUTPUT,
+                    "--input-table %s: cannot be written: %s; mend this and repeat the command",
+                    path, errno ? strerror(errno) : "no room");
+}
+
 int mill_input_table_check(const char *path)
 {
   char first[sizeof HEAD] = "";
   struct stat status;
-  if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
+  if (stat(path, &status) != 0)
+    return mill_check_output(path, "input-table");
+  if (access(path, W_OK) != 0)
+    return not_written(path);
+  if (S_ISREG(status.st_mode) && status.st_size == 0)
     return MILL_OK;
   (void)mill_first_bytes(path, first, sizeof first - 1);
   if (strcmp(first, HEAD) != 0)
@@ -220,15 +231,14 @@ static int ends_within_line(int fd, int64_t size)
 
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n)
 {
-  MILL_AT_END(mill_descriptor_close) int fd = -1;
   MILL_OWNED char *text = NULL;
   size_t n_text = 0;
-  MILL_CHECK(mill_input_table_check(path));
-  fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  MILL_AT_END(mill_descriptor_close)
+  const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
   if (size < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table %s: cannot be written: %s", path,
-                      strerror(errno));
+    return not_written(path);
+  MILL_CHECK(mill_input_table_check(path));
   FILE *out = open_memstream(&text, &n_text);
   if (out)
     fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
@@ -237,9 +247,6 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   MILL_CHECK(mill_text_close(out, MILL_OK, "the table of inputs"));
   /* one write: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "--input-table %s: cannot be written: %s; the result is complete: run the "
-                      "same command again to write the table",
-                      path, errno ? strerror(errno) : "no room");
+    return not_written(path);
   return MILL_OK;
 }

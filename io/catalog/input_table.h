@@ -28,7 +28,7 @@ typedef struct mill_input_entry {
 typedef struct mill_input_table mill_input_table;
 
 /** Read a table; a missing file gives an empty table.  Unreadable lines are skipped with a
- *  warning.  MILL_ERR_USAGE: the file is not a table of inputs. */
+ *  warning.  Fails as mill_input_table_check does. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
 MILL_CLOSER(mill_input_table, mill_input_table_free)
@@ -39,7 +39,8 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
 /** Does the entry of this input's path belong to this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** Fail with MILL_ERR_USAGE unless path is missing, empty or a table of inputs. */
+/** MILL_ERR_USAGE unless path is missing, empty or a table of inputs.
+ *  MILL_ERR_OUTPUT: it cannot be written. */
 int mill_input_table_check(const char *path);
 
 /** Append entry [n]; create the file if missing.  MILL_ERR_USAGE: not a table of inputs.

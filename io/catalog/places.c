@@ -22,7 +22,7 @@ double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_de
 /* The sky positions known for one name, with the first row at each. */
 typedef struct known_places {
   int n;
-  struct {
+  struct known_place {
     int64_t row;
     double ra_deg, dec_deg;
   } place[MILL_MOST_PLACES];
@@ -31,9 +31,8 @@ typedef struct known_places {
 /* Return the name's first row at the position of `row`: an earlier row or `row` itself. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
-  const int is_known = mill_place_known(ra_deg, dec_deg);
   int i = 0; /* without a position a row joins the first row */
-  for (; i < places->n && is_known; i++) {
+  for (; i < places->n && mill_place_known(ra_deg, dec_deg); i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
     if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
       places->place[i].ra_deg = ra_deg;
@@ -46,19 +45,15 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   }
   if (i < places->n)
     return places->place[i].row;
-  if (i == MILL_MOST_PLACES)
-    return row;
-  places->place[i].row = row;
-  places->place[i].ra_deg = ra_deg;
-  places->place[i].dec_deg = dec_deg;
-  places->n++;
+  if (i < MILL_MOST_PLACES)
+    places->place[places->n++] = (struct known_place){row, ra_deg, dec_deg};
   return row;
 }
 
 /* Replace each row's key, the number of its name, by the index of its star's first row. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
 {
-  known_places places;
+  known_places places = {0};
   int has_several = 0;
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by name */
   for (int64_t i = 0, number = -1; i < n; i++) {

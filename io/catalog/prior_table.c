@@ -369,21 +369,25 @@ void mill_prior_table_free(mill_prior_table *table)
   MILL_FREE(table->prior, table);
 }
 
-int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *row,
-                          mill_star *star, int *has_any)
+int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *star, int64_t *row)
 {
-  int64_t at;
-  *has_any = 0;
-  MILL_CHECK(mill_star_rows_find(&table->star, row, NULL, &at));
-  for (int k = 0; at >= 0 && k < table->n_pair; k++) {
-    const double *prior = table->prior + (at * table->n_pair + k) * 2;
+  int has_any = 0;
+  MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));
+  for (int k = 0; *row >= 0 && k < table->n_pair; k++)
+    has_any |= table->pair[k] >= 0 && table->prior[(*row * table->n_pair + k) * 2 + 1] > 0.0;
+  *row = has_any ? *row : -1;
+  return MILL_OK;
+}
+
+void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star *star)
+{
+  for (int k = 0; row >= 0 && k < table->n_pair; k++) {
+    const double *prior = table->prior + (row * table->n_pair + k) * 2;
     if (table->pair[k] < 0)
       continue;
     star->prior_mean[table->pair[k]] = prior[0];
     star->prior_sigma[table->pair[k]] = prior[1];
-    *has_any |= prior[1] > 0.0;
   }
-  return MILL_OK;
 }
 
 const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table)

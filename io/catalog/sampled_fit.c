@@ -8,22 +8,16 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
+#include "io/result/result_layout.h"
 #include "kernels/math/counter_random.h"
-
-#define FORMAT_NAME "starmill result"
 
 enum { SHARE_PURPOSE = 21 /* purpose of the random words; start_table.c has 20 */ };
 
 static int open_fit(const char *path, mill_h5_file *file)
 {
-  char format[64] = "";
   MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, file));
   MILL_CHECK(mill_h5_scan(file));
-  if (!mill_h5_has_attr(file, "/", "FORMAT") ||
-      mill_h5_read_attr_text(file, "/", "FORMAT", format, sizeof format) != MILL_OK ||
-      strcmp(format, FORMAT_NAME) != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "--fit %s is not a result of starmill fit", path);
-  return MILL_OK;
+  return mill_result_layout_check(file->id, path, MILL_ERR_CONFIG);
 }
 
 int mill_sampled_read_config(const char *path, mill_config *config)
@@ -126,22 +120,16 @@ static int read_sn(const mill_h5_file *file, fit_rows *rows)
 static int read_rows(const char *path, fit_rows *rows)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
-  rows->path = path;
   MILL_CHECK(open_fit(path, &file));
   MILL_CHECK(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
-  const struct {
-    const char *name;
-    hid_t type;
-    size_t size;
-    void **to;
-  } column[] = {{"fits/TARGETID", H5T_NATIVE_INT64, sizeof *rows->id, (void **)&rows->id},
-                {"fits/RVS_WARN", H5T_NATIVE_INT64, sizeof *rows->warn, (void **)&rows->warn},
-                {"fits/STATUS", H5T_NATIVE_INT32, sizeof *rows->status, (void **)&rows->status},
-                {"fits/FIT_INFO", H5T_NATIVE_INT32, sizeof *rows->info, (void **)&rows->info}};
-  for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
-    MILL_CHECK(mill_alloc_bytes(rows->n, column[i].size, column[i].to));
-    MILL_CHECK(mill_h5_read(&file, column[i].name, column[i].type, 1, &rows->n, *column[i].to));
-  }
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->id));
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->warn));
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->status));
+  MILL_CHECK(MILL_ALLOC(rows->n, &rows->info));
+  MILL_CHECK(mill_h5_read(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, rows->id));
+  MILL_CHECK(mill_h5_read(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, rows->warn));
+  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, rows->status));
+  MILL_CHECK(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, rows->info));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->sn));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->arm_sn));
   MILL_CHECK(read_sn(&file, rows));
@@ -229,7 +217,7 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
 int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config)
 {
   mill_selection *select = &config->select;
-  MILL_AT_END(clear_rows) fit_rows rows = {0};
+  MILL_AT_END(clear_rows) fit_rows rows = {.path = path};
   MILL_OWNED unsigned char *found = NULL;
   MILL_AT_END(mill_star_list_free_at) mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample describes one star */

@@ -337,11 +337,10 @@ void mill_start_table_free(mill_start_table *table)
 }
 
 int mill_start_table_find(const mill_start_table *table, const char *path,
-                          const mill_catalog_row *star, const double **theta,
-                          enum mill_start_found *found)
+                          const mill_catalog_row *star, int64_t *row)
 {
-  int64_t row = -1;
   char absolute[PATH_MAX] = "";
+  *row = -1;
   /* files of one name in two folders have the same IDENTIFIERs */
   if (table->input.n > 0)
     MILL_CHECK(mill_input_absolute(path, absolute));
@@ -349,16 +348,20 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
   const int64_t range[] = {file ? file->row_start : 0,
                            file ? file->row_start + file->n_row : INT64_MAX};
   if (table->exact.row)
-    MILL_CHECK(mill_star_rows_find(&table->exact, star, range, &row));
-  if (row < 0 || table->fit[row].identity !=
-                     mill_star_identity(star->target_id, star->object, star->identifier))
-    MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, &row));
-  *found = row < 0                                  ? MILL_START_ABSENT
-           : is_finite(table, row)                  ? MILL_START_GIVEN
-           : table->fit && table->fit[row].is_other ? MILL_START_OF_OTHER
-                                                    : MILL_START_NOT_FINITE;
-  *theta = *found == MILL_START_GIVEN ? table->theta + row * table->n_par : NULL;
+    MILL_CHECK(mill_star_rows_find(&table->exact, star, range, row));
+  if (*row < 0 || table->fit[*row].identity !=
+                      mill_star_identity(star->target_id, star->object, star->identifier))
+    MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));
+  if (*row < 0)
+    *row = -MILL_START_ABSENT;
+  else if (!is_finite(table, *row))
+    *row = table->fit && table->fit[*row].is_other ? -MILL_START_OF_OTHER : -MILL_START_NOT_FINITE;
   return MILL_OK;
+}
+
+const double *mill_start_table_theta(const mill_start_table *table, int64_t row)
+{
+  return row >= 0 ? table->theta + row * table->n_par : NULL;
 }
 
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)

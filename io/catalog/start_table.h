@@ -38,13 +38,14 @@ int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
                           int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
-/** Find a star.  MILL_ERR_CONFIG: two rows of the table match the star's position.
- *
- *  path    the star's file: tells rows of one IDENTIFIER apart if exact is 1
- *  *theta  [n_label + 2]  VRAD, VSINI, labels; borrowed; NULL unless MILL_START_GIVEN */
+/** Find a star's row.  *row: minus the reason (enum mill_start_found) if there is no start.
+ *  path: the star's file, which tells rows of one IDENTIFIER apart if exact is 1.
+ *  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_start_table_find(const mill_start_table *table, const char *path,
-                          const mill_catalog_row *star, const double **theta,
-                          enum mill_start_found *found);
+                          const mill_catalog_row *star, int64_t *row);
+
+/** VRAD, VSINI and labels [n_label + 2] of a row that mill_start_table_find gave; NULL: row < 0. */
+const double *mill_start_table_theta(const mill_start_table *table, int64_t row);
 
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
 typedef struct mill_start_fit {
@@ -54,7 +55,7 @@ typedef struct mill_start_fit {
   double chisq_c_data, m2ll;
 } mill_start_fit;
 
-/** The fit whose theta mill_start_table_find returned; NULL: the table is no result. */
+/** The fit with this mill_start_table_theta; NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
 /** Key of a star's random numbers: target_id, or if -1 a hash of object, else of identifier. */

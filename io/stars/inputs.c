@@ -358,9 +358,9 @@ static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_
   MILL_OWNED int64_t *n_row = NULL, *n_exposure = NULL;
   MILL_CHECK(mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(inputs->n_file, &n_row),
                                                MILL_ALLOC(inputs->n_file, &n_exposure))));
-  MILL_CHECK(mill_join_make(mpi, config->join_radius_arcsec, config->select.star, inputs->n_file,
-                            inputs->file_start, inputs->file_end, inputs->index, n_row, n_exposure,
-                            &inputs->join));
+  MILL_CHECK(mill_join_make(mpi, config->join_radius_arcsec, config->select.star, &inputs->tables,
+                            names->name, inputs->n_file, inputs->file_start, inputs->file_end,
+                            inputs->index, n_row, n_exposure, &inputs->join));
   MILL_CHECK(mill_mpi_agree(mpi, refuse_mixed_frames(names, facts, inputs)));
   for (int i = 0; i < inputs->n_file; i++) {
     facts[i].file.n_row = n_row[i];
@@ -470,7 +470,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                    .inputs = inputs,
                    .want_models = request->want_models,
                    .keeps_all = config->join_by_name};
-  memset(inputs, 0, sizeof *inputs);
+  *inputs = (mill_inputs){.tables = inputs->tables};
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
@@ -480,9 +480,8 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);
   if (names.n == 0) /* all inputs are done */
     goto done;
-  err = MILL_ALLOC(names.n, &facts);
-  MILL_STEP(MILL_ALLOC(mpi->size + 1, &start));
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_mpi_agree(
+      mpi, mill_error_of(MILL_ALLOC(names.n, &facts), MILL_ALLOC(mpi->size + 1, &start))));
   MILL_TRY(cut_files(mpi, &names, &facts, start));
   inputs->file_start = start[mpi->rank];
   inputs->file_end = start[mpi->rank + 1];

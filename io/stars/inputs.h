@@ -32,6 +32,7 @@ typedef struct mill_inputs {
   mill_file_index *index;                   /**< [file_end - file_start], owned */
   char *path_text, *file_text;              /**< texts that file points to, owned */
   mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
+  mill_star_tables tables;                  /**< set before indexing, borrowed */
   mill_join *join;         /**< joins rows across files, owned; NULL: rows are not joined */
   int n_pix[MILL_MAX_ARM]; /**< pixels of each arm's longest exposure; 0: none, or no models */
   /** [arm][n_pix] wavelengths equal in all exposures to 0.001 pixels, owned; NULL: they differ */

@@ -18,6 +18,7 @@ typedef struct entry {
   double ra, dec; /* degrees; NaN: unknown */
   int32_t file, n_exposure, tile_id, night, is_listed;
   int64_t first_exposure; /* index in survey.exposure; set by order_rows */
+  mill_star_entries entries;
   mill_kind kind;
 } entry;
 
@@ -44,7 +45,17 @@ void mill_join_free(mill_join *join)
   MILL_FREE(join->n_row_before, join->row_start, join->found, join);
 }
 
-static int list_mine(const mill_star_list *stars, const mill_file_index *index, int file_start,
+int mill_star_entries_find(const mill_star_tables *tables, const char *path,
+                           const mill_catalog_row *star, mill_star_entries *out)
+{
+  *out = (mill_star_entries){-MILL_START_ABSENT, -1};
+  if (tables->start)
+    MILL_CHECK(mill_start_table_find(tables->start, path, star, &out->start));
+  return tables->priors ? mill_prior_table_find(tables->priors, star, &out->prior) : MILL_OK;
+}
+
+static int list_mine(const mill_star_list *stars, const mill_star_tables *tables,
+                     const char *const *path, const mill_file_index *index, int file_start,
                      int file_end, survey *mine, unsigned char *found)
 {
   int64_t n_row = 0, n_exposure = 0;
@@ -61,6 +72,7 @@ static int list_mine(const mill_star_list *stars, const mill_file_index *index, 
       entry *e = &mine->entry[mine->n_entry++];
       e->is_listed =
           !stars || mill_star_list_has(stars, row->target_id, row->identifier, row->object, found);
+      MILL_CHECK(mill_star_entries_find(tables, path[f], row, &e->entries));
       memcpy(e->object, row->object, sizeof e->object);
       e->target_id = row->target_id;
       e->ra = row->target_ra;
@@ -406,9 +418,15 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* Give the first part the class of the first classified part; keep tile and night if all agree. */
+/* Give the first part the class of the first classified part, and start and priors of the first
+ * part that has them; keep tile and night if all agree. */
 static void combine(entry *first, const entry *other)
 {
+  const int64_t start = other->entries.start;
+  if (start >= 0 ? first->entries.start < 0 : first->entries.start == -MILL_START_ABSENT)
+    first->entries.start = start;
+  if (first->entries.prior < 0)
+    first->entries.prior = other->entries.prior;
   if (!first->kind.spectype[0] && isnan(first->kind.z))
     first->kind = other->kind;
   first->tile_id = first->tile_id == other->tile_id ? first->tile_id : -1;
@@ -448,11 +466,12 @@ static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part
     part[i] = (mill_join_part){.file = e->file, .n_exposure = e->n_exposure, .row = e->row};
     if (e->place == e->owner) {
       first = e;
-      start[(*n_new)++] = (mill_join_start){i, n_taken, 0};
+      start[(*n_new)++] = (mill_join_start){.part = i, .exposure = n_taken};
       n_row[e->file]++;
     }
     combine(first, e);
     start[*n_new - 1].is_extragalactic = first->kind.is_extragalactic;
+    start[*n_new - 1].entries = first->entries;
     n_exposure[first->file] += e->n_exposure;
     n_taken += e->n_exposure;
   }
@@ -471,7 +490,7 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   n[1] = list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */
-    start[n_new++] = (mill_join_start){n[0], n[1], 0};
+    start[n_new++] = (mill_join_start){.part = n[0], .exposure = n[1]};
   for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
@@ -527,7 +546,8 @@ done:
 
 /* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
-                   int n_file, int file_start, int file_end, mill_file_index *index, int64_t *n_row,
+                   const mill_star_tables *tables, const char *const *path, int n_file,
+                   int file_start, int file_end, mill_file_index *index, int64_t *n_row,
                    int64_t *n_exposure, mill_join **out)
 {
   int64_t next = 0;
@@ -538,12 +558,11 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
   const int64_t n_star = stars ? stars->n_number + stars->n_name : 0;
   int err = MILL_ALLOC(1, &join);
   MILL_STEP(MILL_ALLOC(n_star, &join->found));
-  MILL_STEP(list_mine(stars, index, file_start, file_end, &mine, join->found));
+  MILL_STEP(list_mine(stars, tables, path, index, file_start, file_end, &mine, join->found));
   MILL_STEP(MILL_ALLOC(mpi->size + 1, &mine.start));
   MILL_STEP(MILL_ALLOC(n_file, &join->n_row_before));
   MILL_STEP(MILL_ALLOC(n_file + 1, &join->row_start));
   MILL_TRY(mill_mpi_agree(mpi, err));
-  join->n_file = n_file;
   for (int f = 0; f < n_file; f++)
     n_row[f] = n_exposure[f] = 0;
   for (int f = file_start; f < file_end; f++)
@@ -554,8 +573,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
     MILL_TRY(join_near(mpi, &mine, radius_arcsec / 3600.0));
   MILL_TRY(take_rows(mpi, &mine, &owned));
   MILL_FREE(mine.entry, mine.exposure);
-  mine.entry = NULL;
-  mine.exposure = NULL;
+  mine = (survey){.start = mine.start};
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(owned.n_entry, &order)));
   order_rows(&owned, order);
   MILL_TRY(make_table(mpi, &owned, n_file, order, n_row, n_exposure, join));

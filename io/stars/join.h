@@ -2,7 +2,8 @@
 /** Join rows that are one object by name, TARGETID or position. */
 #pragma once
 
-#include "io/catalog/catalog_row.h"
+#include "io/catalog/prior_table.h"
+#include "io/catalog/start_table.h"
 #include "src/ranks/exchange.h"
 
 /** A row of a file before joining. */
@@ -12,10 +13,22 @@ typedef struct mill_join_part {
   int64_t row; /**< of the file */
 } mill_join_part;
 
+/** Tables by star; NULL: none. */
+typedef struct mill_star_tables {
+  const mill_start_table *start;
+  const mill_prior_table *priors;
+} mill_star_tables;
+
+/** A star's rows in these tables, as mill_start_table_find and mill_prior_table_find give them. */
+typedef struct mill_star_entries {
+  int64_t start, prior;
+} mill_star_entries;
+
 /** Start of a joined row. */
 typedef struct mill_join_start {
-  int64_t part;     /**< index of its first part */
-  int64_t exposure; /**< number of its first exposure in the catalog */
+  int64_t part;              /**< index of its first part */
+  int64_t exposure;          /**< number of its first exposure in the catalog */
+  mill_star_entries entries; /**< of the first part with a start, and of the first with priors */
   int is_extragalactic;
 } mill_join_start;
 
@@ -25,7 +38,6 @@ typedef struct mill_join_start {
  *  Objects within a radius of each other are one object, too; so are objects linked by others in
  *  between.  An object's first row takes the exposures of its other rows, in catalog order. */
 typedef struct mill_join {
-  int n_file;
   int64_t *n_row_before;         /**< [n_file] rows of each file before joining */
   int64_t *row_start;            /**< [n_file + 1] first row of each file after joining */
   const mill_join_start *start;  /**< [n_row + 1], n_row = row_start[n_file] */
@@ -38,12 +50,18 @@ typedef struct mill_join {
  *
  *  radius_arcsec                  in      0: do not join by position
  *  stars                          in      keep only objects with a listed row; NULL: keep all
+ *  tables, path [n_file]          in      look up the entries of each row of these files
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining
  *  n_row, n_exposure [n_file]     out     counts of all files after joining
  *
- *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_RANGE. */
+ *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_RANGE; MILL_ERR_CONFIG as mill_star_entries_find. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
-                   int n_file, int file_start, int file_end, mill_file_index *index, int64_t *n_row,
+                   const mill_star_tables *tables, const char *const *path, int n_file,
+                   int file_start, int file_end, mill_file_index *index, int64_t *n_row,
                    int64_t *n_exposure, mill_join **out);
+
+/** Look up a star of the file at path in the tables.  MILL_ERR_CONFIG: two rows of a table match its position. */
+int mill_star_entries_find(const mill_star_tables *tables, const char *path,
+                           const mill_catalog_row *star, mill_star_entries *out);
 
 void mill_join_free(mill_join *join); /* NULL is allowed */

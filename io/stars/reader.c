@@ -77,8 +77,7 @@ static void close_source(source *s)
 {
   mill_spectra_close(s->spectra);
   mill_file_index_clear(&s->index);
-  memset(s, 0, sizeof *s);
-  s->i_file = -1;
+  *s = (source){.i_file = -1};
 }
 
 /* Close this thread's files except `keep`, to free scratch space; returns their number. */
@@ -102,7 +101,6 @@ static int get_source(worker *w, int i, source **out)
   const mill_inputs *inputs = w->reader->plan.inputs;
   const mill_input_file *entry = &inputs->file[i];
   source *s = &w->source[0];
-  *out = NULL;
   w->n_asked++;
   for (int k = 0; k < w->n_source; k++) {
     if (w->source[k].i_file == i) {
@@ -163,41 +161,39 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* List the rows joined into a row of file i; without joining, list the row itself, in *alone. */
-static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
-                     int64_t *n_part, mill_join_part *alone)
+/* The joined row of a row of file i, followed by the next; NULL: rows are not joined. */
+static const mill_join_start *joined_of(const mill_reader *reader, int i, int64_t row)
 {
   const mill_join *join = reader->plan.inputs->join;
+  return join ? &join->start[join->row_start[i] + row] : NULL;
+}
+
+/* Return the rows [*n] joined into a row of file i; without joining, the row itself, in *alone. */
+static const mill_join_part *parts_of(const mill_reader *reader, int i, int64_t row, int64_t *n,
+                                      mill_join_part *alone)
+{
+  const mill_join_start *joined = joined_of(reader, i, row);
   *alone = (mill_join_part){.file = i, .row = row};
-  *part = alone;
-  *n_part = 1;
-  if (join) {
-    const int64_t k = join->row_start[i] + row;
-    *part = join->part + join->start[k].part;
-    *n_part = join->start[k + 1].part - join->start[k].part;
-  }
+  *n = joined ? joined[1].part - joined->part : 1;
+  return joined ? &reader->plan.inputs->join->part[joined->part] : alone;
 }
 
 /* Return a row's number of exposures; *first_exposure: number of the first in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
-  const mill_join *join = reader->plan.inputs->join;
-  if (join) {
-    const int64_t k = join->row_start[s->i_file] + row;
-    *first_exposure = join->start[k].exposure;
-    return (int)(join->start[k + 1].exposure - join->start[k].exposure);
-  }
+  const mill_join_start *joined = joined_of(reader, s->i_file, row);
   *first_exposure =
-      reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
-  return s->index.row[row].n_exposure;
+      joined ? joined->exposure
+             : reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
+  return joined ? (int)(joined[1].exposure - joined->exposure) : s->index.row[row].n_exposure;
 }
 
-/* Set *i_part to the batch's part for file i_file, added if new. */
-static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
+/* Make file i_file a part of the batch, if it is none. */
+static int add_part(worker *w, mill_batch *batch, int i_file)
 {
-  for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
-    if (w->part_file[*i_part] == i_file)
+  for (int p = 0; p < batch->n_part; p++)
+    if (w->part_file[p] == i_file)
       return MILL_OK;
   const int64_t n_made = batch->cap_part;
   MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
@@ -219,10 +215,9 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < batch->n_row; k++) {
-    const mill_join_part *part;
     mill_join_part alone;
     int64_t n_part;
-    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    const mill_join_part *part = parts_of(reader, i, wanted[k], &n_part, &alone);
     for (int64_t q = 0; q < n_part; q++) {
       const int here = part[q].file == w->part_file[p];
       const mill_catalog_row *row = here ? &s->index.row[part[q].row] : NULL;
@@ -270,39 +265,36 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
                       mill_batch *batch)
 {
   mill_reader *reader = w->reader;
-  const mill_reader_plan *plan = &reader->plan;
-  const mill_join *join = plan->inputs->join;
+  const mill_inputs *inputs = reader->plan.inputs;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_exposure = 0;
   for (; batch->n_row < n; batch->n_row++)
-    MILL_CHECK(take_star(reader, plan->inputs->file[i].row_start + wanted[batch->n_row],
+    MILL_CHECK(take_star(reader, inputs->file[i].row_start + wanted[batch->n_row],
                          &batch->star[batch->n_row]));
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
-    const mill_join_part *part;
     mill_join_part alone;
     int64_t n_part;
-    int i_part;
+    const mill_join_part *part = parts_of(reader, i, wanted[k], &n_part, &alone);
     mill_star *star = batch->star[k];
     star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
     batch->n_exposure += star->n_exposure;
-    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* a joined row belongs to the file of its first part, which is file i */
     const mill_catalog_row *row = &s->index.row[part[0].row];
-    const int is_extragalactic = join ? join->start[join->row_start[i] + wanted[k]].is_extragalactic
-                                      : row->kind.is_extragalactic;
-    star->warn = is_extragalactic ? MILL_WARN_CLASS : 0;
+    const mill_join_start *joined = joined_of(reader, i, wanted[k]);
+    if (joined ? joined->is_extragalactic : row->kind.is_extragalactic)
+      star->warn = MILL_WARN_CLASS;
     star->identity = mill_star_identity(row->target_id, row->object, row->identifier);
     star->stays = 1; /* its pixels stay in pinned memory with the batch */
-    if (plan->start)
-      MILL_CHECK(mill_start_table_find(plan->start, plan->inputs->file[i].path, row, &star->start,
-                                       &(enum mill_start_found){0}));
-    if (plan->priors)
-      MILL_CHECK(mill_prior_table_find(plan->priors, row, star, &(int){0}));
+    mill_star_entries at = joined ? joined->entries : (mill_star_entries){0};
+    if (!joined)
+      MILL_CHECK(mill_star_entries_find(&inputs->tables, inputs->file[i].path, row, &at));
+    star->start = mill_start_table_theta(inputs->tables.start, at.start);
+    mill_prior_table_take(inputs->tables.priors, at.prior, star);
     for (int64_t q = 0; q < n_part; q++)
-      MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
+      MILL_CHECK(add_part(w, batch, part[q].file));
   }
   MILL_CHECK(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
   MILL_CHECK(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));
@@ -346,11 +338,10 @@ static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry
 static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
 {
   int n_exposure = 0, i = 0;
-  int64_t first_exposure;
   if (!s->spectra)
     return n;
   for (; i < n; i++) {
-    n_exposure += count_exposures(reader, s, wanted[i], &first_exposure);
+    n_exposure += count_exposures(reader, s, wanted[i], &(int64_t){0});
     if (i > 0 && n_exposure > MILL_BATCH_EXPOSURES)
       break;
   }

@@ -9,8 +9,6 @@
  *  but loses its pixels then. */
 #pragma once
 
-#include "io/catalog/prior_table.h"
-#include "io/catalog/start_table.h"
 #include "io/stars/inputs.h"
 #include "io/stars/work.h"
 #include "io/surveys/spectra.h"
@@ -59,12 +57,10 @@ typedef struct mill_reader_cost {
 /** Arguments of a reader, borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
-  mill_work *work;                /**< rows to read; only the reader may draw from it */
-  const mill_backend *backend;    /**< its `pin` allocates pixels; NULL: ordinary memory */
-  const mill_start_table *start;  /**< NULL: none */
-  const mill_prior_table *priors; /**< NULL: none */
-  int n_thread;                   /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
-  mill_reader_cost *cost;         /**< out, zeroed by the caller; NULL: not wanted */
+  mill_work *work;             /**< rows to read; only the reader may draw from it */
+  const mill_backend *backend; /**< its `pin` allocates pixels; NULL: ordinary memory */
+  int n_thread;                /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
+  mill_reader_cost *cost;      /**< out, zeroed by the caller; NULL: not wanted */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;

@@ -55,26 +55,22 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
 {
   MILL_AT_END(mill_file_index_clear) mill_file_index loaded = {0};
   const mill_file_index *index = &inputs->index[f - inputs->file_start];
-  const double *theta;
   if (!index->row && index->n_row > 0) {
     MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
-    mill_star star;
-    int has_any = 0;
-    enum mill_start_found start;
+    mill_star_entries at;
     if (found)
       mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
                          found);
-    if (setup->priors)
-      MILL_CHECK(mill_prior_table_find(setup->priors, row, &star, &has_any));
-    n[HAS_PRIOR] += has_any;
-    if (setup->start) {
-      MILL_CHECK(mill_start_table_find(setup->start, inputs->file[f].path, row, &theta, &start));
-      n[start]++;
-    }
+    if (inputs->join)
+      at = inputs->join->start[inputs->join->row_start[f] + i].entries;
+    else
+      MILL_CHECK(mill_star_entries_find(&inputs->tables, inputs->file[f].path, row, &at));
+    n[HAS_PRIOR] += at.prior >= 0;
+    n[at.start >= 0 ? MILL_START_GIVEN : -at.start]++;
   }
   return MILL_OK;
 }
@@ -143,16 +139,12 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
 /* Compare paths by file name, without folders and .gz. */
 static int compare_names(const void *a, const void *b)
 {
-  const char *name[] = {mill_base_name(*(const char *const *)a),
-                        mill_base_name(*(const char *const *)b)};
-  size_t n[2];
+  char name[2][NAME_MAX + 1];
   for (int k = 0; k < 2; k++) {
-    n[k] = strlen(name[k]);
-    if (mill_is_gz(name[k]))
-      n[k] -= 3;
+    const char *base = mill_base_name(*(const char *const *)(k ? b : a));
+    snprintf(name[k], sizeof name[k], "%.*s", (int)strlen(base) - 3 * mill_is_gz(base), base);
   }
-  const int order = memcmp(name[0], name[1], n[0] < n[1] ? n[0] : n[1]);
-  return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
+  return strcmp(name[0], name[1]);
 }
 
 /* Refuse inputs of equal file name if a table finds stars by IDENTIFIER, which contains the name.

@@ -338,8 +338,6 @@ static int begin_stars(const mill_fit_task *task, stars *s)
       .work = task->out->work,
       .n_thread = task->device->n_reader,
       .backend = task->device->backend,
-      .start = task->setup->start,
-      .priors = task->setup->priors,
       .cost = &task->tally->read,
   };
   *s = (stars){.task = task, .fit = task->setup->config.fit, .i_told = -1};

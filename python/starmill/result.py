@@ -88,7 +88,7 @@ class Result(Columns):
             made._columns = {name: self._column(name) for name in key}
             return made
         if isinstance(key, bool) or not isinstance(key, (slice, int, np.integer)):
-            key = np.asarray(key)
+            key = np.asarray(key, int if isinstance(key, (list, tuple)) and not key else None)
             if key.dtype.kind not in "biu" or key.ndim != 1:
                 raise TypeError("a Result is indexed by the name of a column, a list of names, a "
                                 "row, a slice, or an array of truth values or rows")

@@ -199,7 +199,6 @@ MILL_TEST(parts_of_a_step)
     row[i] = x + i * N_IN;
     to[i] = target + i * N_OUT;
   }
-  assert_ok(mill_train_begin(&set, &problem, &s));
   assert_ok(MILL_ALLOC(n, &whole));
   assert_ok(MILL_ALLOC(n, &slope));
   assert_ok(tested->create(&net, &w));

@@ -26,36 +26,34 @@ MILL_TEST(code)
   static const struct {
     const char *build;
     int major, minor, may_translate, has_code;
-  } row[] = {
-      {DEFAULT_BUILD, 7, 5, 1, 0},
-      {DEFAULT_BUILD, 8, 0, 1, 1},
-      {DEFAULT_BUILD, 8, 9, 0, 1}, /* machine code of the same major version */
-      {DEFAULT_BUILD, 9, 0, 0, 1},
-      {DEFAULT_BUILD, 10, 0, 1, 1}, /* PTX */
-      {DEFAULT_BUILD, 10, 0, 0, 0},
-      {BLACKWELL_BUILD, 9, 0, 0, 1},
-      {BLACKWELL_BUILD, 10, 0, 0, 1},
-      {BLACKWELL_BUILD, 10, 3, 0, 1},
-      {BLACKWELL_BUILD, 12, 0, 0, 1},
-      {BLACKWELL_BUILD, 11, 0, 0, 0},
-      {BLACKWELL_BUILD, 11, 0, 1, 1},
-      {"89", 8, 0, 1, 0}, /* a later minor version does not run on an earlier one */
-      {"89", 8, 9, 0, 1},
-      {"75-real 80-real", 7, 5, 0, 1},
-      {"75-real 80-real", 9, 0, 1, 0},
-      {"75", 12, 0, 1, 1},
-      {"90a-real", 9, 0, 0, 1},
-      {"90a", 10, 0, 1, 0},  /* for this one only, its PTX too */
-      {"100f", 10, 3, 0, 1}, /* for its family */
-      {"100f-real", 10, 0, 0, 1},
-      {"103f", 10, 0, 1, 0},
-      {"100f", 12, 0, 1, 0},
-      {"100a", 10, 3, 1, 0},
-      {"native", 7, 0, 0, 1},
-      {"all-major", 9, 0, 0, 1},
-      {"100-real", 10, 3, 0, 1},
-      {"100-real", 9, 0, 1, 0},
-  };
+  } row[] = {{DEFAULT_BUILD, 7, 5, 1, 0},
+             {DEFAULT_BUILD, 8, 0, 1, 1},
+             {DEFAULT_BUILD, 8, 9, 0, 1}, /* machine code of the same major version */
+             {DEFAULT_BUILD, 9, 0, 0, 1},
+             {DEFAULT_BUILD, 10, 0, 1, 1}, /* PTX */
+             {DEFAULT_BUILD, 10, 0, 0, 0},
+             {BLACKWELL_BUILD, 9, 0, 0, 1},
+             {BLACKWELL_BUILD, 10, 0, 0, 1},
+             {BLACKWELL_BUILD, 10, 3, 0, 1},
+             {BLACKWELL_BUILD, 12, 0, 0, 1},
+             {BLACKWELL_BUILD, 11, 0, 0, 0},
+             {BLACKWELL_BUILD, 11, 0, 1, 1},
+             {"89", 8, 0, 1, 0}, /* a later minor version does not run on an earlier one */
+             {"89", 8, 9, 0, 1},
+             {"75-real 80-real", 7, 5, 0, 1},
+             {"75-real 80-real", 9, 0, 1, 0},
+             {"75", 12, 0, 1, 1},
+             {"90a-real", 9, 0, 0, 1},
+             {"90a", 10, 0, 1, 0},  /* for this one only, its PTX too */
+             {"100f", 10, 3, 0, 1}, /* for its family */
+             {"100f-real", 10, 0, 0, 1},
+             {"103f", 10, 0, 1, 0},
+             {"100f", 12, 0, 1, 0},
+             {"100a", 10, 3, 1, 0},
+             {"native", 7, 0, 0, 1},
+             {"all-major", 9, 0, 0, 1},
+             {"100-real", 10, 3, 0, 1},
+             {"100-real", 9, 0, 1, 0}};
   for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
     if (mill_gpu_has_code(row[i].build, row[i].major, row[i].minor, row[i].may_translate) !=
         row[i].has_code)
@@ -101,8 +99,7 @@ static const choice_row choices[] = {
     {"PTX too new for the driver", 12040, 12080, .gpu = {&b200}, .code = MILL_ERR_CONFIG,
      .message = {"PTX", "CUDA 12.4", "MILL_CUDA_ARCHITECTURES 100"}},
     {"prohibited", .gpu = {&barred}, .code = MILL_ERR_BACKEND,
-     .message = {"admits no programs", "NVIDIA A100"}},
-};
+     .message = {"admits no programs", "NVIDIA A100"}}};
 
 MILL_TEST(choice)
 {
@@ -134,15 +131,13 @@ MILL_TEST(share)
     int n_rank;
     const mill_gpu_facts *chosen[5];
     int rank, code, n_sharing, place;
-  } row[] = {
-      {"one each", 2, {&h200, &other}, 1, MILL_OK, 1, 0},
-      {"first of two", 2, {&h200, &h200}, 0, MILL_OK, 2, 0},
-      {"second of two", 2, {&h200, &h200}, 1, MILL_OK, 2, 1},
-      {"five on two", 5, {&h200, &other, &h200, &other, &h200}, 4, MILL_OK, 3, 2},
-      {"five on two, the other", 5, {&h200, &other, &h200, &other, &h200}, 3, MILL_OK, 2, 1},
-      {"exclusive, alone", 2, {&alone, &h200}, 0, MILL_OK, 1, 0},
-      {"exclusive, shared", 2, {&alone, &alone}, 1, MILL_ERR_BACKEND, 2, 1},
-  };
+  } row[] = {{"one each", 2, {&h200, &other}, 1, MILL_OK, 1, 0},
+             {"first of two", 2, {&h200, &h200}, 0, MILL_OK, 2, 0},
+             {"second of two", 2, {&h200, &h200}, 1, MILL_OK, 2, 1},
+             {"five on two", 5, {&h200, &other, &h200, &other, &h200}, 4, MILL_OK, 3, 2},
+             {"five on two, the other", 5, {&h200, &other, &h200, &other, &h200}, 3, MILL_OK, 2, 1},
+             {"exclusive, alone", 2, {&alone, &h200}, 0, MILL_OK, 1, 0},
+             {"exclusive, shared", 2, {&alone, &alone}, 1, MILL_ERR_BACKEND, 2, 1}};
   for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
     mill_gpu_facts chosen[5];
     int n_sharing = 0, place = 0;

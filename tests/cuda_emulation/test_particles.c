@@ -17,8 +17,7 @@ MILL_TEST(what_does_not_fit_goes_in_turns)
   problems_of(&whole, MILL_DENSITY_EXACT);
   turns = whole;
   evolution_run_by(&whole, tested);
-  const size_t n_byte = mill_emulation_count().n_byte_most;
-  mill_emulation.memory_bytes = SPARE + n_byte * 5 / 6;
+  mill_emulation.memory_bytes = SPARE + mill_emulation_count().n_byte_most * 5 / 6;
   const int64_t n_upload = (int64_t)mill_emulation_count().n_upload;
   evolution_run_by(&turns, tested);
   assert_int_equal((int64_t)mill_emulation_count().n_upload - n_upload, 2);

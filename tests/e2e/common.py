@@ -71,6 +71,11 @@ def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
     return path
 
 
+def without(*names):
+    """For cut(): HDUs removed."""
+    return lambda hdus: [hdus.pop(name) for name in names]
+
+
 def as_spectra(hdus):
     """For cut(): a coadd as a spectra file, each row an exposure, from 11 on."""
     fibermap = hdus["FIBERMAP"]
@@ -80,6 +85,13 @@ def as_spectra(hdus):
     hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
     hdus.pop("EXP_FIBERMAP")
     hdus.pop("SCORES")
+
+
+def few_hdus(path, n):
+    """The first n HDUs of a file in a file of their own; its path."""
+    with pyfits.open(path) as hdus:
+        pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
+    return tmp(f"few{n}.fits")
 
 
 def compress_masks(hdus):

@@ -7,7 +7,7 @@ mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_
 """
 
 from base import *  # noqa: F403
-from kill_runs import Failed, kill_all
+from kill_runs import Failed, kill_all, remove
 
 
 class Hang(Failed):
@@ -59,11 +59,6 @@ class Site:
         seconds = time.time() - started
         self.watchdog, self.bound = max(3, 3 * seconds), max(bound, 30 * seconds)
         self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
-
-    @staticmethod
-    def remove(path):
-        for name in glob.glob(glob.escape(path) + "*"):
-            os.remove(name)
 
     def remove_all(self):
         """All that cases have left but the reference."""
@@ -120,12 +115,22 @@ class Site:
 # ---- the output: no room -------------------------------------------------------------------
 
 
-# Where a run leaves nothing there is nothing to continue.
+def leave_nothing(name, fault, *says):
+    """A case of a run that ends with status 4 and leaves nothing that could be continued."""
+    return lambda site, ranks: site.run(name, ranks, fault).ends(4, says=says).leaves()
 
 
-def case_no_room_to_create(site, ranks):
-    site.run("create", ranks, "ENOSPC:alloc:.h5.tmp-:1:0").ends(
-        4, says=["No space left on device", "make room"]).leaves()
+def never_return(name, fault, *says):
+    """A case of a run that the watchdog ends and the same command continues."""
+    def case(site, ranks):
+        more = ["--log", os.path.join(site.folder, "hang.log")] if ".log" in fault else ()
+        site.continues(site.run(name, ranks, fault, more, watchdog=site.watchdog)
+                       .ends(70, says=says), ranks)
+    return case
+
+
+case_no_room_to_create = leave_nothing("create", "ENOSPC:alloc:.h5.tmp-:1:0",
+                                       "No space left on device", "make room")
 
 
 def case_no_room_to_fill(site, ranks):
@@ -136,9 +141,8 @@ def case_no_room_to_fill(site, ranks):
                      4, says=["make room"]).leaves()
 
 
-def case_no_room_for_lock(site, ranks):
-    site.run("lock", ranks, "ENOSPC:write:.lock:1:0").ends(
-        4, says=["No space left on device", "make room"]).leaves()
+case_no_room_for_lock = leave_nothing("lock", "ENOSPC:write:.lock:1:0", "No space left on device",
+                                      "make room")
 
 
 def case_no_room_in_the_middle(site, ranks):
@@ -147,7 +151,7 @@ def case_no_room_in_the_middle(site, ranks):
         outcome = site.run("middle", ranks, f"ENOSPC:write:.h5$:{first}:0")
         outcome.ends(4, says=["cannot write", ": No space left on device; ", "make room"]).leaves("")
         site.continues(outcome, ranks)
-        site.remove(outcome.path)
+        remove(outcome.path)
 
 
 def case_no_room_at_close(site, ranks):
@@ -158,7 +162,7 @@ def case_no_room_at_close(site, ranks):
     clean = site.run("counted", ranks, "count:write:.h5$:1:0:0",
                      prefix=["env", f"FAULTS_COUNT={counts}"]).ends(0)
     n_write = max(int(line.split()[2]) for line in content(counts, "r").splitlines())
-    site.remove(clean.path)
+    remove(clean.path)
     for back in (0, 3):
         outcome = site.run("close", ranks, f"ENOSPC:write:.h5$:{max(n_write - back, 1)}:0",
                            watchdog=2 * site.watchdog)
@@ -166,16 +170,12 @@ def case_no_room_at_close(site, ranks):
             continue  # this time it took fewer writes
         outcome.ends(4, says=["make room"]).leaves("")
         site.continues(outcome, ranks)
-        site.remove(outcome.path)
+        remove(outcome.path)
 
 
-def case_disk_fails_at_flush(site, ranks):
-    site.run("flush", ranks, "EIO:sync:.h5.tmp-pid:1:0:0").ends(4, says=["disk"]).leaves()
-
-
-def case_no_name(site, ranks):
-    site.run("rename", ranks, "EIO:rename:.h5$:1:0:0").ends(
-        4, says=["cannot be renamed", "Input/output error"]).leaves()
+case_disk_fails_at_flush = leave_nothing("flush", "EIO:sync:.h5.tmp-pid:1:0:0", "disk")
+case_no_name = leave_nothing("rename", "EIO:rename:.h5$:1:0:0", "cannot be renamed",
+                             "Input/output error")
 
 
 def case_folder_is_not_shared(site, ranks):
@@ -208,9 +208,8 @@ def case_no_room_for_status(site, ranks):
         outcome.fail("it is said more than once")
 
 
-def case_read_only(site, ranks):
-    site.run("readonly", ranks, "EROFS:open:.tmp-:1:0").ends(
-        4, says=["Read-only file system", "choose another output"]).leaves()
+case_read_only = leave_nothing("readonly", "EROFS:open:.tmp-:1:0", "Read-only file system",
+                               "choose another output")
 
 
 def case_full_file_system(site, ranks):
@@ -242,23 +241,12 @@ def case_slow_file_system(site, ranks):
         outcome.fail("the result differs")
 
 
-def case_write_never_returns(site, ranks):
-    site.continues(
-        site.run("hang", ranks, "hang:write:.h5$:4:1:0", watchdog=site.watchdog)
-        .ends(70, says=["a collective write has not returned", "the same command continues"]),
-        ranks)
-
-
-def case_creation_never_returns(site, ranks):
-    site.continues(
-        site.run("hangnew", ranks, "hang:write:.h5.tmp-pid:3:1:0", watchdog=site.watchdog)
-        .ends(70, says=["opening the output has not returned"]), ranks)
-
-
-def case_log_never_returns(site, ranks):
-    log = os.path.join(site.folder, "hang.log")
-    site.continues(site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
-                            watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
+case_write_never_returns = never_return(
+    "hang", "hang:write:.h5$:4:1:0", "a collective write has not returned",
+    "the same command continues")
+case_creation_never_returns = never_return("hangnew", "hang:write:.h5.tmp-pid:3:1:0",
+                                           "opening the output has not returned")
+case_log_never_returns = never_return("hanglog", "hang:write:hang.log:1:1", "has not returned")
 
 
 def case_suspended_for_longer_than_the_watchdog(site, ranks):

@@ -34,6 +34,11 @@ def kill_all(process):
     process.communicate()
 
 
+def remove(path):
+    for name in glob.glob(glob.escape(path) + "*"):
+        os.remove(name)
+
+
 class Failed(Exception):
     """A promise was broken."""
 
@@ -79,7 +84,7 @@ class Campaign:
         path, counts = self.path("calls"), os.path.join(self.folder, "calls.txt")
         ended(self.line(path, 0, True, "count:any:calls.h5:1:0"), {"FAULTS_COUNT": counts}, check=True,
               timeout=self.bound)
-        self.remove(path)
+        remove(path)
         return max(int(line.split()[2]) for line in content(counts, "r").splitlines())
 
     @staticmethod
@@ -90,11 +95,6 @@ class Campaign:
                 f["models"].visititems(
                     lambda k, v: found.update({k: v[...]} if isinstance(v, h5py.Dataset) else {}))
         return found
-
-    @staticmethod
-    def remove(path):
-        for name in glob.glob(glob.escape(path) + "*"):
-            os.remove(name)
 
     @staticmethod
     def is_finished(path):
@@ -175,4 +175,4 @@ class Campaign:
                                                 path + ".status.json.tmp"))]
         if left:
             raise Failed(f"left over: {left}")
-        self.remove(path)
+        remove(path)

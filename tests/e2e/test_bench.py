@@ -9,41 +9,40 @@ from base import *
 N_STAR, N_SLOT = 6, 4
 STAGES = ("read", "load", "prepare", "guess", "simplex", "polish", "profile", "final", "write",
           "other")
-made = {}
+LIBRARY, SURVEY = coarse_survey(N_STAR)
+FOLDER, BAD = new_folder("results"), put("bad.fits", content(SURVEY)[:5000])
+
+
+def cells(text):
+    """The cells of the rows of all tables."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()
+            if line.startswith("| ")]
 
 
 def tables(text):
     """Rows of all tables, as lists of texts, by their first cell."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()
-            if line.startswith("| ")]
-    return {row[0]: row for row in rows}
+    return {row[0]: row for row in cells(text)}
 
 
 def bench_fit(*args, **how):
-    return starmill("bench", "fit", "--library", made["library"], "--threads", 1, "--slots", N_SLOT,
-                    *args, made["file"], timeout=900, **how)
-
-
-def setUpModule():
-    made["library"], made["file"] = coarse_survey(N_STAR)
-    made["folder"] = new_folder("results")
-    made["bad"] = put("bad.fits", content(made["file"])[:5000])
+    return starmill("bench", "fit", "--library", LIBRARY, "--threads", 1, "--slots", N_SLOT,
+                    *args, SURVEY, timeout=900, **how)
 
 
 class Fit(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.done = bench_fit("--repeat", 2, "--output", made["folder"], made["bad"])
+        cls.done = bench_fit("--repeat", 2, "--output", FOLDER, BAD)
         cls.rows = tables(cls.done.stdout)
 
     def test_unreadable_file_beside_a_good_one(self):
         self.assertEqual(self.done.returncode, 3, self.done.stdout + self.done.stderr)
         self.assertIn(str(N_STAR), self.rows)
         self.assertEqual(re.findall(r"^run (\d) of 2", self.done.stderr, re.M), ["1", "2"])
-        self.assertEqual(os.listdir(made["folder"]), [])  # nothing is left behind
+        self.assertEqual(os.listdir(FOLDER), [])  # nothing is left behind
 
     def test_evaluations_are_those_of_the_results(self):
-        self.fit("fit.h5", "--quiet", made["file"], lib=made["library"])
+        self.fit("fit.h5", "--quiet", SURVEY, lib=LIBRARY)
         table, rows = read(tmp("fit.h5")), self.rows
         n_value, n_jac = (sum(float(rows[s][k] or 0) for s in STAGES) for k in (1, 2))
         # printed with two digits
@@ -77,13 +76,13 @@ class Fit(ProgramTest):
 
     def test_head_says_what_ran_where(self):
         for part in (r"Measured on \d{4}-\d\d-\d\d with starmill", r"revision \w+", r"backend \w+",
-                     re.escape(made["file"]), r"hybrid, 1 thread, 4 slots; median of 2 runs"):
+                     re.escape(SURVEY), r"hybrid, 1 thread, 4 slots; median of 2 runs"):
             self.assertRegex(self.done.stdout, part)
 
     def test_a_signal_ends_it_and_leaves_nothing(self):
         folder = new_folder("stopped")
-        process = start("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
-                        "--repeat", 1000, "--output", folder, made["file"])
+        process = start("bench", "fit", "--library", LIBRARY, "--optimizer", "nelder-mead",
+                        "--repeat", 1000, "--output", folder, SURVEY)
         wait_until(lambda: glob.glob(os.path.join(folder, "*", "result.h5")), process)
         self.said_by(process, 75, signal.SIGTERM)
         self.assertEqual(os.listdir(folder), [])
@@ -98,14 +97,13 @@ class Crossover(ProgramTest):
             env["MILL_EMULATED_GPUS"] = str(n_gpu)
         done = ended(program, env)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
-                for line in done.stdout.splitlines() if re.match(r"\| (fit|train|particles) ", line)]
-        return done.stdout, rows
+        return done.stdout, [row for row in cells(done.stdout)
+                             if row[0] in ("fit", "train", "particles")]
 
     def test_fits_of_all_stars_of_the_inputs(self):
         kept = tmp("kept")
-        said, rows = self.measure("--library", made["library"], "--work", "fit", "--keep",
-                                  made["file"], keep=kept)
+        said, rows = self.measure("--library", LIBRARY, "--work", "fit", "--keep",
+                                  SURVEY, keep=kept)
         # 1, 4, 16 of the 6 that there are
         self.assertEqual([row[:2] for row in rows], [["fit", "1"], ["fit", "4"], ["fit", "6"]])
         self.assertTrue(all(float(row[2]) > 0 for row in rows))
@@ -130,8 +128,8 @@ class Crossover(ProgramTest):
             self.assertAlmostEqual(float(row[2]) / float(row[3]), float(row[4]), delta=0.1)
         self.assertIn("train: the CPU is faster at the largest size", said)
         self.assertEqual(content(kept, "r").splitlines()[1].split("\t")[:3], ["train", "0", "1"])
-        said, rows = self.measure("--library", made["library"], "--work", "fit", "--most", 1,
-                                  made["file"], n_gpu=1)
+        said, rows = self.measure("--library", LIBRARY, "--work", "fit", "--most", 1,
+                                  SURVEY, n_gpu=1)
         self.assertTrue(float(rows[0][3]) > 0, said)
         self.assertIn("SKIPPED", self.measure("--work", "particles", "--most", 1, n_gpu=0)[0])
 
@@ -139,18 +137,17 @@ class Crossover(ProgramTest):
 class Write(ProgramTest):
     def test_ranks_write_together(self):
         for ranks in (0, 3):
-            row = tables(run("bench", "write", "--rows", 2000, "--output", made["folder"],
+            row = tables(run("bench", "write", "--rows", 2000, "--output", FOLDER,
                              ranks=ranks, timeout=300).stdout)[str(ranks or 1)]
             self.assertEqual(row[1], "2000")
             # each column in one piece where one epoch has all rows
             self.assertLess(int(row[7]), 100 * (ranks or 1))
-            self.assertEqual(os.listdir(made["folder"]), [])
+            self.assertEqual(os.listdir(FOLDER), [])
 
 
 class Usage(ProgramTest):
     def test_mistakes(self):
-        fit = ["fit", "--library", made["library"]]
-        here = [made["file"]]
+        fit, here = ["fit", "--library", LIBRARY], [SURVEY]
         for args, parts, status in (
             ([], ["'fit', 'crossover' or 'write'"], 2),
             (fit, ["no input"], 2),
@@ -172,8 +169,8 @@ class Auto(ProgramTest):
     """--backend auto, where nothing was measured."""
 
     def run_fit(self, path, *args, status=0):
-        return self.ends(status, "fit", "--library", made["library"], "--output", path,
-                         "--log-level", "debug", "--quiet", made["file"], *args,
+        return self.ends(status, "fit", "--library", LIBRARY, "--output", path,
+                         "--log-level", "debug", "--quiet", SURVEY, *args,
                          env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
     def leave_rows(self, path, device=None):
@@ -209,10 +206,10 @@ class OneRank(ProgramTest):
     def test_what_one_of_two_ranks_refuses(self):
         """If one rank refuses, both ranks end and one line says why; no rank waits."""
         odd = ["env", "STARMILL_WATCHDOG_S=10min"]
-        write = command("bench", "write", "--rows", 50, "--output", made["folder"], "--config")
+        write = command("bench", "write", "--rows", 50, "--output", FOLDER, "--config")
         one, two = (put(f"{n}.yaml", f"particles: 99\nproblems: {n}\n") for n in (1, 2))
         move = command("particles", "--overwrite", "--output", tmp("p.h5"), "--threads")
-        fit = command("fit", "--output", tmp("f.h5"), "--library", made["library"], made["file"])
+        fit = command("fit", "--output", tmp("f.h5"), "--library", LIBRARY, SURVEY)
         for good, bad, *says in (
                 ([*move, 1, one], [*move, 5000, one], "starmill particles: --threads takes"),
                 ([*move, 1, one], [*move, 1, two], "starmill particles: ", 'different configurations ("'),

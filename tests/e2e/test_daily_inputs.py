@@ -8,11 +8,7 @@ from starmill.surveys import generic
 HEAD = ["STATUS", "ROWS", "FITTED", "SIZE", "MTIME", "REDROCK_SIZE", "REDROCK_MTIME", "TIME",
         "SETTINGS", "RESULT", "INPUT", "REASON"]
 QUICK = ("--minsn", 1e6)  # no star is that bright: rows are read, and not fitted
-
-
-def setUpModule():
-    global LIBRARY, STAR
-    LIBRARY, STAR = coarse_survey(1)
+LIBRARY, STAR = coarse_survey(1)
 
 
 class Daily(ProgramTest):
@@ -102,6 +98,9 @@ class Daily(ProgramTest):
             done = self.run_fit("wrong.h5", *args, STAR, status=2)
             self.assertOneLine(done, args[-1], "not a table of inputs", status=2)
             self.assertEqual(content(args[-1]), before)
+        done = self.run_fit("wrong.h5", "--input-table", self.at("nowhere", "inputs.tsv"), STAR, status=4)
+        self.assertOneLine(done, "--input-table", "create it first", status=4)
+        self.assertFalse(os.path.exists(self.at("wrong.h5")))
 
     def test_night_after_night(self):
         first = [self.add_tile(1, 20260101), self.add_tile(2, 20260101)]

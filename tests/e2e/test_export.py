@@ -234,8 +234,9 @@ class Export(ProgramTest):
         """A label named like a catalogue column, a name that FITS cannot hold, a long command."""
         odd = shutil.copy(OUT, tmp("odd.h5"))
         with h5py.File(odd, "r+") as f:
-            f["catalog/OBJECT"][3] = "\u03b1 Cen".encode()
-            seal(f, 3)
+            f["catalog/OBJECT"][3:5] = ["\u03b1 Cen".encode(), b"\xe9" * 12]
+            seal(f, slice(3, 5))
+            f["catalog/files/PATH"][0] = "/\xe9".encode() * (f["catalog/files/PATH"].dtype.itemsize // 3)
             f["fits"].move("HULL_DIST", "Z")
             order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
             f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)
@@ -251,9 +252,11 @@ class Export(ProgramTest):
                          ["ONE", "MORE"] * 2)
         self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
         self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
-        self.assertEqual(table["OBJECT"][3].rstrip(), "?? Cen")
-        self.assertEqual(pyfits.getheader(tmp("odd.fits"))["RVS_CMD"],
-                         "starmill " + "x" * 4083 + "...")
+        self.assertRegex("".join(table["OBJECT"][3:5]), "^%CE%B1 Cen *(%E9){7}%E~[0-9a-f]{8}$")  # 36 letters in 32
+        self.assertRegex(Table.read(tmp("odd.fits"), hdu=2)["PATH"][0], "^(/%C3%A9)+ *$")
+        self.export("--to", "csv", "--output", tmp("odd.csv"), odd)
+        self.assertEqual(list(Table.read(tmp("odd.csv"))["OBJECT"][3:5]), ["\u03b1 Cen", r"\xe9" * 12])
+        self.assertEqual(pyfits.getheader(tmp("odd.fits"))["RVS_CMD"], "starmill " + "x" * 4083 + "...")
 
     def test_other_programs_open_them(self):
         self.export("--to", "fits", "--output", tmp("v.fits"), OUT)
@@ -300,7 +303,7 @@ class Export(ProgramTest):
             expected = result[name]
             if expected.dtype.kind == "S":
                 expected = [v.decode() for v in expected.tolist()]
-                expected = [v.replace("\u03b1", "??") for v in expected] if ascii_only else expected
+                expected = [v.replace("\u03b1", "%CE%B1") for v in expected] if ascii_only else expected
                 self.assertEqual([str(v) for v in values], expected, name)
             else:
                 values = np.asarray(values)

@@ -36,12 +36,11 @@ class LibraryThatComes(EndToEnd):
         self.assertFalse(os.path.exists(tmp("none-came.h5")))
 
     def test_found_beside_the_program(self):
-        wanted = library()
         self.fit("named.h5", cut("came.fits", [0]))
         for folder, place in (("installed/bin", "installed/share/starmill/libraries"),
                               ("checkout/build/release", "checkout/libraries")):
             os.makedirs(tmp(place))
-            there = [os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, name))))
+            there = [os.path.realpath(shutil.copy(library(), tmp(os.path.join(place, name))))
                      for name in ("fgk.h5", "oba.h5")]
             done = self.fit_without(self.program(folder))
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -78,6 +77,7 @@ class Usage(EndToEnd):
             (["--threads", "4096"], ["threads: 4096", f"{os.cpu_count()} cores"]),
             (["--readers", "17"], ["--readers", "17"]),
             (["--object-file", tmp("nowhere.txt")], ["nowhere.txt"]),
+            (["--object-file", put("cut.fits", content(star)[:3000])], ["--object-file: ", "cut.fits: HDU 2"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             ([star], [star, "same file"]),
             (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),

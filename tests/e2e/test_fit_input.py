@@ -17,11 +17,6 @@ class BadFiles(EndToEnd):
         assert done.returncode == 0, done.stderr
         cls.expected = read(tmp("good.h5"))
 
-    def few_hdus(self, n):
-        with pyfits.open(self.good) as hdus:
-            pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
-        return tmp(f"few{n}.fits")
-
     def test_one_bad_file_alone(self):
         done = self.fit("one.h5", self.good, tmp("nowhere.fits"), status=3)
         self.assertOneLine(done, "nowhere.fits", "No such file", status=3)
@@ -32,7 +27,7 @@ class BadFiles(EndToEnd):
 
     def test_cut_after_a_whole_arm(self):
         # nothing distinguishes it from a file of one arm but the columns of SCORES
-        done = self.fit("few9.h5", self.few_hdus(9))
+        done = self.fit("few9.h5", few_hdus(self.good, 9))
         self.assertIn("few9.fits", done.stderr)
         self.assertIn("truncated", done.stderr)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
@@ -129,8 +124,7 @@ class BadFiles(EndToEnd):
         names = ["GAIA-DR3", "a reference catalog of ours"]
 
         def rename(hdus):
-            table = hdus["FIBERMAP"].data
-            columns = [c for c in table.columns if c.name != "REF_CAT"]
+            columns = [c for c in hdus["FIBERMAP"].data.columns if c.name != "REF_CAT"]
             columns.append(pyfits.Column("REF_CAT", "27A", array=names))
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
         done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
@@ -152,12 +146,9 @@ class BadFiles(EndToEnd):
         self.fit("none.h5", *models, "--npoly", 9, self.good, status=4)
 
     def test_spectra_without_fibermap(self):
-        def drop(*names):
-            return lambda hdus: [hdus.pop(name) for name in names]
         for lacking, says in ((["FIBERMAP"], "TARGETID is taken from SCORES"),
                               (["FIBERMAP", "SCORES"], "no TARGETID")):
-            path = cut("bare.fits", [3, 100], drop(*lacking))
-            done = self.fit("bare.h5", "--overwrite", path)
+            done = self.fit("bare.h5", "--overwrite", cut("bare.fits", [3, 100], without(*lacking)))
             self.assertRegex(done.stderr, f"bare.fits: has no FIBERMAP: .*{says}")
             self.assertEqual(done.stderr.count("has no FIBERMAP"), 1)
             table, catalog = read(self.path), read(self.path, "catalog")
@@ -191,10 +182,7 @@ class BadArms(EndToEnd):
         self.assertEqual(list(table["STATUS"]), [OUTSIDE] * 2)
 
     def test_no_resolution_matrix(self):
-        def drop(hdus):
-            for arm in ARMS:
-                hdus.pop(arm + "_RESOLUTION")
-        stars = cut("no-matrix.fits", [3, 100], drop)
+        stars = cut("no-matrix.fits", [3, 100], without(*(arm + "_RESOLUTION" for arm in ARMS)))
         done = self.fit("no-matrix.h5", stars, status=3)
         self.assertOneLine(done, "no-matrix.fits", "arm b, r, z", "resolution matrix", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION] * 2)
@@ -206,10 +194,7 @@ class BadArms(EndToEnd):
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
 
     def test_subset_of_arms(self):
-        def drop(hdus):
-            for hdu in HDUS:
-                hdus.pop("B_" + hdu)
-        self.fit("rz.h5", cut("rz.fits", [3], drop))
+        self.fit("rz.h5", cut("rz.fits", [3], without(*("B_" + hdu for hdu in HDUS))))
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED])
         put("arms.yaml", "arms: [r, z]\n")

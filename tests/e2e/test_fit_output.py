@@ -36,8 +36,7 @@ class Neighbours(EndToEnd):
                               stderr=subprocess.STDOUT))
         for run in runs:
             self.said_by(run, 0)
-        one, two = read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))
-        self.assertEqual(differing(one, two), [])
+        self.assertEqual(differing(read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))), [])
 
     def test_killed_while_it_starts(self):
         path = tmp("start.h5")
@@ -60,7 +59,6 @@ class Moved(EndToEnd):
     @classmethod
     def setUpClass(cls):
         cls.stars = cut("stars.fits", range(24))
-        put("moved.yaml", "write_interval: 0.1\n")
 
     def disturbed(self, name, disturb, *says, interval="0.1"):
         """Start a fit, call disturb(folder) once its first rows are written (with interval 600:

@@ -117,9 +117,8 @@ class Ranks(EndToEnd):
         self.assertRefused(done, "different libraries")
 
     def test_other_settings(self):
-        config = put("stale.yaml", "npoly: 11\n")
         common = ["--library", library(), "--output", tmp("alike.h5"), cut("alike.fits", [3])]
-        done = self.mpmd(common, second=["--config", config])
+        done = self.mpmd(common, second=["--config", put("stale.yaml", "npoly: 11\n")])
         self.assertRefused(done, "different settings", '"npoly: 10" and "npoly: 11"')
         done = self.mpmd(common, ["--threads", 1])
         self.assertRefused(done, "different settings", '"threads: given" and "threads: 0"')

@@ -11,13 +11,13 @@ import kill_runs
 N_MANY = 200  # of nelder-mead
 N_KILL = 8
 N_STAR = {"nelder-mead": 40, "hybrid": 160}
+OFTEN = ["--config", put("often.yaml", "write_interval: 0.1\n")]
 
 
 @functools.cache
 def options(optimizer):
     """Of all runs with an optimizer: options and the input."""
-    put("stop.yaml", "write_interval: 0.1\n")
-    return ["--config", tmp("stop.yaml"), "--optimizer", optimizer, "--threads", 1, "--slots", 1,
+    return [*OFTEN, "--optimizer", optimizer, "--threads", 1, "--slots", 1,
             cut(f"{optimizer}.fits", range(N_STAR[optimizer]))]
 
 
@@ -66,7 +66,6 @@ class Asked(EndToEnd):
 
     @classmethod
     def setUpClass(cls):
-        put("asked.yaml", "write_interval: 0.1\n")
         cls.few = cut("few.fits", range(N_STAR["nelder-mead"]))
         cls.two = cut("two.fits", range(2))
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
@@ -77,8 +76,8 @@ class Asked(EndToEnd):
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         if faults:
             launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults, "FAULTS_COUNT=" + hung]
-        return [*launch, STARMILL, "fit", "--library", library(), "--output", path, "--config",
-                tmp("asked.yaml"), "--optimizer", "nelder-mead", "--threads", "1", "--slots", "1",
+        return [*launch, STARMILL, "fit", "--library", library(), "--output", path, *OFTEN,
+                "--optimizer", "nelder-mead", "--threads", "1", "--slots", "1",
                 *options, stars or self.few]
 
     def start(self, path, *options, watchdog="600", **how):
@@ -204,9 +203,7 @@ class Kill(EndToEnd):
     """Some kills of campaigns/kill: the file opens, its rows are whole, the run continues."""
 
     def test_killed_at_random(self):
-        put("kill.yaml", "write_interval: 0.1\n")
-        options = ["--config", tmp("kill.yaml"), "--threads", "1", "--optimizer",
-                   "levenberg-marquardt", "--quiet"]
+        options = [*OFTEN, "--threads", "1", "--optimizer", "levenberg-marquardt", "--quiet"]
         campaign = kill_runs.Campaign(library(), [cut("a.fits", range(10)),
                                                   cut("b.fits", range(50, 60))],
                                       options, TMP, seed=os.getpid(), most_ranks=2)

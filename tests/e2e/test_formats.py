@@ -379,12 +379,11 @@ class Others(Formats):
 
     def test_sdss_marks_missing_widths(self):
         """Where wdisp is none: interpolated between neighbours, else the nearest, else one pixel."""
-        edits = "COADD/6;COADD wdisp~E"
         for more, widths, missing in (
                 ("", [1] * 6, [1] * 6),
                 (";".join(f";COADD wdisp@{i}={v}" for i, v in enumerate(("1.25", 0, "nan", 2, 11, -3))),
                  [1.25, 1.5, 1.75, 2, 2, 2], [0, 1, 1, 0, 1, 1])):
-            got = self.read(Sample("sdss", edits=edits + more))["segments"][0]
+            got = self.read(Sample("sdss", edits="COADD/6;COADD wdisp~E" + more))["segments"][0]
             self.assertEqual(list((got["mask"] & NO_WIDTH) != 0), list(map(bool, missing)))
             sigma = np.array(widths) * 1e-4 * np.log(10) * got["wave"]
             np.testing.assert_allclose(got["sigma"], sigma, rtol=6e-8)  # float32's rounding

@@ -46,11 +46,10 @@ def three_stars(name):
     """Three stars of the survey without TARGETID."""
     with pyfits.open(SURVEY) as h:
         wave = h["R_WAVELENGTH"].data.astype("f8")
-        write(tmp(name), [
+        return written(name, [
             {"NAME": f"star-{i}", "WAVELENGTH": wave, "FLUX": h["R_FLUX"].data[i],
              "IVAR": h["R_IVAR"].data[i], "LSF_SIGMA": np.full(wave.size, 0.8)}
-            for i in range(3)], "vacuum")
-    return tmp(name)
+            for i in range(3)])
 
 
 def written(name, rows, *how, **more):
@@ -502,11 +501,10 @@ class Weave(ProgramTest):
     def test_an_arm_in_two_cameras(self):
         """Both are drawn, as each has a part of its own; a weaker exposure of one part is not."""
         grid, flux, ivar = self.pixels["RED"]
-        parts, paths = (slice(100, 1200), slice(1100, 2300), slice(120, 1180)), []
-        for i, at in enumerate(parts):
-            paths.append(written(f"part{i}.fits", [{
-                "NAME": "star", "WAVELENGTH": grid[at], "FLUX": flux[0][at],
-                "IVAR": ivar[0][at] / (1 + i)}]))
+        parts = slice(100, 1200), slice(1100, 2300), slice(120, 1180)
+        paths = [written(f"part{i}.fits", [{"NAME": "star", "WAVELENGTH": grid[at],
+                                            "FLUX": flux[0][at], "IVAR": ivar[0][at] / (1 + i)}])
+                 for i, at in enumerate(parts)]
         config = put("parts.yaml", "lsf: off\nwave_mask: []\narms: [r]\njoin_by_name: true\n")
         self.fit("parts.h5", "--config", config, "--models", tmp("parts-models.h5"), *paths, lib=self.lib)
         result = Result(self.path)

@@ -89,13 +89,10 @@ def phoenix(folder, out, *more, call=starmill, setup=SETUP, **how):
 
 def read(name):
     """Everything of a grid file."""
-    out = {}
     with h5py.File(tmp(name), "r") as f:
+        out = {key: f["models"][key][:] for key in ("label", "status")}
+        out |= {key: [x.decode() for x in f["models"][key][:]] for key in ("name", "why")}
         out["complete"] = int(f.attrs["complete"])
-        out["label"] = f["models/label"][:]
-        out["status"] = f["models/status"][:]
-        out["name"] = [x.decode() for x in f["models/name"][:]]
-        out["why"] = [x.decode() for x in f["models/why"][:]]
         for arm in f["arms"].values():
             a = arm.attrs
             wave = np.exp(a["ln_wave0"] + a["ln_step"] * np.arange(a["n_pix"]))
@@ -294,8 +291,7 @@ class LibraryBuild(unittest.TestCase):
         image(0 * good, **{**card, "PHXM_H": 0.2}).writeto(tmp("bad/zero.fits"))
         image(good[:-7], **{**card, "PHXM_H": 0.3}).writeto(tmp("bad/short.fits"))
         image(good, PHXTEFF=5000.0, PHXM_H=0.4).writeto(tmp("bad/nolabel.fits"))
-        image(good, PHXTEFF=labels[4][0], PHXLOGG=labels[4][1], PHXM_H=labels[4][2]).writeto(
-            tmp("bad/twin.fits"))
+        image(good, **dict(zip(card, labels[4]))).writeto(tmp("bad/twin.fits"))
         put("bad/cut.fits", content(tmp("bad/m000.fits"))[:4000])
         for workers in (1, 3):
             done = self.good(phoenix("bad", f"bad{workers}.h5", "--workers", workers))

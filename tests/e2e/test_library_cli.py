@@ -52,14 +52,13 @@ def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pi
 
 class LibraryTest(ProgramTest):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="mill-library-")
-        self.addCleanup(self.folder.cleanup)
+        self.folder = tempfile.mkdtemp(dir=TMP)
         self.a, self.b = self.path("a.h5"), self.path("b.h5")
         make_emulator(self.a, 1, "lab_x")
         make_emulator(self.b, 2, "lab_y", log_spec=True, n_pix=70)
 
     def path(self, name):
-        return os.path.join(self.folder.name, name)
+        return os.path.join(self.folder, name)
 
     def refused(self, status, text, *args):
         result = library(*args)
@@ -67,7 +66,7 @@ class LibraryTest(ProgramTest):
         lines = [line for line in result.stderr.splitlines() if line.startswith("starmill")]
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertIn(text, lines[0])
-        self.assertEqual([name for name in os.listdir(self.folder.name) if "tmp" in name], [])
+        self.assertEqual([name for name in os.listdir(self.folder) if "tmp" in name], [])
 
     def test_import_and_info(self):
         lib = self.path("lib.h5")
@@ -201,26 +200,15 @@ class LibraryTest(ProgramTest):
         damaged("log_step is false", lambda f: f.attrs.modify("log_step", False))
 
     def test_disagreeing_arms(self):
-        def change(name, edit):
+        hull = "outside/hull01_equations"
+        for said, edit in (
+                ("another range of logg", lambda f: f["outside/points"].__setitem__((0, 1), -2)),
+                ("label 2 is feh, but in", lambda f: f.attrs.update(parnames="teff,logg,feh")),
+                ("hulls are not those of", lambda f: f[hull].__setitem__((), f[hull][:][::-1]))):
             make_emulator(self.b, 2, "lab_y", log_spec=True)
             with h5py.File(self.b, "a") as f:
                 edit(f)
-            self.refused(2, name, "import", "--output", self.path("lib.h5"), self.a, self.b)
-
-        def more_points(f):
-            points = f["outside/points"][:]
-            points[0, 1] = -2
-            f["outside/points"][:] = points
-
-        def rename(f):
-            f.attrs["parnames"] = "teff,logg,feh"
-
-        def turn_hull(f):
-            f["outside/hull01_equations"][:] = f["outside/hull01_equations"][:][::-1]
-
-        change("another range of logg", more_points)
-        change("label 2 is feh, but in", rename)
-        change("hulls are not those of", turn_hull)
+            self.refused(2, said, "import", "--output", self.path("lib.h5"), self.a, self.b)
         make_emulator(self.b, 2, "lab_y", "v1rm")
         self.refused(2, "--at-instrument-resolution", "import", "--output", self.path("lib.h5"),
                      self.a, self.b)

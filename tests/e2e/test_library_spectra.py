@@ -22,8 +22,7 @@ SIGMA = 0.9
 @functools.lru_cache(maxsize=32)  # most spectra of a test have the same pixels
 def profiles(wave):
     """The lines' Gaussians [pixel][line] at wavelengths given as bytes."""
-    z = (np.frombuffer(wave)[:, None] - LINES) / SIGMA
-    return np.exp(-0.5 * z**2)
+    return np.exp(-0.5 * ((np.frombuffer(wave)[:, None] - LINES) / SIGMA) ** 2)
 
 
 def spectrum(label, wave):
@@ -194,11 +193,10 @@ class LibrarySpectra(ProgramTest):
         built("fit.h5", path, "--medium", "vacuum", "--labels", "teff=T,gravity=G,m_h=M",
               "--at-instrument-resolution")
         wave = np.arange(4830.0, 5140.0, 0.3)
-        rng = np.random.default_rng(SEED + 3)
         flux = np.array([spectrum(p, wave * (1 - v / 299792.458)) for p, v in zip(TRUTH, VRAD)])
         flux *= 20 * (1 + 0.2 * np.linspace(-1, 1, len(wave)))
         error = flux / 100
-        flux = flux + error * rng.normal(size=flux.shape)
+        flux = flux + error * np.random.default_rng(SEED + 3).normal(size=flux.shape)
         write_desi(tmp("stars.fits"), {"OPT": {"WAVELENGTH": wave, "FLUX": flux, "IVAR": error**-2}})
         put("run.yaml", "arms: [opt]\nwave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
         self.fit("result.h5", "--config", tmp("run.yaml"), tmp("stars.fits"), lib=tmp("fit.h5"))
@@ -516,10 +514,9 @@ class LibrarySpectra(ProgramTest):
             use = (wave > at[0] + 50) & (wave < at[-1] - 50)
             shares = np.linalg.lstsq(patterns[:, use].T, line[use], rcond=None)[0]
             self.assertGreater(np.corrcoef(shares @ patterns[:, use], line[use])[0, 1], 0.9)
-            centre = np.argmax(line)
             # 150 stars know a width to 6 %
             self.assertAlmostEqual(
-                np.hypot(*(error["sigmas"][:] * patterns[:, centre])) / 0.2, 1, delta=0.25)
+                np.hypot(*(error["sigmas"][:] * patterns[:, np.argmax(line)])) / 0.2, 1, delta=0.25)
         self.assertIn("and 2 components of", starmill("library", "info", tmp("with.h5")).stdout)
         self.assertOneLine(starmill(*measure, tmp("plain.h5")), "--spectra", status=2)
         done = starmill(*measure, "--spectra", other, "--spectra-sigma", SIGMA / 2, tmp("plain.h5"))

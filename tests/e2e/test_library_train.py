@@ -222,19 +222,18 @@ class Train(ProgramTest):
         self.assertOneLine(self.train("other.h5", status=3)[1], "other.h5.training", status=3)
 
     def test_refusals(self):
-        def constant(f):
-            f["models/label"][:, 1] = 4.5
-
-        def not_finite(f):
-            f["arms/arm1/flux"][7, 3] = np.nan
+        def stored(name, at, value):
+            return lambda f: f[name].__setitem__(at, value)
 
         def to_do(f):
             f["models/status"][3] = 0
             f.attrs["complete"] = np.int32(0)
 
         cases = [
-            (make_grid("constant.h5", edit=constant), (), 3, "label logg is 4.5 in all"),
-            (make_grid("nan.h5", edit=not_finite), (), 3, "nan at pixel 3 of model 7"),
+            (make_grid("constant.h5", edit=stored("models/label", np.s_[:, 1], 4.5)), (), 3,
+             "label logg is 4.5 in all"),
+            (make_grid("nan.h5", edit=stored("arms/arm1/flux", (7, 3), np.nan)), (), 3,
+             "nan at pixel 3 of model 7"),
             (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
             (make_grid("few.h5", n=12), (), 3, "12 good models"),
             (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),

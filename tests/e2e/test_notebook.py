@@ -43,6 +43,7 @@ class Notebook(unittest.TestCase):
         for star in (name, int(self.values("TARGETID")[7]), str(self.values("TARGETID")[7])):
             self.assertEqual(result.star(star).rows.tolist(), [7])
         self.assertEqual(list(result[["TEFF", "VRAD"]]), ["TEFF", "VRAD"])
+        self.assertEqual(result[[]]["TEFF"].tolist(), [])
         for error, says, call, given in (
                 (KeyError, "did you mean TEFF", result.__getitem__, "TEF"),
                 (KeyError, "no column X", result.__getitem__, ["TEFF", "X"]),

@@ -312,7 +312,7 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
         say(self.sample("no.h5", "--ess", 1200), "--max-evaluations", "twice", status=2)
         say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
-        say(self.sample("no.h5", fit=self.library), "not a result of starmill fit", status=2)
+        say(self.sample("no.h5", fit=self.library), "not a result of starmill", status=2)
         say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)
         other = shutil.copy(self.fitted, tmp("other.h5"))
         with h5py.File(other, "r+") as f:

@@ -72,7 +72,7 @@ class Files(Simulate):
         expected = self.names + [n.replace("coadd", "redrock") for n in self.names]
         self.assertEqual(sorted(os.listdir(tmp("small"))),
                          sorted(expected + ["truth.fits", "catalog.txt"]))
-        lines = content(os.path.join(tmp("small"), "catalog.txt"), "r").split("\n")
+        lines = content(tmp("small/catalog.txt"), "r").split("\n")
         self.assertEqual([line for line in lines if line and not line.startswith("#")], self.names)
         self.assertEqual(list(table("small", "truth.fits", "FILES")["FILE"]), self.names)
         self.assertIn(f"--library {LIBRARY} --catalog", self.done.stdout)
@@ -281,11 +281,11 @@ class Continue(Simulate):
         args = ["--stars", 36, "--per-file", 3, "--redrock", "--threads", 2]
         self.make("calm", *args)
         process = self.start("widow", *args)
-        lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
+        lock = content(tmp("widow/truth.fits.lock"), "r")
         self.assertEqual(int(lock.split()[3]), process.pid)  # host HOST pid N
         process.kill()
         process.communicate(timeout=PATIENCE)  # its pipes close when its workers have ended
-        self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
+        self.assertFalse(os.path.exists(tmp("widow/truth.fits")))
         self.make("widow", *args)
         self.assertEqual(digests("widow"), digests("calm"))
 
@@ -408,13 +408,12 @@ class Shipped(Simulate):
             share = truth[f"ERROR_SHARE_{arm}"]
             self.assertEqual(share.shape, (12, n_component))
             self.assertTrue((np.abs(share) < 6).all() and (share != 0).all())
-        with pyfits.open(os.path.join(tmp("shipped"), "coadd-mock-00000.fits")) as hdus:
+        with pyfits.open(tmp("shipped/coadd-mock-00000.fits")) as hdus:
             # templates from 3600 A on reach pixels from 3612 A at every velocity to 1000 km/s
             np.testing.assert_array_equal((hdus["B_IVAR"].data > 0)[:, :16].any(0),
                                           hdus["B_WAVELENGTH"].data[:16] > 3612.03)
             self.assertTrue(hdus["B_MASK"].data[:, :15].all())
-        self.fit("shipped.h5", "--catalog",
-                 os.path.join(tmp("shipped"), "catalog.txt"), lib=shipped)
+        self.fit("shipped.h5", "--catalog", tmp("shipped/catalog.txt"), lib=shipped)
         fits = read(self.path)
         np.testing.assert_array_equal(fits["TARGETID"], truth["TARGETID"])
         self.assertTrue((fits["STATUS"] == FITTED).all())

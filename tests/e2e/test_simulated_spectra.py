@@ -28,12 +28,6 @@ C_KM_S = 299792.458
 TOLERANCE = 3e-7
 
 
-def ln_doppler(vel_km_s):
-    """ln of emitted over observed wavelength."""
-    beta = vel_km_s / C_KM_S
-    return 0.5 * np.log((1 - beta) / (1 + beta))
-
-
 class Survey:
     """A survey without noise, one file."""
 
@@ -56,11 +50,6 @@ class Survey:
         return (labels, float(t["VRAD"]), float(t["VSINI"]), int(t["LSF_GROUP"])), pixel
 
 
-def rotation_weights(r):
-    """W_k, k >= 0, of the smooth kind, by numerical integrals."""
-    return np.array([make_blocks.smooth_weight(r, k) for k in range(int(np.ceil(r)) + 3)])
-
-
 def resolution_rows(data, pix_aa, sigma_aa):
     """Rows [pixel][diagonal] of DESI's resolution matrix without the templates' own sigma."""
     n_diag, n_pix = data.shape
@@ -69,8 +58,7 @@ def resolution_rows(data, pix_aa, sigma_aa):
     column = np.arange(n_pix)[:, None] + np.arange(-half, half + 1)
     on_arm = (column >= 0) & (column < n_pix)
     for d in range(n_diag):  # column i + d - half is on the diagonal of that offset
-        j = column[:, d]
-        rows[on_arm[:, d], d] = data[2 * half - d, j[on_arm[:, d]]]
+        rows[on_arm[:, d], d] = data[2 * half - d, column[on_arm[:, d], d]]
     s = sigma_aa / pix_aa
     distance = np.subtract.outer(np.arange(n_diag), np.arange(n_diag))
     gauss = np.exp(-distance**2 / (2 * s * s)) / (s * np.sqrt(2 * np.pi))
@@ -96,11 +84,12 @@ class Emulator(ProgramTest):
         for name in "BRZ":
             arm, wave = self.library.arm[self.arm[name]], self.survey.wave[name]
             flux = emulate.flux(self.library, self.arm[name], [labels])[0]
-            w = rotation_weights(vsini / (C_KM_S * arm.ln_step))
+            r = vsini / (C_KM_S * arm.ln_step)
+            w = [make_blocks.smooth_weight(r, k) for k in range(int(np.ceil(r)) + 3)]
             # pixels that count are far from the ends of the grid
             flux = np.convolve(flux, np.concatenate([w[:0:-1], w]), "same")
             rest = CubicSpline(arm.wave_aa, flux, bc_type="natural")(np.clip(
-                wave * np.exp(ln_doppler(vel)), *arm.wave_aa[[0, -1]]))
+                wave * np.sqrt((C_KM_S - vel) / (C_KM_S + vel)), *arm.wave_aa[[0, -1]]))
             data = self.survey.resolution[name][self.survey.truth["FITS_ROW"][i]].astype(float)
             rows, column = resolution_rows(data, wave[1] - wave[0], arm.template_sigma_aa)
             out[name] = (rows * rest[column]).sum(axis=1)
@@ -133,9 +122,9 @@ class Model(ProgramTest):
         path = coarse_library()
         run("simulate", "--noiseless", "--library", path, "--stars", 60, "--sn", "3000,10000",
             "--vsini", "20,200", "--seed", 4, "--output", tmp("exact"))
-        truth = pyfits.getdata(os.path.join(tmp("exact"), "truth.fits"), "TRUTH")
-        self.fit("exact.h5", "--catalog", os.path.join(tmp("exact"), "catalog.txt"), "--start",
-                 os.path.join(tmp("exact"), "truth.fits"), lib=path)
+        truth = pyfits.getdata(tmp("exact/truth.fits"), "TRUTH")
+        self.fit("exact.h5", "--catalog", tmp("exact/catalog.txt"), "--start",
+                 tmp("exact/truth.fits"), lib=path)
         fits = read(self.path)
         self.assertTrue((fits["STATUS"] == FITTED).all())
         n_pix = sum(fits[f"NPIX_{arm}"] for arm in "BRZ")

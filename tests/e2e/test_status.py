@@ -8,17 +8,8 @@ from common import *  # noqa: F403
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
 N_STAR = 42
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
-
-
-@functools.cache
-def stars():
-    """Two seconds of fitting, made once."""
-    return cut("stars.fits", range(N_STAR))
-
-
-def often():
-    """A configuration that has the status written ten times a second."""
-    return put("often.yaml", "write_interval: 0.1\n")
+STARS = cut("stars.fits", range(N_STAR))  # two seconds of fitting
+OFTEN = put("often.yaml", "write_interval: 0.1\n")  # the status is written ten times a second
 
 
 def status_of(path):
@@ -41,8 +32,8 @@ class Status(EndToEnd):
     def start(self, out, *args, ranks=0):
         """A slow fit in the background; returns it once its status file is there."""
         self.path = tmp(out)
-        process = start("fit", "--library", library(), "--output", self.path, "--config", often(),
-                        *SLOW, *args, stars(), ranks=ranks)
+        process = start("fit", "--library", library(), "--output", self.path, "--config", OFTEN,
+                        *SLOW, *args, STARS, ranks=ranks)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)
@@ -58,7 +49,7 @@ class Status(EndToEnd):
         self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
         self.assertOneLine(starmill("status", library()), "not a result of starmill", status=4)
-        self.assertOneLine(starmill("status", stars()), stars(), status=4)
+        self.assertOneLine(starmill("status", STARS), STARS, status=4)
         put("foreign.h5.status.json", "{}")
         self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
         put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
@@ -130,7 +121,7 @@ class Status(EndToEnd):
         self.assertGreater(run["failed"], 0)
         # a run that finds all done touches nothing
         before = content(self.path + ".status.json")
-        self.fit("stop.h5", "--minsn", 30, *SLOW, stars())
+        self.fit("stop.h5", "--minsn", 30, *SLOW, STARS)
         self.assertEqual(content(self.path + ".status.json"), before)
 
     def test_killed(self):
@@ -147,10 +138,10 @@ class Status(EndToEnd):
         # rank 1 gets no memory for its million slots, while rank 0 fits stars
         self.path = tmp("fail.h5")
         common_part = ["fit", "--library", library(), "--output", self.path, "--threads", 1,
-                       "--config", often(), "--log", tmp("fail.log")]
-        done = ended([MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, stars()), ":",
+                       "--config", OFTEN, "--log", tmp("fail.log")]
+        done = ended([MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, STARS), ":",
                       "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
-                      *command(*common_part, "--slots", 1000000, stars())])
+                      *command(*common_part, "--slots", 1000000, STARS)])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         line = r"(?m)^20\S+Z rank 1 ERROR share\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
         self.assertRegex(done.stderr, line)
@@ -164,14 +155,14 @@ class Status(EndToEnd):
         self.assertEqual(self.ask_json(self.path, status=FAILED)["state"], "failed")
         self.assertIn("first error  rank 1: no memory", self.ask(self.path, status=FAILED))
         # the same command, with the slots that fit, goes on from there
-        self.fit("fail.h5", "--threads", 1, "--slots", 1, stars())
+        self.fit("fail.h5", "--threads", 1, "--slots", 1, STARS)
         self.assertEqual(self.ask_json(self.path, status=FINISHED)["remaining"], 0)
 
     def test_ranks_that_fail_alike(self):
         # one rank prints the failure; the other prints it only at log level debug
         done = ended([MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
                       *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads",
-                               1, "--slots", 1000000, "--log-level", "debug", stars())])
+                               1, "--slots", 1000000, "--log-level", "debug", STARS)])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         first = re.findall(r"rank (\d) ERROR share\.c:\d+  this rank fails \(", done.stderr)
         later = re.findall(r"rank (\d) DEBUG share\.c:\d+  this rank fails too \(", done.stderr)

@@ -202,15 +202,15 @@ class TrainFunctions(ProgramTest):
         self.assertIn("24 spectra that were left out", out)
         error = [abs(emulate(tmp("valid-lib.h5"), at, i) - np.array([spectrum(x, arm) for x in at]))
                  * 100 for i, arm in enumerate(ARMS)]
-        rows = dict(zip(("b", "r", "all"), (table(out, n) for n in ("b", "r", "all"))))
         both = np.hstack(error)
         for name, e in (("b", error[0]), ("r", error[1]), ("all", both)):
             rms = np.sqrt((e**2).mean(axis=1))
             want = [np.percentile(e, 50), np.percentile(e, 95), np.percentile(e, 99), e.max(),
                     np.percentile(rms, 50), None, rms.max()]
-            for got, x in zip(rows[name], want):
+            row = table(out, name)
+            for got, x in zip(row, want):
                 if x is not None:  # four decimals, float32, and an order statistic in steps
-                    self.assertLess(abs(got - x), 2e-4 + 0.06 * x, (name, rows[name], want))
+                    self.assertLess(abs(got - x), 2e-4 + 0.06 * x, (name, row, want))
         line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
         self.assertEqual(line.split()[1], f"model{np.argmax((both**2).mean(axis=1)):04d}")
         # the emulator's own part at S/N 100, where noise hardly moves the derivatives

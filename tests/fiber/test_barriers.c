@@ -109,16 +109,13 @@ static const harmless allowed[] = {
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
     {"mill_block_resolve", 1, 1, own},             /* a copy, where there is no resolution */
     {"mill_block_weigh_error", 1, 1, sums},
-    {NULL, 0, 0, NULL},
-};
+    {NULL, 0, 0, NULL}};
 
 /** Two barriers that stand in for each other: losing both must show. */
 static const struct {
   const char *function[2];
   int ordinal[2];
-} pairs[] = {
-    {{"mill_block_guess_take", "mill_block_guess_starts"}, {1, 2}},
-};
+} pairs[] = {{{"mill_block_guess_take", "mill_block_guess_starts"}, {1, 2}}};
 
 static int by_place(const void *a, const void *b)
 {

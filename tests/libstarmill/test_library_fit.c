@@ -69,6 +69,17 @@ MILL_TEST(velocity_offsets_are_parameters)
   assert_close(m2ll + penalty, number_of(table, "M2LL"), 1e-6 * fabs(m2ll));
   sigma[N - 1] = 1;
   refused(STARMILL_USAGE, "velocity_offset_sigma", library_constrain, library, NULL, mean, sigma);
+  /* a star without the last arm has no offset of the arm, and its theta can be evaluated */
+  starmill_star_free(star);
+  starmill_table_free(table);
+  fx.made[0].n_segment--;
+  star = make_star(library, &fx.made[0]);
+  fx.made[0].n_segment++;
+  table = fit_of(library, &star, 1);
+  check(table_theta, library, table, 0, theta);
+  assert_true(isnan(number_of(table, parameter.column)) && theta[N - 1] == 0);
+  values_of(library, star, 1, theta, &m2ll, &penalty);
+  assert_close(m2ll + penalty, number_of(table, "M2LL"), 1e-6 * fabs(m2ll));
 }
 
 MILL_TEST(two_stars_have_columns)

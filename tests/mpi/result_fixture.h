@@ -91,9 +91,8 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
       row->fits_row = 2 * i;
       row->n_exposure = 1 + i % 3;
       row->first_exposure = index->n_exposure;
-      for (int e = 0; e < row->n_exposure; e++) {
+      for (int e = 0; e < row->n_exposure; e++)
         mill_file_index_add(index, 2 * i + e, 1000 * f + e, 59000.5 + i);
-      }
     }
     at += n_row[f];
   }

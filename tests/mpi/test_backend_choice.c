@@ -82,12 +82,12 @@ static void set_gpus(const mill_gpu_facts *kind)
   }
 }
 
-/* Every rank sees one GPU for each rank, all of one kind. */
-static void good_machine(void)
+/* Every rank sees these GPUs, all of one kind. */
+static void good_machine(int n_gpu)
 {
   memset(&machine, 0, sizeof machine);
   machine.driver = 13000;
-  machine.n_gpu = mpi.size;
+  machine.n_gpu = n_gpu;
   machine.free_bytes = 140 * GIB;
   set_gpus(&h200);
   mill_gpu_assign(NULL);
@@ -109,13 +109,12 @@ static const struct fault {
     {"two kinds", "GPUs of one kind", MILL_ERR_BACKEND, 13000, .least = 2, .kind = &a100},
     {"no start", "it does not start", MILL_ERR_BACKEND, 13000, .backend_code = MILL_ERR_BACKEND,
      .is_late = 1},
-    {"old driver", "NVIDIA driver is for CUDA", MILL_ERR_CONFIG, 12000, .is_without = 1},
-};
+    {"old driver", "NVIDIA driver is for CUDA", MILL_ERR_CONFIG, 12000, .is_without = 1}};
 enum { N_FAULT = sizeof fault / sizeof fault[0] };
 
 static void faulty_machine(const struct fault *f)
 {
-  good_machine();
+  good_machine(mpi.size);
   if (mpi.rank == mpi.size - 1) {
     machine.driver = f->driver;
     machine.n_gpu = f->is_without ? 0 : machine.n_gpu;
@@ -127,40 +126,39 @@ static void faulty_machine(const struct fault *f)
   mill_error_clear();
 }
 
+/* This rank has a GPU, which n_sharing ranks share. */
+static void assert_placed(int gpu, int n_sharing)
+{
+  mill_gpu_place place;
+  assert_true(mill_gpu_assigned(&place));
+  assert_int_equal(place.gpu, gpu);
+  assert_int_equal(place.n_sharing, n_sharing);
+  assert_int_equal(place.bytes, 140 * GIB / (size_t)n_sharing);
+}
+
 /* ---- backend cuda ---- */
 
 MILL_TEST(each_rank_has_its_gpu)
 {
-  mill_gpu_place place;
-  good_machine();
+  good_machine(mpi.size);
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
-  assert_true(mill_gpu_assigned(&place));
-  assert_int_equal(place.gpu, mpi.rank);
-  assert_int_equal(place.n_sharing, 1);
-  assert_int_equal(place.bytes, 140 * GIB);
+  assert_placed(mpi.rank, 1);
 }
 
 MILL_TEST(ranks_share_one_gpu)
 {
-  mill_gpu_place place;
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
-  assert_true(mill_gpu_assigned(&place));
-  assert_int_equal(place.gpu, 0);
-  assert_int_equal(place.n_sharing, mpi.size);
-  assert_int_equal(place.bytes, 140 * GIB / (size_t)mpi.size);
+  assert_placed(0, mpi.size);
   /* too little for all of them together */
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   machine.free_bytes = (size_t)mpi.size * GIB - 1;
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_ERR_MEMORY);
 }
 
 MILL_TEST(exclusive_gpu_is_not_shared)
 {
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
   if (mpi.size == 1) {
     assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
@@ -198,29 +196,23 @@ MILL_TEST(the_first_ranks_have_the_gpus)
   int has_gpu = -1;
   mill_gpu_place place;
   /* one for each */
-  good_machine();
+  good_machine(mpi.size);
   assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
   assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == mpi.rank);
   /* one rank has a GPU, or all but one have; none need be shared */
   for (int n_gpu = 1; n_gpu < mpi.size; n_gpu++) {
-    good_machine();
-    machine.n_gpu = n_gpu;
+    good_machine(n_gpu);
     for (int i = 0; i < n_gpu; i++)
       machine.gpu[i].mode = MILL_GPU_EXCLUSIVE;
     assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
     assert_int_equal(has_gpu, mpi.rank < n_gpu);
     assert_int_equal(mill_gpu_assigned(&place), has_gpu);
     assert_int_equal(machine.n_tried > 0, has_gpu);
-    if (has_gpu) {
-      assert_int_equal(place.gpu, mpi.rank);
-      assert_int_equal(place.n_sharing, 1);
-      assert_int_equal(place.bytes, 140 * GIB);
-    }
+    if (has_gpu)
+      assert_placed(mpi.rank, 1);
   }
   /* the first rank sees no GPU; each of the others gets the same GPU as if it saw one */
-  good_machine();
-  if (mpi.rank == 0)
-    machine.n_gpu = 0;
+  good_machine(mpi.rank == 0 ? 0 : mpi.size);
   if (mpi.size > 1) {
     assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
     assert_int_equal(has_gpu, mpi.rank > 0);
@@ -228,8 +220,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
     assert_true(!has_gpu || (place.gpu == mpi.rank && place.n_sharing == 1));
   }
   /* each rank sees its own alone */
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   machine.gpu[0].uuid[0] = (unsigned char)(1 + mpi.rank);
   assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
   assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == 0);
@@ -282,13 +273,11 @@ static const char *settled(const char *what, const char *device, int64_t n_row, 
 
 MILL_TEST(auto_takes_gpus_for_many_rows)
 {
-  mill_gpu_place place;
   const int64_t n_enough = (int64_t)FROM * mpi.size;
-  good_machine();
+  good_machine(mpi.size);
   assert_string_equal(settled("none", NULL, n_enough, MILL_OK), "cuda");
-  assert_true(mill_gpu_assigned(&place));
-  assert_int_equal(place.gpu, mpi.rank);
-  good_machine();
+  assert_placed(mpi.rank, 1);
+  good_machine(mpi.size);
   assert_string_equal(settled("none", NULL, n_enough - 1, MILL_OK), "cpu");
   assert_int_equal(machine.n_tried, 0);
 }
@@ -306,8 +295,7 @@ MILL_TEST(auto_takes_the_cpu_when_one_rank_has_no_gpu)
     if (mpi.size > 1)
       assert_int_equal(machine.n_released, 1);
   }
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
   assert_string_equal(settled("none", NULL, (int64_t)FROM * mpi.size, MILL_OK),
                       mpi.size == 1 ? "cuda" : "cpu");
@@ -316,17 +304,15 @@ MILL_TEST(auto_takes_the_cpu_when_one_rank_has_no_gpu)
 MILL_TEST(a_result_begun_on_a_gpu)
 {
   const char *choice = NULL;
-  good_machine();
+  good_machine(mpi.size);
   assert_string_equal(settled("none", begun_on, 1, MILL_OK), "cuda");
-  good_machine();
+  good_machine(mpi.size);
   assert_string_equal(settled("none", NULL, 1, MILL_OK), "cpu"); /* --overwrite */
   /* a run begun on GPU and CPU continues on both, whether or not every rank has a GPU */
-  good_machine();
-  machine.n_gpu = 1;
+  good_machine(1);
   assert_string_equal(settled("none", begun_on_both, 1, MILL_OK), "cuda+cpu");
   assert_int_equal(machine.n_tried > 0, mpi.rank == 0);
-  good_machine();
-  machine.n_gpu = 0;
+  good_machine(0);
   settled("no GPU", begun_on_both, 1, MILL_ERR_OUTPUT);
   assert_says(result);
   for (int i = 0; i < N_FAULT; i++) {
@@ -364,7 +350,7 @@ MILL_TEST(crossover_and_why_there_is_none)
 {
   char why[1536] = "";
   mill_crossover line;
-  good_machine();
+  good_machine(mpi.size);
   assert_int_equal(finds(N_THREAD, &line, why), 1);
   assert_int_equal(line.from, FROM);
   assert_int_equal(finds(N_THREAD + 1, &line, why), 0);

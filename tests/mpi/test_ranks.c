@@ -370,10 +370,12 @@ MILL_TEST(the_same_groups_as_a_search_of_all_pairs)
     const int start = (int)mill_mpi_share(&mpi, N_FILE, &end);
     mill_file_index mine[N_FILE] = {0};
     mill_join *join = NULL;
+    const char *const path[N_FILE] = {NULL};
     find_owners(by_place);
     copy_mine(start, (int)end, mine);
     assert_int_equal(mill_join_make(&mpi, by_place * RADIUS_ARCSEC, round == 2 ? &stars : NULL,
-                                    N_FILE, start, (int)end, mine, n_row, n_exposure, &join),
+                                    &(mill_star_tables){0}, path, N_FILE, start, (int)end, mine,
+                                    n_row, n_exposure, &join),
                      MILL_OK);
     for (int i = 0; i < n_all; i++)
       if (owner_at[i] == i && (round < 2 || is_listed(i))) {

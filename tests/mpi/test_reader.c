@@ -15,7 +15,7 @@ static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-path
 static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
-typedef struct catalog {
+static struct catalog {
   mill_spectra_settings settings;
   mill_library lib;
   mill_config config;
@@ -28,7 +28,7 @@ typedef struct catalog {
   mill_work *work;
   mill_inputs inputs;
   mill_reader_plan plan;
-} catalog;
+} c;
 
 static void make_library(mill_library *lib)
 {
@@ -47,77 +47,75 @@ static void make_library(mill_library *lib)
   memset(lib->hash, 'a', sizeof lib->hash - 1);
 }
 
-static int open_catalog(catalog *c, const char *name, int packed)
+/* Skips the test if a file is missing. */
+static void open_catalog(const char *name, int packed)
 {
   char path[512];
   int outcome = -1;
   int64_t n_row = 0, n_exposure = 0;
-  memset(c, 0, sizeof *c);
-  make_library(&c->lib);
-  mill_config_default(&c->config);
-  c->settings = (mill_spectra_settings){
-      .lib = &c->lib, .config = &c->config, .arm_wanted = {1, 1, 1}, .limits = {4096, ""}};
+  memset(&c, 0, sizeof c);
+  make_library(&c.lib);
+  mill_config_default(&c.config);
+  c.settings = (mill_spectra_settings){
+      .lib = &c.lib, .config = &c.config, .arm_wanted = {1, 1, 1}, .limits = {4096, ""}};
   for (int i = 0; i < N_FILE; i++) {
     const char *at = mill_test_data_path(input[i]);
     mill_spectra *spectra = NULL;
     if (!at)
-      return 0;
+      skip();
     if (!packed)
       at = plain[i];
-    snprintf(c->path[i], sizeof c->path[i], "%s", at);
-    c->file[i].path = c->path[i];
-    c->file[i].error = "";
-    assert_int_equal(mill_spectra_open(at, &c->settings, &spectra), MILL_OK);
-    assert_int_equal(mill_spectra_index(spectra, &c->config.select, &c->index[i]), MILL_OK);
+    snprintf(c.path[i], sizeof c.path[i], "%s", at);
+    c.file[i].path = c.path[i];
+    c.file[i].error = "";
+    assert_int_equal(mill_spectra_open(at, &c.settings, &spectra), MILL_OK);
+    assert_int_equal(mill_spectra_index(spectra, &c.config.select, &c.index[i]), MILL_OK);
     mill_spectra_close(spectra);
-    c->file[i].size = c->index[i].file_size;
-    c->file[i].mtime = c->index[i].file_mtime;
-    c->file[i].rows_hash = c->index[i].rows_hash;
-    c->file[i].row_start = n_row;
-    c->file[i].n_row = c->index[i].n_row;
-    c->exposure_start[i] = n_exposure;
-    c->n_exposure[i] = c->index[i].n_exposure;
-    n_row += c->index[i].n_row;
-    n_exposure += c->index[i].n_exposure;
+    c.file[i].size = c.index[i].file_size;
+    c.file[i].mtime = c.index[i].file_mtime;
+    c.file[i].rows_hash = c.index[i].rows_hash;
+    c.file[i].row_start = n_row;
+    c.file[i].n_row = c.index[i].n_row;
+    c.exposure_start[i] = n_exposure;
+    c.n_exposure[i] = c.index[i].n_exposure;
+    n_row += c.index[i].n_row;
+    n_exposure += c.index[i].n_exposure;
   }
   const int start = N_FILE * mpi.rank / mpi.size, end = N_FILE * (mpi.rank + 1) / mpi.size;
-  const mill_run_info info = {
-      .lib = &c->lib,
-      .identity = "reader test",
-      .config = "",
-      .command = "",
-      .device = "none",
-      .n_thread = 1,
-      .n_row = n_row,
-      .n_file = N_FILE,
-      .file = c->file,
-      .file_start = start,
-      .file_end = end,
-      .index = c->index + start,
-      .write_interval_s = 0.1,
-  };
+  const mill_run_info info = {.lib = &c.lib,
+                              .identity = "reader test",
+                              .config = "",
+                              .command = "",
+                              .device = "none",
+                              .n_thread = 1,
+                              .n_row = n_row,
+                              .n_file = N_FILE,
+                              .file = c.file,
+                              .file_start = start,
+                              .file_end = end,
+                              .index = c.index + start,
+                              .write_interval_s = 0.1};
   snprintf(path, sizeof path, "%s/%d-%s", folder, n_thread, name);
-  assert_ok(mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome));
-  c->inputs = (mill_inputs){.settings = c->settings,
-                            .n_file = N_FILE,
-                            .file = c->file,
-                            .exposure_start = c->exposure_start,
-                            .n_exposure = c->n_exposure};
+  assert_ok(mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c.result, &outcome));
+  c.inputs = (mill_inputs){.settings = c.settings,
+                           .n_file = N_FILE,
+                           .file = c.file,
+                           .exposure_start = c.exposure_start,
+                           .n_exposure = c.n_exposure};
   const mill_work_plan work = {
-      .inputs = &c->inputs, .result = c->result, .rate = 127, .n_held = 32, .n_ahead = 32};
-  assert_ok(mill_work_open(&mpi, &work, &c->work));
-  c->plan = (mill_reader_plan){.inputs = &c->inputs, .work = c->work, .n_thread = n_thread};
-  return 1;
+      .inputs = &c.inputs, .result = c.result, .rate = 127, .n_held = 32, .n_ahead = 32};
+  assert_ok(mill_work_open(&mpi, &work, &c.work));
+  c.plan = (mill_reader_plan){.inputs = &c.inputs, .work = c.work, .n_thread = n_thread};
 }
 
-static void close_catalog(catalog *c)
+static void close_catalog(void)
 {
-  assert_int_equal(mill_work_settle(c->work), MILL_OK);
-  mill_work_free(c->work);
-  assert_int_equal(mill_result_close(c->result, NULL), MILL_OK);
+  assert_int_equal(mill_work_settle(c.work), MILL_OK);
+  mill_work_free(c.work);
+  assert_int_equal(mill_result_close(c.result, NULL), MILL_OK);
   for (int i = 0; i < N_FILE; i++)
-    mill_file_index_clear(&c->index[i]);
-  mill_config_clear(&c->config);
+    mill_file_index_clear(&c.index[i]);
+  mill_config_clear(&c.config);
 }
 
 static mill_batch *next(mill_reader *reader)
@@ -128,11 +126,10 @@ static mill_batch *next(mill_reader *reader)
 }
 
 /* Against a plain reading of the same row. */
-static void check_pixels(const catalog *c, mill_spectra *spectra, const mill_batch *batch,
-                         const mill_star *star)
+static void check_pixels(mill_spectra *spectra, const mill_batch *batch, const mill_star *star)
 {
-  const int64_t in_file = star->row - c->file[batch->i_file].row_start;
-  const int64_t fits_row = c->index[batch->i_file].row[in_file].fits_row;
+  const int64_t in_file = star->row - c.file[batch->i_file].row_start;
+  const int64_t fits_row = c.index[batch->i_file].row[in_file].fits_row;
   /* b, r, z of its only exposure */
   assert_int_equal(star->n_segment, 3);
   const mill_raw_segment *got = &star->segment[ARM_R];
@@ -168,12 +165,10 @@ static void check_pixels(const catalog *c, mill_spectra *spectra, const mill_bat
 
 MILL_TEST(every_row_comes_once_with_its_pixels)
 {
-  static catalog c;
   int n_seen[512] = {0};
   static mill_spectra *spectra[N_FILE];
   mill_reader *reader = NULL;
-  if (!open_catalog(&c, "all.h5", 1))
-    skip();
+  open_catalog("all.h5", 1);
   const int64_t n_row = c.file[1].row_start + c.file[1].n_row;
   assert_true(n_row < 512);
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
@@ -188,7 +183,7 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
       assert_int_equal(star->first_exposure, star->row); /* one exposure each */
       assert_int_equal(star->identity, c.index[i].row[star->row - c.file[i].row_start].target_id);
       n_seen[star->row]++;
-      check_pixels(&c, spectra[i], batch, star);
+      check_pixels(spectra[i], batch, star);
     }
     mill_star *last = batch->star[batch->n_row - 1]; /* goes on without its batch */
     batch->star[batch->n_row - 1] = NULL;
@@ -202,17 +197,15 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
     mill_spectra_close(spectra[i]);
     spectra[i] = NULL;
   }
-  close_catalog(&c);
+  close_catalog();
 }
 
 /* by_rows: only the rows that are selected in it are others */
 static void changed_file_costs_its_rows(const char *result, int by_rows)
 {
-  static catalog c;
   mill_reader *reader = NULL;
   int n_bad = 0, n_good = 0;
-  if (!open_catalog(&c, result, 0))
-    skip();
+  open_catalog(result, 0);
   *(by_rows ? &c.file[1].rows_hash : &c.file[1].size) += 1;
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
@@ -228,7 +221,7 @@ static void changed_file_costs_its_rows(const char *result, int by_rows)
   MPI_Allreduce(MPI_IN_PLACE, &n_good, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   assert_int_equal(n_bad, c.file[1].n_row);
   assert_int_equal(n_good, c.file[0].n_row);
-  close_catalog(&c);
+  close_catalog();
 }
 
 MILL_TEST(file_that_changed_costs_its_rows)
@@ -239,21 +232,19 @@ MILL_TEST(file_that_changed_costs_its_rows)
 
 MILL_TEST(rows_that_are_done_are_passed_over)
 {
-  static catalog c;
   mill_reader *reader = NULL;
   int n_row = 0;
-  if (!open_catalog(&c, "done.h5", 0))
-    skip();
-  close_catalog(&c);
-  assert_true(open_catalog(&c, "done.h5", 0));
+  open_catalog("done.h5", 0);
+  close_catalog();
+  open_catalog("done.h5", 0);
   /* all rows of the first file and the first row of the second, each by one rank */
   for (int64_t row = mpi.rank; row <= c.file[1].row_start; row += mpi.size) {
     mill_fit_result result;
     mill_fit_result_init(&result, &c.lib, row, MILL_STATUS_NO_ARM);
     assert_int_equal(mill_result_put(c.result, &result), MILL_OK);
   }
-  close_catalog(&c);
-  assert_true(open_catalog(&c, "done.h5", 0));
+  close_catalog();
+  open_catalog("done.h5", 0);
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
     assert_int_equal(batch->i_file, 1);
@@ -264,14 +255,12 @@ MILL_TEST(rows_that_are_done_are_passed_over)
   mill_reader_stop(reader);
   MPI_Allreduce(MPI_IN_PLACE, &n_row, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   assert_int_equal(n_row, c.file[1].n_row - 1);
-  close_catalog(&c);
+  close_catalog();
 }
 
 MILL_TEST(reader_can_be_stopped_at_any_time)
 {
-  static catalog c;
-  if (!open_catalog(&c, "stopped.h5", 0))
-    skip();
+  open_catalog("stopped.h5", 0);
   for (int n_taken = 0; n_taken < 3; n_taken++) {
     MILL_AT_END(mill_reader_stop_at) mill_reader *reader = NULL;
     assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
@@ -279,17 +268,15 @@ MILL_TEST(reader_can_be_stopped_at_any_time)
       mill_reader_release(reader, next(reader));
   }
   mill_reader_stop(NULL);
-  close_catalog(&c);
+  close_catalog();
 }
 
 MILL_TEST(threads_that_fail)
 {
-  static catalog c;
   mill_reader *reader = NULL;
   mill_batch *batch = NULL;
   int err;
-  if (!open_catalog(&c, "fail.h5", 0))
-    skip();
+  open_catalog("fail.h5", 0);
   /* not the file's fault: the folder where it would be unpacked is missing */
   for (int i = 0; i < N_FILE; i++)
     snprintf(c.path[i], sizeof c.path[i], "%s", mill_test_data_path(input[i]));
@@ -299,7 +286,7 @@ MILL_TEST(threads_that_fail)
     fail_msg("row %lld was read", (long long)batch->star[0]->row);
   assert_fails(err, MILL_ERR_OUTPUT, "/nonexistent/scratch");
   mill_reader_stop(reader);
-  close_catalog(&c);
+  close_catalog();
 }
 
 int main(void)

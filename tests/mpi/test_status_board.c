@@ -39,18 +39,16 @@ static const char *word(const json_t *object, const char *key)
 static mill_board *open_board(const char *status)
 {
   mill_board *board = NULL;
-  mill_board_plan plan = {
-      .path = status,
-      .output = "out\"\xff.h5",
-      .command = "starmill fit",
-      .backend = "cpu test",
-      .rank_backend = "cpu test",
-      .n_thread = 1,
-      .n_slot = 2,
-      .n_row = 1000,
-      .n_file = 2,
-      .file = file,
-  };
+  mill_board_plan plan = {.path = status,
+                          .output = "out\"\xff.h5",
+                          .command = "starmill fit",
+                          .backend = "cpu test",
+                          .rank_backend = "cpu test",
+                          .n_thread = 1,
+                          .n_slot = 2,
+                          .n_row = 1000,
+                          .n_file = 2,
+                          .file = file};
   plan.base[MILL_STATUS_FITTED] = 100;
   plan.base[MILL_STATUS_LOW_SN] = 7;
   assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);

@@ -224,8 +224,7 @@ def resolution():
 
 def continuum():
     n = 30
-    rng = np.random.RandomState(31)
-    wave = np.sort(rng.uniform(3600.0, 5800.0, n))
+    wave = np.sort(np.random.RandomState(31).uniform(3600.0, 5800.0, n))
     x = 2.0 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1.0
     out = ["enum { REF_CONTINUUM_N = %d };" % n, ""]
     out += c_array("ref_continuum_wave", wave, "A")

@@ -75,8 +75,7 @@ def axes(x0, step):
 
 
 def skewed(n, seed):
-    rng = np.random.RandomState(seed)
-    return rng.uniform(-2.0, 2.0, size=(n + 1, n))
+    return np.random.RandomState(seed).uniform(-2.0, 2.0, size=(n + 1, n))
 
 
 MCKINNON = np.array([[0.0, 0.0], [(1.0 + math.sqrt(33.0)) / 8.0, (1.0 - math.sqrt(33.0)) / 8.0],

@@ -331,7 +331,7 @@ STARMILL_API int starmill_table_column_at(const starmill_table *table, int i_col
 STARMILL_API int starmill_table_column(starmill_table *table, const char *name,
                                        starmill_column *column, starmill_error *error);
 
-/** Read the parameters of a row, theta [n_par] out, in the order of the library's parameters. */
+/** Read a row's parameters into theta [n_par]; the velocity offset of an arm without data is 0. */
 STARMILL_API int starmill_table_theta(const starmill_library *library, starmill_table *table,
                                       int64_t i_row, double *theta, starmill_error *error);
 

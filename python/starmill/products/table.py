@@ -12,6 +12,8 @@ import re
 import shutil
 import tempfile
 import types
+from hashlib import sha256
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -39,24 +41,26 @@ GROUP_BYTES = 64 << 20  # bytes of a row group of Parquet
 PIXEL = Column("_healpix_29", "K", 1, "", "nested HEALPix pixel of TARGET_RA and TARGET_DEC, order "
                "29; -1 without a position", "pos.healpix", None)
 END = "</TABLE></RESOURCE></VOTABLE>\n"
+ASCII = bytes(range(32, 127))
 
 
 def printable(values):
-    """Return bytes [n] as FITS texts: '?' for characters FITS forbids, blanks as padding."""
-    values = np.ascontiguousarray(values)
-    codes = values.view(np.uint8).reshape(len(values), -1)
-    used = np.logical_and.accumulate(codes != 0, axis=1)
-    codes = np.where((codes < 32) | (codes > 126), ord("?"), codes)
-    return np.where(used, codes, ord(" ")).astype(np.uint8).view(f"S{codes.shape[1]}")[:, 0]
+    """Return bytes [n] as FITS texts: %XX for bytes FITS forbids, blanks as padding.  A text that
+    gets too long is cut, and ends with a digest that keeps it apart from others."""
+    n = values.dtype.itemsize
+    codes = np.ascontiguousarray(values).view("u1").reshape(-1, n)
+    codes = np.where(np.logical_and.accumulate(codes != 0, axis=1), codes, np.uint8(ord(" ")))
+    texts = codes.view(values.dtype)[:, 0]
+    for i in np.flatnonzero(((codes < 32) | (codes > 126)).any(axis=1)):
+        one, digest = quote(texts[i].rstrip(), ASCII), sha256(texts[i]).hexdigest()
+        texts[i] = one.ljust(n) if len(one) <= n else f"{one[:n - 9]}~{digest:.8}"
+    return texts
 
 
-def words(text):
-    """Return a text as the value of a keyword."""
-    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
-    text = printable(np.array([raw or b" "]))[0].decode()
-    if len(text) > LONGEST:
-        text = text[:LONGEST - 3] + "..."
-    return text.replace("'", '"')  # astropy ends a value at a quote before a blank
+def words(one):
+    """Return a text as a keyword's value, which astropy ends at a quote before a blank."""
+    text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
+    return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
 
 
 def ones_sum(total, piece, at=0):
@@ -143,10 +147,8 @@ class Product:
 def is_done(path, kind, result, overwrite):
     """Return the header of the file at path if it is this export, not older than the result, with
     all rows.  Return None if the export may be written to path, else raise a Failure."""
-    if not os.path.lexists(path):
-        return None
     is_file = os.path.isfile(path)
-    if is_file and os.path.getsize(path) == 0 and overwrite:
+    if not os.path.lexists(path) or (overwrite and is_file and os.path.getsize(path) == 0):
         return None
     try:
         header = pyfits.getheader(path) if is_file else {}
@@ -191,9 +193,9 @@ def whole(result):
     """Return all columns of /fits and of /catalog, identifiers first."""
     fits, catalog = (result.names(group) for group in (result.fits, result.catalog))
     found = {name: result.fits[name] for name in fits}
-    for name in catalog:
-        if name != "TARGETID":  # a label may have the name of a catalogue column
-            found["CATALOG_" * (name in fits) + name] = result.catalog[name]
+    # a label may have the name of a catalogue column
+    found |= {"CATALOG_" * (name in fits) + name: result.catalog[name]
+              for name in catalog if name != "TARGETID"}
     return [column(name, found[name], "L" if name in TRUTHS else None)
             for name in sorted(found, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))]
 
@@ -226,7 +228,7 @@ def native(column, rows):
     """Return a column of packed rows as other programs take it."""
     values = rows[column.name]
     if column.form == "A":
-        return np.char.decode(values, "utf-8", "replace")
+        return np.char.decode(values, "utf-8", "backslashreplace")
     if column.form == "L":
         return values == ord("T")
     return values.astype(values.dtype.newbyteorder("="))
@@ -234,8 +236,7 @@ def native(column, rows):
 
 def header(columns, name, n):
     found = head("BINTABLE", row_type(columns).itemsize, int(n))
-    found["TFIELDS"] = len(columns)
-    found["EXTNAME"], found["LONGSTRN"] = name, "OGIP 1.0"
+    found["TFIELDS"], found["EXTNAME"], found["LONGSTRN"] = len(columns), name, "OGIP 1.0"
     for i, c in enumerate(columns, 1):
         unit, meaning = known_unit(c.unit, c.words)
         found[f"TTYPE{i}"], found[f"TFORM{i}"] = c.name, f"{c.n}{c.form}"
@@ -282,9 +283,9 @@ def write_files(product, result):
     """Append the table of inputs, numbered as in the column FILE."""
     files, names = result.catalog["files"], ("PATH", "FORMAT", "FRAME", "REDROCK", "ERROR")
     columns = [column(name, files[name]) for name in names]
-    n = len(result.files)
-    product.append(header(columns, "FILES", n),
-                   [packed(columns, lambda source: source[...], n).tobytes()])
+    columns, n = [c._replace(n=3 * c.n) for c in columns], len(result.files)  # room for %XX
+    product.append(header(columns, "FILES", n), [packed(
+        columns, lambda source: source[...].astype(f"S{3 * source.dtype.itemsize}"), n).tobytes()])
 
 
 def rows(result, columns, whole, texts, start=0):
@@ -331,10 +332,9 @@ def comma_separated(product, columns, result, whole, _):
     lines = csv.writer(to, lineterminator="\n")
     lines.writerow([c.name for c in columns])
     for some in rows(result, columns, whole, None):
-        values = [native(c, some) for c in columns]
         lines.writerows(zip(*(
             np.where(np.isnan(v), None, v.astype(object)).tolist() if v.dtype.kind == "f"
-            else v.tolist() for v in values)))
+            else v.tolist() for v in (native(c, some) for c in columns))))
 
 
 def parquet(product, columns, result, whole, facts):

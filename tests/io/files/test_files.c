@@ -124,6 +124,19 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
   }
 }
 
+/* Try to take a lock with these lines; a refusal says why. */
+static void try_to_take(const char *text, long age_s, int is_taken, const char *says)
+{
+  mill_lock lock = {.path = ""};
+  write_lock(text, age_s);
+  assert_int_equal(mill_lock_take(output, &lock), is_taken ? MILL_OK : MILL_ERR_OUTPUT);
+  if (!is_taken)
+    assert_says(says);
+  mill_lock_release(&lock);
+  assert_int_equal(access(lock_path, F_OK) == 0, !is_taken);
+  unlink(lock_path);
+}
+
 MILL_TEST(who_may_take_it_over)
 {
   const int dead = MILL_LOCK_DEAD_S;
@@ -143,16 +156,9 @@ MILL_TEST(who_may_take_it_over)
              {"space", "pid:[1]", dead + 60, 1},
              {"job", "17", 0, 0}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    mill_lock lock = {.path = ""};
     char text[1024];
     own_lock_but(row[i].line, row[i].value, text);
-    write_lock(text, row[i].age_s);
-    assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
-    if (!row[i].is_taken)
-      assert_says(lock_path);
-    mill_lock_release(&lock);
-    assert_int_equal(access(lock_path, F_OK) == 0, !row[i].is_taken);
-    unlink(lock_path);
+    try_to_take(text, row[i].age_s, row[i].is_taken, lock_path);
   }
   mill_lock_beat_s = 10;
 }
@@ -197,20 +203,9 @@ MILL_TEST(requeued_job_takes_its_own)
 
 MILL_TEST(lock_that_says_nothing)
 {
-  const struct {
-    const char *text;
-    long age_s;
-    int is_taken;
-  } row[] = {{"", 0, 1}, {"", 300, 1}, {"not ours\n", 300, 0}};
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    mill_lock lock = {.path = ""};
-    write_lock(row[i].text, row[i].age_s);
-    assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
-    if (!row[i].is_taken)
-      assert_says("remove the lock file");
-    mill_lock_release(&lock);
-    unlink(lock_path);
-  }
+  try_to_take("", 0, 1, NULL);
+  try_to_take("", 300, 1, NULL);
+  try_to_take("not ours\n", 300, 0, "remove the lock file");
 }
 
 /* A thread of the holder touches the lock, and notices if another job has taken it. */

@@ -62,17 +62,15 @@ done:
   return err;
 }
 
-static const mill_format toy_format = {
-    .name = "toy",
-    .lsf_width_error = 0.1,
-    .description = "spectra of a test",
-    .recognise = toy_recognise,
-    .state_bytes = sizeof(mill_fits_file *),
-    .open = toy_open,
-    .close = toy_close,
-    .index = toy_index,
-    .read = toy_read,
-};
+static const mill_format toy_format = {.name = "toy",
+                                       .description = "spectra of a test",
+                                       .lsf_width_error = 0.1,
+                                       .recognise = toy_recognise,
+                                       .state_bytes = sizeof(mill_fits_file *),
+                                       .open = toy_open,
+                                       .close = toy_close,
+                                       .index = toy_index,
+                                       .read = toy_read};
 
 /* ---- fixture ---- */
 
@@ -175,9 +173,8 @@ static void check_range(const mill_read_batch *batch, int arm, double min_aa, do
   const mill_raw_segment *s = segment_of(batch, arm);
   int first = 0, n = 0;
   for (int i = 0; i < MAX_PIX; i++)
-    if (wave[i] >= min_aa && wave[i] < max_aa) {
+    if (wave[i] >= min_aa && wave[i] < max_aa)
       first = n++ == 0 ? i : first;
-    }
   if (n == 0) {
     assert_null(s);
     return;
@@ -298,14 +295,12 @@ MILL_TEST(policy_of_the_line_spread_function)
 {
   static const struct {
     int lsf, matrix, sigma, power, expected;
-  } all[] = {
-      {MILL_LSF_AUTO, 1, 1, 1, MATRIX},   {MILL_LSF_AUTO, 0, 1, 1, SIGMA},
-      {MILL_LSF_AUTO, 0, 0, 1, POWER},    {MILL_LSF_AUTO, 0, 0, 0, REFUSED},
-      {MILL_LSF_MATRIX, 1, 1, 1, MATRIX}, {MILL_LSF_MATRIX, 0, 1, 1, REFUSED},
-      {MILL_LSF_SIGMA, 1, 1, 1, SIGMA},   {MILL_LSF_SIGMA, 1, 0, 1, REFUSED},
-      {MILL_LSF_OFF, 1, 1, 1, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 1, POWER},
-      {MILL_LSF_OFF, 0, 0, 0, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 0, REFUSED},
-  };
+  } all[] = {{MILL_LSF_AUTO, 1, 1, 1, MATRIX},   {MILL_LSF_AUTO, 0, 1, 1, SIGMA},
+             {MILL_LSF_AUTO, 0, 0, 1, POWER},    {MILL_LSF_AUTO, 0, 0, 0, REFUSED},
+             {MILL_LSF_MATRIX, 1, 1, 1, MATRIX}, {MILL_LSF_MATRIX, 0, 1, 1, REFUSED},
+             {MILL_LSF_SIGMA, 1, 1, 1, SIGMA},   {MILL_LSF_SIGMA, 1, 0, 1, REFUSED},
+             {MILL_LSF_OFF, 1, 1, 1, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 1, POWER},
+             {MILL_LSF_OFF, 0, 0, 0, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 0, REFUSED}};
   strcpy(toy.channel[0].name, "r");
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     for (int at_instrument = 0; at_instrument < 2; at_instrument++) {

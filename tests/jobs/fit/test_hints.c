@@ -146,8 +146,7 @@ MILL_TEST(only_good_velocities_count)
       {.status = MILL_STATUS_LOW_SN, .vrad_km_s = 1},
       {.status = MILL_STATUS_FITTED, .vrad_km_s = NAN},
       {.status = MILL_STATUS_FITTED, .vrad_km_s = 1, .warn = MILL_WARN_VEL_ERR},
-      {.status = MILL_STATUS_FITTED, .vrad_km_s = 1, .warn = MILL_WARN_CHISQ},
-  };
+      {.status = MILL_STATUS_FITTED, .vrad_km_s = 1, .warn = MILL_WARN_CHISQ}};
   const mill_fit_result good = {
       .status = MILL_STATUS_FITTED, .vrad_km_s = 1, .warn = MILL_WARN_HULL | MILL_WARN_VSINI};
   double median;

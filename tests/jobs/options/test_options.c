@@ -210,16 +210,14 @@ MILL_TEST(running_options)
     const char *words, *part; /* part of the message; NULL: it is right */
     int n_rank;
     double rate;
-  } c[] = {
-      {"a.fits", NULL, 0, 0.0},
-      {"--plan", NULL, 0, 0.0},
-      {"--plan --ranks 1024 --rate 9.5e3", NULL, 1024, 9500.0},
-      {"--ranks 4", "--ranks needs --plan", 0, 0},
-      {"--rate 4", "--rate needs --plan", 0, 0},
-      {"--plan --ranks 0", "--ranks", 0, 0},
-      {"--plan --rate 0", "--rate", 0, 0},
-      {"--plan --rate fast", "fast", 0, 0},
-  };
+  } c[] = {{"a.fits", NULL, 0, 0.0},
+           {"--plan", NULL, 0, 0.0},
+           {"--plan --ranks 1024 --rate 9.5e3", NULL, 1024, 9500.0},
+           {"--ranks 4", "--ranks needs --plan", 0, 0},
+           {"--rate 4", "--rate needs --plan", 0, 0},
+           {"--plan --ranks 0", "--ranks", 0, 0},
+           {"--plan --rate 0", "--rate", 0, 0},
+           {"--plan --rate fast", "fast", 0, 0}};
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     call one;
     mill_running running;

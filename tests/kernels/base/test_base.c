@@ -14,11 +14,10 @@ MILL_TEST(every_code_has_text_and_exit_status)
 {
   static const struct {
     int code, exit_status;
-  } expected[] = {
-      {MILL_OK, 0},           {MILL_ERR_USAGE, 2},  {MILL_ERR_CONFIG, 2},    {MILL_ERR_LIBRARY, 2},
-      {MILL_ERR_INPUT, 3},    {MILL_ERR_OUTPUT, 4}, {MILL_ERR_RANGE, 70},    {MILL_ERR_MEMORY, 70},
-      {MILL_ERR_BACKEND, 70}, {MILL_ERR_MPI, 70},   {MILL_ERR_INTERNAL, 70}, {MILL_ERR_STOPPED, 75},
-  };
+  } expected[] = {{MILL_OK, 0},          {MILL_ERR_USAGE, 2},     {MILL_ERR_CONFIG, 2},
+                  {MILL_ERR_LIBRARY, 2}, {MILL_ERR_INPUT, 3},     {MILL_ERR_OUTPUT, 4},
+                  {MILL_ERR_RANGE, 70},  {MILL_ERR_MEMORY, 70},   {MILL_ERR_BACKEND, 70},
+                  {MILL_ERR_MPI, 70},    {MILL_ERR_INTERNAL, 70}, {MILL_ERR_STOPPED, 75}};
   assert_int_equal(sizeof expected / sizeof expected[0], MILL_N_ERROR);
   assert_int_equal(MILL_OK, 0);
   for (int i = 0; i < MILL_N_ERROR; i++) {

@@ -12,10 +12,8 @@ static void jacobian(mill_block *b, const mill_model *m, mill_segment *s, double
   mill_block_jacobian(b, m, s, n_share, work, answer);
 }
 
-const struct blocks_f32 blocks_f32 = {
-    mill_block_flux,       mill_block_flux_tangent,
-    mill_block_rotate,     mill_block_spline,
-    mill_block_locate,     mill_block_interpolate,
-    mill_block_pixel_taps, mill_block_resolve,
-    mill_block_project,    jacobian,
-};
+const struct blocks_f32 blocks_f32 = {mill_block_flux,       mill_block_flux_tangent,
+                                      mill_block_rotate,     mill_block_spline,
+                                      mill_block_locate,     mill_block_interpolate,
+                                      mill_block_pixel_taps, mill_block_resolve,
+                                      mill_block_project,    jacobian};

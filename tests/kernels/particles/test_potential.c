@@ -83,11 +83,10 @@ MILL_TEST(slopes_of_cubics_are_exact)
 MILL_TEST(slopes_of_a_periodic_spline)
 {
   enum { N = 7 };
-  static const int n_node[] = {N};
   const double h = 0.4, k = 2 * M_PI / (N * h);
   const double gain = 3 * sin(k * h) / (h * (2 + cos(k * h)));
   double value[N], at[2 * N], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
-  mill_particle_field f = field_of(1, 1, n_node);
+  mill_particle_field f = field_of(1, 1, (int[]){N});
   f.low[0] = -1;
   f.spacing[0] = h;
   f.periodic[0] = 1;
@@ -109,11 +108,10 @@ MILL_TEST(slopes_of_a_periodic_spline)
 /* Beyond the grid the slope is that at the edge; between two times it is interpolated linearly. */
 MILL_TEST(edges_and_times)
 {
-  static const int n_node[] = {9};
   static const double time[] = {1, 3};
   double value[18], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
   static const double at[] = {-9, -1, 1, 9, NAN};
-  mill_particle_field f = field_of(1, 2, n_node);
+  mill_particle_field f = field_of(1, 2, (int[]){9});
   f.low[0] = -1;
   f.spacing[0] = 0.25;
   f.time = time;
@@ -136,7 +134,6 @@ MILL_TEST(edges_and_times)
 /* Splines reproduce a parabola, so the particles are those in the named potential. */
 MILL_TEST(parabola_is_the_named_one)
 {
-  static const int n_node[] = {33, 33};
   static double value[33 * 33];
   MILL_AT_END(evolution_end) evolution named, gridded;
   evolution_init(&named, 2, 5000, 20, 0.05);
@@ -146,7 +143,7 @@ MILL_TEST(parabola_is_the_named_one)
   named.problem[0].centre[0] = 0.5;
   named.s.scheme = MILL_HEUN;
   gridded = named;
-  mill_particle_field f = field_of(2, 1, n_node);
+  mill_particle_field f = field_of(2, 1, (int[]){33, 33});
   for (int a = 0; a < 2; a++) {
     f.low[a] = -8;
     f.spacing[a] = 0.5;
@@ -169,9 +166,8 @@ MILL_TEST(parabola_is_the_named_one)
 
 MILL_TEST(values_that_are_no_numbers_are_named)
 {
-  static const int n_node[] = {4, 5};
   double value[20] = {0}, coef[42];
-  mill_particle_field f = field_of(2, 1, n_node);
+  mill_particle_field f = field_of(2, 1, (int[]){4, 5});
   f.spacing[0] = f.spacing[1] = 1;
   value[13] = NAN;
   assert_fails(mill_particle_field_fit(&f, value, coef), MILL_ERR_CONFIG,

@@ -187,8 +187,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
        * of 8192 - 2002 take 8 bytes each; velocities 0.1 GB */
       {"guess_vel_step: 1", "guess_vel_step: 1 would need 4.9 GB",
        "120 templates, 2003 velocities"},
-      {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
-  };
+      {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"}};
   mill_library lib;
   make_library(&lib);
   lib.arm[1].template_sigma_aa = -1.0;

@@ -75,8 +75,7 @@ static double later(double a, double b)
 static void do_row(run *r, actor *a, double speed, int64_t row, double row_cost)
 {
   const mill_schedule_model *m = r->m;
-  const double relative = (double)m->cost[row % m->n_cost];
-  const double cost = row_cost * relative;
+  const double cost = row_cost * (double)m->cost[row % m->n_cost];
   /* room for another row ahead */
   if (a->n_row >= m->n_ahead)
     a->read_s = later(a->read_s, a->enters[a->n_row % m->n_ahead]);

@@ -46,10 +46,13 @@ static int make_uneven(int64_t n_row, int most, double rate, uint64_t seed)
   return n;
 }
 
+static mill_schedule_sum sum; /* of the schedule made last */
+
 static mill_schedule *make(const mill_schedule_plan *plan)
 {
   mill_schedule *schedule = NULL;
   assert_ok(mill_schedule_make(plan, &schedule));
+  mill_schedule_sums(schedule, &sum);
   return schedule;
 }
 
@@ -74,10 +77,8 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   const int64_t n_row = n_file > 0 ? file[n_file - 1].row_start + file[n_file - 1].n_row : 0;
   int64_t n_wanted = 0;
   double *cost = NULL;
-  mill_schedule_sum sum;
   mill_schedule_walk walk;
   mill_schedule_rows piece;
-  mill_schedule_sums(schedule, &sum);
   assert_int_equal(MILL_ALLOC(sum.n_chunk, &cost), MILL_OK);
   memset(n_seen, 0, (size_t)n_row * sizeof *n_seen);
   for (int64_t k = 0; k < sum.n_chunk; k++) {
@@ -133,14 +134,12 @@ MILL_TEST(every_wanted_row_is_in_one_chunk)
 
 MILL_TEST(nothing_to_do)
 {
-  mill_schedule_sum sum;
   for (int n_file = 0; n_file <= 3; n_file++) {
     make_files(n_file, (const int64_t[]){0, 0, 5}, (const double[]){1, 1, 1});
     memset(wanted, 0, sizeof wanted);
     mill_schedule_plan plan = plan_of(n_file, 2);
     plan.wanted = wanted;
     MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-    mill_schedule_sums(schedule, &sum);
     assert_true(sum.n_chunk == 0 && sum.n_row == 0);
     mill_free(check_whole(&plan, schedule));
   }
@@ -152,11 +151,9 @@ MILL_TEST(one_rank_takes_files_as_they_come)
   static const int64_t n_row[] = {10, 0, 700, 3};
   mill_schedule_walk walk;
   mill_schedule_rows piece;
-  mill_schedule_sum sum;
   make_files(4, n_row, (const double[]){1, 1, 300, 1});
   const mill_schedule_plan plan = plan_of(4, 1);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-  mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 1 && sum.n_row == 713 && sum.row_cost == 713 && sum.open_cost == 302);
   mill_schedule_begin(schedule, 0, 1, &walk);
   int n_piece = 0;
@@ -170,12 +167,10 @@ MILL_TEST(one_rank_takes_files_as_they_come)
 MILL_TEST(chunks_become_smaller)
 {
   /* one large file on 4 ranks, by hand: the least chunk has 12.7 rows, a share is a quarter */
-  mill_schedule_sum sum;
   make_files(1, (const int64_t[]){100000}, (const double[]){0.3});
   const mill_schedule_plan plan = plan_of(1, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   MILL_OWNED double *cost = check_whole(&plan, schedule);
-  mill_schedule_sums(schedule, &sum);
   assert_true(fabs(sum.least_cost - 12.7) < 1e-9);
   double left = 100000;
   for (int64_t k = 0; k < sum.n_chunk - 1; k++) {
@@ -191,12 +186,10 @@ MILL_TEST(chunks_become_smaller)
 MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
 {
   /* who comes first would else take everything into its slots */
-  mill_schedule_sum sum;
   make_files(3, (const int64_t[]){40, 40, 40}, (const double[]){0.3, 0.3, 0.3});
   const mill_schedule_plan plan = plan_of(3, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   MILL_OWNED double *cost = check_whole(&plan, schedule);
-  mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 4);
   for (int k = 0; k < 4; k++)
     assert_true(fabs(cost[k] - 30) <= 4);
@@ -206,12 +199,10 @@ MILL_TEST(files_stay_whole_where_they_can)
 {
   mill_schedule_walk walk;
   mill_schedule_rows piece;
-  mill_schedule_sum sum;
   int64_t n_piece = 0;
   const int n_file = make_uneven(200000, 500, 127, 3);
   const mill_schedule_plan plan = plan_of(n_file, 16);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-  mill_schedule_sums(schedule, &sum);
   int is_dear = 1;
   for (int64_t k = 0; k < sum.n_chunk; k++) {
     mill_schedule_begin(schedule, k, 1, &walk);
@@ -250,8 +241,6 @@ MILL_TEST(several_chunks_at_a_time)
   const int n_file = make_uneven(5000, 500, 127, 3);
   const mill_schedule_plan plan = plan_of(n_file, 7);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-  mill_schedule_sum sum;
-  mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk > 20);
   /* draws of 1, 2, ... chunks, the last one beyond the end, give all rows once and in order */
   memset(n_seen, 0, sizeof n_seen);

@@ -14,18 +14,16 @@ MILL_TEST(of_table)
     int n;
     mill_crossover_point point[4];
     int64_t expected;
-  } row[] = {
-      {"nothing", 0, {{0, 0, 0}}, 0},
-      {"from the second on", 3, {{1, 1, 2}, {4, 3, 2}, {16, 9, 3}}, 4},
-      {"always", 2, {{1, 2, 1}, {4, 2, 1}}, 1},
-      {"never", 2, {{1, 1, 2}, {4, 1, 2}}, 0},
-      {"once, then no more", 3, {{1, 2, 1}, {4, 1, 2}, {16, 3, 2}}, 16},
-      {"not in the largest", 3, {{1, 2, 1}, {4, 2, 1}, {16, 2, 3}}, 0},
-      {"a tie is no gain", 1, {{1, 2, 2}}, 0},
-      {"no GPU", 2, {{1, 2, -1}, {4, 2, -1}}, 0},
-      {"large ones without the CPU", 3, {{1, 1, 2}, {4, 3, 2}, {16, -1, 3}}, 4},
-      {"NaN is no gain", 2, {{1, 2, 1}, {4, 2, (double)NAN}}, 0},
-  };
+  } row[] = {{"nothing", 0, {{0, 0, 0}}, 0},
+             {"from the second on", 3, {{1, 1, 2}, {4, 3, 2}, {16, 9, 3}}, 4},
+             {"always", 2, {{1, 2, 1}, {4, 2, 1}}, 1},
+             {"never", 2, {{1, 1, 2}, {4, 1, 2}}, 0},
+             {"once, then no more", 3, {{1, 2, 1}, {4, 1, 2}, {16, 3, 2}}, 16},
+             {"not in the largest", 3, {{1, 2, 1}, {4, 2, 1}, {16, 2, 3}}, 0},
+             {"a tie is no gain", 1, {{1, 2, 2}}, 0},
+             {"no GPU", 2, {{1, 2, -1}, {4, 2, -1}}, 0},
+             {"large ones without the CPU", 3, {{1, 1, 2}, {4, 3, 2}, {16, -1, 3}}, 4},
+             {"NaN is no gain", 2, {{1, 2, 1}, {4, 2, (double)NAN}}, 0}};
   for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
     if (mill_crossover_of(row[i].n, row[i].point) != row[i].expected)
       fail_msg("%s: %lld", row[i].what, (long long)mill_crossover_of(row[i].n, row[i].point));

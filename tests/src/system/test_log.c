@@ -211,8 +211,7 @@ MILL_TEST(each_rank_shows_its_share)
       {0, 1, MILL_LOG_INFO, MILL_LOG_LINES, MILL_LOG_LINES, NULL},
       {0, 1, MILL_LOG_INFO, MILL_LOG_LINES + 1, MILL_LOG_LINES, "1 more line like this was left"},
       {1023, 1024, MILL_LOG_INFO, 3, 1, "2 more lines like this were left out"},
-      {0, 1, MILL_LOG_DEBUG, 3 * MILL_LOG_LINES, 3 * MILL_LOG_LINES, NULL},
-  };
+      {0, 1, MILL_LOG_DEBUG, 3 * MILL_LOG_LINES, 3 * MILL_LOG_LINES, NULL}};
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     unlink(log_path);
     assert_int_equal(mill_log_open(c[i].rank, c[i].n_rank, c[i].level, log_path), MILL_OK);

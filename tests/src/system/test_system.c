@@ -58,15 +58,13 @@ MILL_TEST(eta)
   static const struct {
     double left_s;
     const char *text;
-  } expected[] = {
-      {0.0, "0s"},        {0.4, "0s"},
-      {12.3, "12s"},      {59.4, "59s"},
-      {59.6, "1m00s"},    {185.0, "3m05s"},
-      {3599.4, "59m59s"}, {3599.6, "1h00m"},
-      {3725.0, "1h02m"},  {360000.0, "100h00m"},
-      {1e12, "?"},        {-1.0, "?"},
-      {(double)NAN, "?"}, {(double)INFINITY, "?"},
-  };
+  } expected[] = {{0.0, "0s"},        {0.4, "0s"},
+                  {12.3, "12s"},      {59.4, "59s"},
+                  {59.6, "1m00s"},    {185.0, "3m05s"},
+                  {3599.4, "59m59s"}, {3599.6, "1h00m"},
+                  {3725.0, "1h02m"},  {360000.0, "100h00m"},
+                  {1e12, "?"},        {-1.0, "?"},
+                  {(double)NAN, "?"}, {(double)INFINITY, "?"}};
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
     char text[16];
     mill_progress_eta(expected[i].left_s, text, sizeof text);
@@ -224,22 +222,20 @@ MILL_TEST(texts)
    * surrogates and numbers beyond U+10FFFF.  read: the expected text; NULL: the given text. */
   static const struct {
     const char *given, *read;
-  } c[] = {
-      {"", NULL},
-      {"a/b c", NULL},
-      {"q\"b\\", NULL},
-      {"\x01\t\n\r\x1f\x7f", NULL},
-      {"%s%n", NULL},
-      {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\x9f", NULL},
-      {"a\xff z", "a\xef\xbf\xbd z"},
-      {"\xc3", "\xef\xbf\xbd"},
-      {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xc3\xa9\xff\xe2\x82\xac", "\xc3\xa9\xef\xbf\xbd\xe2\x82\xac"},
-      {"\xc2\x85\xef\xbb\xbf", NULL},
-  };
+  } c[] = {{"", NULL},
+           {"a/b c", NULL},
+           {"q\"b\\", NULL},
+           {"\x01\t\n\r\x1f\x7f", NULL},
+           {"%s%n", NULL},
+           {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\x9f", NULL},
+           {"a\xff z", "a\xef\xbf\xbd z"},
+           {"\xc3", "\xef\xbf\xbd"},
+           {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd"},
+           {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
+           {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+           {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+           {"\xc3\xa9\xff\xe2\x82\xac", "\xc3\xa9\xef\xbf\xbd\xe2\x82\xac"},
+           {"\xc2\x85\xef\xbb\xbf", NULL}};
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     mill_json json = begin();
     mill_json_text(&json, "text", c[i].given);

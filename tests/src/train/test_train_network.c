@@ -13,13 +13,14 @@ typedef struct example {
   mill_train_settings set;
   mill_train_problem problem;
   float x[MANY * N_IN], target[MANY * N_OUT], scale[N_OUT], param[N_PARAM];
+  const float *made; /* [MANY][problem.n_out], what rows() gives */
 } example;
 
 static int rows(void *context, int n, const int *model, const float **row)
 {
   const example *e = context;
   for (int i = 0; i < n; i++)
-    row[i] = e->target + model[i] * N_OUT;
+    row[i] = e->made + model[i] * e->problem.n_out;
   return MILL_OK;
 }
 
@@ -37,6 +38,7 @@ static void make_many(example *e)
   e->set.decay = 0.1;
   wave(1.2, 2.3, 0.1, MANY * N_IN, e->x);
   wave(1.5, 0.9, 0.7, MANY * N_OUT, e->target);
+  e->made = e->target;
   wave(0.5, 1.1, 0, N_OUT, e->scale);
   for (int j = 0; j < N_OUT; j++)
     e->scale[j] = (float)(1.2 + (double)e->scale[j]);
@@ -71,20 +73,13 @@ typedef struct wide_example {
   float target[MANY * N_WIDE], scale[N_WIDE], last[(WIDTH + 1) * N_WIDE];
 } wide_example;
 
-static int wide_rows(void *context, int n, const int *model, const float **row)
-{
-  const wide_example *w = context;
-  for (int i = 0; i < n; i++)
-    row[i] = w->target + model[i] * N_WIDE;
-  return MILL_OK;
-}
-
 static void make_wide(wide_example *w)
 {
   make_many(&w->e);
   w->e.set.batch = 70; /* of 110 models: blocks of 64 and 6, then of 40 */
   w->e.set.width[0] = w->e.set.width[1] = WIDTH;
   wave(1.5, 0.9, 0.7, MANY * N_WIDE, w->target);
+  w->e.made = w->target;
   wave(0.1, 1.7, 0.3, (WIDTH + 1) * N_WIDE, w->last);
   for (int j = 0; j < N_WIDE; j++)
     w->scale[j] = (float)(1 + 0.3 * sin(j));
@@ -92,8 +87,6 @@ static void make_wide(wide_example *w)
   p->n_out = N_WIDE;
   p->n_norm = N_WIDE;
   p->scale = w->scale;
-  p->rows = wide_rows;
-  p->context = w;
   p->weight = w->last;
   p->bias = w->last + WIDTH * N_WIDE;
 }
