@@ -371,7 +371,7 @@ done:
   return err;
 }
 
-/** Add two components of sky to the red half of each arm, but for its end: lines and a continuum. */
+/** Add two components of sky to the red half of each arm, but its end: lines and a continuum. */
 static inline int test_library_add_sky(mill_library *lib)
 {
   enum { N = 40 };

@@ -133,12 +133,11 @@ static double off(int j, double expected)
 }
 
 static const double start[NP] = {60, 100, 1, 0.6, -0.3};
-static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
 
 MILL_TEST(every_method_finds_the_minimum)
 {
   for (int o = 0; o < 3; o++) {
-    make(optimizer[o]);
+    make(o);
     fit(1, start, NULL);
     assert_close(slot.result.m2ll, 0, 2e-3);
     for (int j = 0; j < NP; j++)
@@ -147,7 +146,7 @@ MILL_TEST(every_method_finds_the_minimum)
     assert_int_equal(slot.result.info & MILL_INFO_FALLBACK, 0);
     /* a whitened simplex of 5 dimensions; an unscaled one takes several hundred */
     assert_true(n_request[VALUE] <= 160);
-    assert_int_equal(n_request[VALUE] > 0, optimizer[o] == MILL_OPT_NELDER_MEAD);
+    assert_int_equal(n_request[VALUE] > 0, o == MILL_OPT_NELDER_MEAD);
     assert_true(n_request[MILL_REQ_TANGENTS] <= 8);
   }
 }
@@ -157,7 +156,7 @@ MILL_TEST(every_method_finds_the_minimum)
 MILL_TEST(a_failing_method_falls_to_the_next)
 {
   for (int o = 0; o < 3; o++) {
-    make(optimizer[o]);
+    make(o);
     lies = INT_MAX;
     fit(1, start, NULL);
     assert_true(slot.result.info & MILL_INFO_FALLBACK);
@@ -278,27 +277,26 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 /* Doubts, and the second template's chi-square, on both sides of the limits in numerics.md. */
 MILL_TEST(doubts_begin_at_their_limits)
 {
-  const double f = 1000 * (1.1 + 3 * sqrt(2 / 1000.0)), gap[] = {30, 400, 1e9, 1e9, 1e9, 1e9};
+  const double f = 1000 * (1.1 + 3 * sqrt(2 / 1000.0)); /* of 1000 pixels; labels are below 1 */
   const struct {
     int n_jac, doubts;
     double f, vsini, label;
   } c[] = {{6, 0, f - 1, 29, 0.9}, {7, 1, 0, 29, 0.9}, {8, 1, 0, 29, 0.9}, {9, 2, 0, 29, 0.9},
            {6, 1, f + 1, 29, 0.9}, {6, 1, 0, 31, 0.9}, {6, 1, 0, 29, 1},   {9, 5, f + 1, 31, 1}};
-  for (size_t i = 0; i < 2 * sizeof c / sizeof c[0]; i++) {
+  for (int i = 0; i < 16; i++) {
     const int n = c[i / 2].doubts, is_far = i % 2;
+    const double gap = (n ? 400 : 30) * fmax(c[i / 2].f / 1000, 1);
     make(MILL_OPT_LM);
     model.n_hull = 1;
     model.hull[0] = (mill_hull){.n_label = 1, .n_facet = 2, .facet = (double[]){1, -1, -1, -50}};
     slot.best.have = slot.best.converged = slot.starts.i = 1;
+    slot.starts.n = 2;
     slot.result.n_jac = c[i / 2].n_jac;
     slot.best.at.f = c[i / 2].f;
-    slot.best.end[MILL_PAR_VSINI] = c[i / 2].vsini;
-    slot.best.end[MILL_PAR_LABEL0] = c[i / 2].label;
-    slot.starts.n = 2;
+    memcpy(slot.best.end + MILL_PAR_VSINI, &c[i / 2].vsini, 2 * sizeof(double)); /* and label 0 */
     slot.starts.n_doubt = mill_fit_doubts(&model, &slot);
+    slot.starts.chisq[1] = slot.starts.chisq[0] + (is_far ? 1.01 : 0.99) * gap;
     assert_int_equal(slot.starts.n_doubt, n);
-    slot.starts.chisq[1] =
-        slot.starts.chisq[0] + (is_far ? 1.01 : 0.99) * gap[n] * fmax(c[i / 2].f / 1000, 1);
     assert_int_equal(mill_start_wanted(&model, &slot), n > 1 || !is_far);
   }
 }
