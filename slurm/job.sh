@@ -73,12 +73,12 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
       --output) job_output=${argument#--*=} ;;
       --sto | --stop | --stop- | --stop-f*) job_stop_files+=("${argument#--*=}") ;;
       --em*) emulator=${argument#--*=} ;;
-      --co*) # a backend of the configuration counts, unless auto
+      --co*) # does the configuration file choose cpu or cuda?
         ! grep -qsE '^[^#]*\bbackend\W*:\W*c(pu|uda)' -- "${argument#--*=}" || has_backend=1 ;;
     esac
     case $argument in
       --bac*) has_backend=1 ;;
-      --sk* | --pl* | --print*) job_unfinished='10|12|75' ;; # may make no output
+      --sk* | --pl* | --print*) job_unfinished='10|12|75' ;; # no output is allowed
       --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;
@@ -213,7 +213,7 @@ job_requeue() { # put the job back into the queue and end; does not return
     job_say "requeued; the same command continues"
     trap '' USR1 USR2 ALRM
     trap - TERM # SIGTERM ends this script at once
-    ! scontrol requeue "$id" || sleep 300 # Slurm ends this script
+    ! scontrol requeue "$id" || sleep 300 # wait until Slurm ends this script
   done
   job_say "scontrol requeue failed; submit the same again to continue"
   exit 75

@@ -30,7 +30,7 @@ int mill_catalog_list_read(const char *path, mill_path_list *list);
  *  - a text file with one TARGETID, IDENTIFIER or OBJECT a line (# begins a comment line);
  *  - a FITS file, plain or gzip, whose first table has one or more of these columns.
  *
- *  MILL_ERR_USAGE: unreadable, no star, or a line without a star.  MILL_ERR_CONFIG: bad FITS. */
+ *  MILL_ERR_USAGE: unreadable, no star, or a line that is no name.  MILL_ERR_CONFIG: bad FITS. */
 int mill_star_list_read(const char *path, mill_star_list *list);
 
 /** Read numbers, such as "100,200-210", from text and then from the lines of the file at path;

@@ -69,7 +69,7 @@ static int find_column(const source *s, const char *name)
   return -1;
 }
 
-/* mill_star_columns_wanted of the open table. */
+/* Call mill_star_columns_wanted for the open table. */
 static int columns_wanted(const source *s)
 {
   int has[MILL_N_STAR_COLUMN];

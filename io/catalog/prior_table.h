@@ -32,12 +32,12 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_open_limits *limits, mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
-/** Find the row of the table with a star's priors; -1: there are none.
+/** Set *row to the table's row of the star's priors, or to -1 if the table has none for the star.
  *  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row *star,
                           int64_t *row);
 
-/** Copy the priors of a row that mill_prior_table_find gave; row < 0: none. */
+/** Copy to star the priors of a row found by mill_prior_table_find; row -1: copy nothing. */
 void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star *star);
 
 /** The rows by star; their hash is of keys and priors, whatever the order of rows. */

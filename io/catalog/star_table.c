@@ -170,7 +170,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* List each row under the first key that it has, sorted; positions are compared by find_place. */
+/* Rows with one position do not count as repeated: find_place fails if a star has two rows. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {

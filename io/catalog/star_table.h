@@ -77,7 +77,7 @@ typedef struct mill_star_row {
 typedef struct mill_star_rows {
   const char *key, *path;          /**< configuration key and file, for messages; borrowed */
   const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, best first; borrowed */
-  mill_star_row *row;              /**< [n_row] by key, of one key those with is_last last */
+  mill_star_row *row;              /**< [n_row] sorted by key; of equal keys, is_last comes last */
   int64_t n_row, n_repeated;       /**< n_repeated: rows with the key of an earlier row */
   mill_star_row repeated;          /**< one of the repeated rows */
   char *text[2];                   /**< memory of the rows' names, owned */
@@ -93,8 +93,8 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
                         mill_star_rows *rows);
 void mill_star_rows_clear(mill_star_rows *rows);
 
-/** Set *row to a star's first row, from range[0] to before range[1] (NULL: of all); -1: none.
- *  MILL_ERR_CONFIG: two rows match its position. */
+/** Set *row to the star's first row in range[0] <= row < range[1] (NULL: any row), or to -1.
+ *  MILL_ERR_CONFIG: two rows match the star's position; positions are looked up in all rows. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star,
                         const int64_t range[2], int64_t *row);
 

@@ -24,8 +24,8 @@ struct mill_start_table {
   double *theta;           /* [n_row][n_par] */
   mill_start_fit *fit;     /* [n_row], NULL: the table is no result */
   mill_star_rows star;     /* is_last: rows with a value that is not finite */
-  mill_star_rows exact;    /* rows by IDENTIFIER; star owns the texts; empty: not needed */
-  mill_known_inputs input; /* of a result with several rows of one IDENTIFIER; else empty */
+  mill_star_rows exact;    /* rows by IDENTIFIER, if asked for; their texts belong to star */
+  mill_known_inputs input; /* the result's inputs if exact has repeated rows; else empty */
 };
 
 /* Data read from a FITS or HDF5 file. */
@@ -85,7 +85,7 @@ static int is_finite(const mill_start_table *table, int64_t row)
   return 1;
 }
 
-/* Index the rows by star; a star has its first finite row, or if no row is finite its first row. */
+/* Index the rows by star.  A star's first row of finite values is found, else its first row. */
 static int sort_rows(raw_table *raw)
 {
   mill_start_table *t = raw->out;

@@ -16,7 +16,7 @@ typedef struct mill_start_table mill_start_table;
 enum mill_start_found {
   MILL_START_GIVEN,      /**< the star's row has all parameters */
   MILL_START_ABSENT,     /**< the table has no row of this star */
-  MILL_START_NOT_FINITE, /**< each of the star's rows lacks a finite value within the limits */
+  MILL_START_NOT_FINITE, /**< no row of the star has all values finite and within the limits */
   MILL_START_OF_OTHER    /**< the star was fitted with another library */
 };
 
@@ -38,13 +38,13 @@ int mill_start_table_read(const char *path, const mill_library *lib, int n_lib,
                           int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
-/** Find a star's row.  *row: minus the reason (enum mill_start_found) if there is no start.
- *  path: the star's file, which tells rows of one IDENTIFIER apart if exact is 1.
+/** Find a star's row.  If the star has no start, *row is minus the reason (mill_start_found).
+ *  path: the star's file; a table read with exact = 1 tells rows of one IDENTIFIER apart by file.
  *  MILL_ERR_CONFIG: two rows of the table match the star's position. */
 int mill_start_table_find(const mill_start_table *table, const char *path,
                           const mill_catalog_row *star, int64_t *row);
 
-/** VRAD, VSINI and labels [n_label + 2] of a row that mill_start_table_find gave; NULL: row < 0. */
+/** Return VRAD, VSINI and labels [n_label + 2] of a row; NULL if row < 0 (no start). */
 const double *mill_start_table_theta(const mill_start_table *table, int64_t row);
 
 /** Figures of a result's row; chi-square and -2 ln L are 0 if the result lacks them. */
@@ -55,7 +55,7 @@ typedef struct mill_start_fit {
   double chisq_c_data, m2ll;
 } mill_start_fit;
 
-/** The fit with this mill_start_table_theta; NULL: the table is no result. */
+/** Return the fit of the row at theta (mill_start_table_theta); NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
 /** Key of a star's random numbers: target_id, or if -1 a hash of object, else of identifier. */

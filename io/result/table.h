@@ -33,8 +33,8 @@ int mill_table_go_on(void);
  *  fd       in   borrowed descriptor of the file, by which this rank writes rows without HDF5; -1:
  *                read only
  *  n_row    in   required number of rows; -1: any
- *  names    in   columns to open, separated by spaces, with types and shapes of the file; "": none
- *  columns  in   if names is "": required types and shapes; a text of one byte allows any width
+ *  names    in   columns to open, separated by spaces, of any type; "": open `columns` instead
+ *  columns  in   columns with required types and shapes; a text of one byte allows any width
  *  table    out  NULL after a failure; close it before the file
  *
  *  MILL_ERR_OUTPUT, also if a column to be written is not contiguous; MILL_ERR_MEMORY. */

@@ -418,8 +418,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* Give the first part the class of the first classified part, and start and priors of the first
- * part that has them; keep tile and night if all agree. */
+/* Take from a later part the class, start or priors that the joined row's first part lacks.  Tile
+ * and night become -1 if the two parts differ. */
 static void combine(entry *first, const entry *other)
 {
   const int64_t start = other->entries.start;

@@ -13,7 +13,7 @@ typedef struct mill_join_part {
   int64_t row; /**< of the file */
 } mill_join_part;
 
-/** Tables by star; NULL: none. */
+/** The user's tables of starts and of priors; NULL: not given. */
 typedef struct mill_star_tables {
   const mill_start_table *start;
   const mill_prior_table *priors;
@@ -24,11 +24,11 @@ typedef struct mill_star_entries {
   int64_t start, prior;
 } mill_star_entries;
 
-/** Start of a joined row. */
+/** Where a joined row begins in the lists of parts and exposures, and what its parts give. */
 typedef struct mill_join_start {
   int64_t part;              /**< index of its first part */
   int64_t exposure;          /**< number of its first exposure in the catalog */
-  mill_star_entries entries; /**< of the first part with a start, and of the first with priors */
+  mill_star_entries entries; /**< start and priors, each of the first part that has one */
   int is_extragalactic;
 } mill_join_start;
 
@@ -50,7 +50,7 @@ typedef struct mill_join {
  *
  *  radius_arcsec                  in      0: do not join by position
  *  stars                          in      keep only objects with a listed row; NULL: keep all
- *  tables, path [n_file]          in      look up the entries of each row of these files
+ *  tables, path [n_file]          in      tables in which to find each row; paths of the files
  *  index [file_end - file_start]  in/out  rows and exposures, before and after joining
  *  n_row, n_exposure [n_file]     out     counts of all files after joining
  *
@@ -60,7 +60,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
                    int file_start, int file_end, mill_file_index *index, int64_t *n_row,
                    int64_t *n_exposure, mill_join **out);
 
-/** Look up a star of the file at path in the tables.  MILL_ERR_CONFIG: two rows of a table match its position. */
+/** Look up a star of the file at path.  MILL_ERR_CONFIG: two rows match the star's position. */
 int mill_star_entries_find(const mill_star_tables *tables, const char *path,
                            const mill_catalog_row *star, mill_star_entries *out);
 

@@ -161,7 +161,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* The joined row of a row of file i, followed by the next; NULL: rows are not joined. */
+/* Return joined row `row` of file i; [1] is the next joined row.  NULL: rows are not joined. */
 static const mill_join_start *joined_of(const mill_reader *reader, int i, int64_t row)
 {
   const mill_join *join = reader->plan.inputs->join;
@@ -189,7 +189,7 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
   return joined ? (int)(joined[1].exposure - joined->exposure) : s->index.row[row].n_exposure;
 }
 
-/* Make file i_file a part of the batch, if it is none. */
+/* Make file i_file a part of the batch, unless the batch has this part already. */
 static int add_part(worker *w, mill_batch *batch, int i_file)
 {
   for (int p = 0; p < batch->n_part; p++)

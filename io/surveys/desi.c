@@ -410,8 +410,8 @@ static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t 
   return MILL_OK;
 }
 
-/* Read rows fits_row [n] of an image into out, where rows are `pitch` bytes apart.  row_pix: values
- * of a row, int32 of a mask, else float.  NaN and infinity are kept. */
+/* Read rows fits_row [n] of an image into out, where rows are `pitch` bytes apart.  A row has
+ * row_pix values: int32 in a mask, float in other images.  NaN and infinity are kept. */
 static int read_rows(mill_desi_file *file, const mill_desi_image *im, const int64_t *fits_row,
                      int n, int64_t row_pix, size_t pitch, void *out)
 {

@@ -120,7 +120,7 @@ void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *f
 
 enum { N_VERSION = 8 };
 
-/* Name of a library, "HDF5", and its version at run time. */
+/* Name of a component, such as "HDF5", and its version. */
 typedef struct version_row {
   const char *name;
   char text[512];

@@ -62,8 +62,8 @@ static void find_existing(const mill_fit_options *options, mill_existing *existi
   existing->is_new = is_new;
 }
 
-/* Fail with MILL_ERR_STOPPED if there is a reason to stop; called before the first star's fit.
- * step: the time, for the message, such as "at the start". */
+/* Before the first star's fit: fail with MILL_ERR_STOPPED if there is a reason to stop.
+ * step: words for the message that say when, such as "at the start". */
 static int agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup, const char *step)
 {
   int err = MILL_OK;

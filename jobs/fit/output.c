@@ -159,7 +159,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
-/* Open the writer; clear it also after a failure. */
+/* Open the writer.  The caller clears the writer, also after a failure. */
 static int open_star(const mill_library *lib, const mill_inputs *inputs, mill_result_file *result,
                      mill_star_output *output)
 {

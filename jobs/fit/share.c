@@ -20,8 +20,8 @@ static const double EVALUATION_S = 3e-3;
 enum complaint {
   NO_LSF,  /* left out: no line-spread function, and the library needs one */
   OUTSIDE, /* left out: outside the library's wavelengths */
-  BEYOND,  /* left out: a channel outside all arms (always bit 0) */
-  ODD_LSF, /* suspect: implausible sigma for a spectrograph */
+  BEYOND,  /* left out: a channel outside all arms; sets bit 0, as it has no arm */
+  ODD_LSF, /* suspect: the line-spread function's sigma is implausible */
   SHIFTED, /* suspect: the resolution matrix moves light */
   N_COMPLAINT
 };

@@ -199,7 +199,7 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
-/* Warn of fitted arms that got no spectrum, though others did.  is_whole: all rows were fitted. */
+/* If this run took all rows (is_whole), warn of each arm without a spectrum if another has one. */
 static int warn_of_arms(const mill_fit_task *task, int is_whole)
 {
   int arms = 0;

@@ -141,7 +141,7 @@ const mill_option_table mill_library_train_table = {
                  "faster for steps of this size, else the CPU"},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words, .tasks = NETWORK,
          .help = "precision of the factors in matrix products on a GPU; sums are always float32. "
-                 "With --left-out 0, --loss l1 or huber the printed errors have it too"},
+                 "Printed errors have this precision with --left-out 0, --loss l1 or --loss huber"},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE", .tasks = NETWORK,
          .help = "checkpoint from which the same command continues (default LIB.h5.training); "
                  "removed at the end"},

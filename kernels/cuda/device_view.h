@@ -23,7 +23,7 @@ struct device_view {
   const mill_model *m;
   mill_slot *const *slot; /**< [n_slot] */
   mill_workspace *work;   /**< [n_lane] */
-  int n_row;              /**< most rows of a lane: the value and a tangent per label */
+  int n_row;              /**< rows reserved per lane: one for the value, one per label's tangent */
   loop_state *state;
   const int *fresh;        /**< newly loaded slots */
   const int *listed;       /**< [n_listed] slots of the rounds */

@@ -78,7 +78,7 @@ def errors():
 class Columns:
     """Columns by name.  A subclass defines len(), [name], _columns and _column(name)."""
 
-    _columns: dict[str, Any]  # unit, words, ucd
+    _columns: dict[str, Any]  # objects with unit, words (description), ucd
 
     @property
     def names(self) -> list[str]:

@@ -411,7 +411,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Return a camera with the settings of arm k (-1: none), and its own width if no key sets one. */
+/* Return a camera with arm k's settings (-1: none).  A configured width replaces the camera's. */
 static mill_arm_choice take_camera(const mill_config *config, int k, const mill_arm_choice *camera)
 {
   mill_arm_choice choice = k < 0 ? (mill_arm_choice){0} : config->arm[k];

@@ -40,8 +40,8 @@ int mill_name_regex(const char *text, regex_t *regex, char *reason, size_t size)
  *  frees by free().  Call it before getopt permutes argv.  MILL_ERR_MEMORY. */
 int mill_command_text(int argc, char *const *argv, char **out);
 
-/** Close a stream of open_memstream, NULL if that failed.  Returns code, the writer's, if it is not
- *  MILL_OK; MILL_ERR_MEMORY if the text, named by `what`, is incomplete. */
+/** Close a stream of open_memstream; NULL: the stream was not opened.  Returns `code`, the writer's
+ *  error, if there is one; else MILL_ERR_MEMORY if the text named by `what` is incomplete. */
 int mill_text_close(FILE *text, int code, const char *what);
 
 /** Print a text as a double-quoted YAML scalar. */

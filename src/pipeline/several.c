@@ -49,8 +49,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
   return set;
 }
 
-/** Give a row of library k the first library's labels.  Labels that library k lacks get missing
- *  values, and in the covariance zeros; NaN if the row is not fitted. */
+/** Convert a row of library k to the first library's labels.  Labels that library k lacks get
+ *  missing values, and zeros in the covariance.  Without a fit the whole covariance is NaN. */
 static void take_row(const mill_member *member, int k, mill_fit_result *row)
 {
   const mill_library *first = member[0].lib, *own = member[k].lib;
@@ -185,7 +185,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
-  /* library 0 guesses last and, if within the tie, fits in the same turn */
+  /* library 0 guesses last, and fits in the same turn if this guess is within the tie */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess || *next >= 0)
     return is_best ? keep(c, slots, i_slot) : MILL_OK;

@@ -72,7 +72,7 @@ def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
 
 
 def without(*names):
-    """For cut(): HDUs removed."""
+    """Return an edit for cut() that removes HDUs."""
     return lambda hdus: [hdus.pop(name) for name in names]
 
 
@@ -88,7 +88,7 @@ def as_spectra(hdus):
 
 
 def few_hdus(path, n):
-    """The first n HDUs of a file in a file of their own; its path."""
+    """Write the first n HDUs of a file to a new file; return the new path."""
     with pyfits.open(path) as hdus:
         pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
     return tmp(f"few{n}.fits")

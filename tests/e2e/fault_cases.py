@@ -121,7 +121,7 @@ def leave_nothing(name, fault, *says):
 
 
 def never_return(name, fault, *says):
-    """A case of a run that the watchdog ends and the same command continues."""
+    """A case: the watchdog ends a run, then the same command continues this run."""
     def case(site, ranks):
         more = ["--log", os.path.join(site.folder, "hang.log")] if ".log" in fault else ()
         site.continues(site.run(name, ranks, fault, more, watchdog=site.watchdog)

@@ -315,7 +315,7 @@ class Pairs(ProgramTest):
             np.testing.assert_allclose(of[name][pair], row[name][pair], rtol=1e-12)
 
     def test_no_star_of_a_pair_is_at_a_velocity_limit(self):
-        pair = 4  # the first star is much the brighter one, and the faster one
+        pair = 4  # here the brighter star has the larger velocity
         row = self.fit("limit.h5", "true", more=f"max_vel: {self.row['VRAD'][pair] - 3}\n")
         self.assertEqual((row["SB2"][pair], row["RVS_WARN"][pair] & 2), (0, 2))  # VEL_LIMIT
         self.assertGreater(row["VRAD_ERR"][pair], 0)

@@ -76,7 +76,7 @@ READ_ONLY = {
     "grid": (("plan", "--models", 3), ()), "doctor": ((), ()),
     "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
-THAT_RUN = [name for name in JOBS if name != "library import"]  # there is no emulator here
+THAT_RUN = [name for name in JOBS if name != "library import"]  # LIBRARY is no emulator to import
 ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "convert": ".fits", "simulate": ""}
 WITHOUT = {"fit", "sample", "library train"}  # which continue or say what there is
 

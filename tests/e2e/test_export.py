@@ -252,7 +252,7 @@ class Export(ProgramTest):
                          ["ONE", "MORE"] * 2)
         self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
         self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
-        self.assertRegex("".join(table["OBJECT"][3:5]), "^%CE%B1 Cen *(%E9){7}%E~[0-9a-f]{8}$")  # 36 letters in 32
+        self.assertRegex("".join(table["OBJECT"][3:5]), "^%CE%B1 Cen *(%E9){7}%E~[0-9a-f]{8}$")  # 36 cut to 32 letters
         self.assertRegex(Table.read(tmp("odd.fits"), hdu=2)["PATH"][0], "^(/%C3%A9)+ *$")
         self.export("--to", "csv", "--output", tmp("odd.csv"), odd)
         self.assertEqual(list(Table.read(tmp("odd.csv"))["OBJECT"][3:5]), ["\u03b1 Cen", r"\xe9" * 12])

@@ -169,7 +169,7 @@ class Repaired(EndToEnd):
             self.assertEqual(differing(read(tmp("out.h5"), group), read(self.path, group)), [], group)
 
     def test_a_start_that_fits_few_rows_says_nothing_of_all(self):
-        """The good file, fitted before, has arm r and uses the resolving power."""
+        """Only good.fits, fitted before the retry, has arm r and uses the resolving power."""
         def without(name, part):
             return cut(name, [3, 60, 100], lambda hdus: [hdus.pop(hdu) for hdu in [*hdus] if part in hdu])
 

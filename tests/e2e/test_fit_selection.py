@@ -34,7 +34,7 @@ class Selection(EndToEnd):
         self.assertEqual(self.kept("--object-file", tmp("ids.txt")), [self.ids[0]])
         both = ["--object-file", tmp("ids.txt"), "--object", self.ids[3]]
         self.assertEqual(self.kept(*both), [self.ids[0], self.ids[3]])
-        for name, status in ("TARGETID", 0), ("ID", 2):  # or any table of FITS
+        for name, status in ("TARGETID", 0), ("ID", 2):  # the list may be a FITS table
             pyfits.BinTableHDU.from_columns([pyfits.Column(name, "K", array=[self.ids[0], -4])]).writeto(
                 tmp("ids.fits"), overwrite=True)
             done = self.ends(status, "fit", "--library", library(), "--output", tmp("ids.h5"),
@@ -187,7 +187,7 @@ class Join(EndToEnd):
                 hdus["FIBERMAP"].data["TARGETID"] = [first, first + 1]
             return edit
         files = [cut(f"part-{n}.fits", [3, 60], number(n)) for n in (1000, 2000)]
-        teff = {2000: 5100.0, 1001: 5600.0, 2001: 5700.0}  # 0.1 K: what the spectra say moves TEFF by below 1 K
+        teff = {2000: 5100.0, 1001: 5600.0, 2001: 5700.0}  # sigma 0.1 K: spectra move TEFF by below 1 K
         bintable({"TARGETID": list(teff), "TEFF": list(teff.values()), "TEFF_ERR": [0.1] * 3}).writeto(tmp("parts.fits"))
         self.fit("start.h5", files[1])
         tables = ("--prior-table", tmp("parts.fits"), "--start", self.path)

@@ -67,7 +67,7 @@ class Completion(ProgramTest):
             for paragraph in re.split(r"\n(?=\S|\n|  --)", said):
                 text = " ".join(re.sub(r"^  --\S+( \S+)?  +", "", paragraph).split())
                 self.assertLess(len(text.encode()), 1023, words)
-            self.assertNotIn("(below)", said, words)  # as the manual's page of keys may say
+            self.assertNotIn("(below)", said, words)  # allowed in the manual's page of keys alone
 
     def test_fit_names_every_survey(self):
         said = dict(COMMANDS)[("fit",)]

@@ -158,7 +158,7 @@ class Merge(ProgramTest):
         done = self.merge("plain.h5", *two)
         self.assertOneLine(done, "warning: what merge --primary added", "is left out", status=0)
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
-        # of a single part it is kept, as is a calibration
+        # PRIMARY and calibration of a single part are kept
         part = tmp("more.h5")
         for option, n_kept in ("--calibrate", 0), ("--primary", 7), ("--quiet", 7):
             self.merge(option[2:] + ".h5", part, options=[option])
@@ -282,8 +282,8 @@ class Merge(ProgramTest):
         self.assertIn("written      2\n", done.stdout)
 
     def test_a_part_without_a_readable_input(self):
-        """Rows decide how the library's one arm is cut into cameras, and about wave_mask: auto and
-        backend: auto: the merged result has those of the other part, in either order."""
+        """A part without rows may differ in arms, device and an automatic wave_mask.  The merged
+        result has those of the part with rows, in either order of the parts."""
         shipped, wave = os.path.join(SOURCE, "libraries", "fgk.h5"), np.arange(5000, 5500, 1.0)
         generic.write(tmp("generic.fits"), [{
             "NAME": f"star {i}", "WAVELENGTH": wave, "FLUX": np.cos(wave / 9 + i) + 9,

@@ -175,7 +175,7 @@ class Particles(ProgramTest):
         self.refused(text, "start.h5: X [7][0] is nan")
 
     def test_bad_input(self):
-        self.job("far.h5", "particles: 100\nsteps: 3\nstep: 0.001\nstart_time: 1.0e+10\n")  # its end is no bad time
+        self.job("far.h5", "particles: 100\nsteps: 3\nstep: 0.001\nstart_time: 1.0e+10\n")  # the end is not refused
         for text, *says in (
                 ("particles: 0\n", ":1: particles takes an integer from 1 to"),
                 ("steps: 3\nparticle: 7\n", ":2: no key 'particle'"),

@@ -141,7 +141,7 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        """By option or by key, but not a camera's own width; libstarmill has a key alone."""
+        """An option or a key sets the power.  An arm's configured width stays."""
         text, own = content(self.lamost, "r"), "arms: [{name: b, fwhm: 2.7}, r]\n"
         for i, (keys, option, expected) in enumerate((
                 ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),

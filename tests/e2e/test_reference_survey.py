@@ -276,7 +276,7 @@ class Reference(EndToEnd):
         with pyfits.open(REFERENCE) as theirs, \
                 pyfits.open(tmp("products/rvtab-coadd-cut.fits")) as ours:
             found = {c.name: c for c in ours["RVTAB"].columns}
-            columns = [c for c in theirs["RVTAB"].columns  # without what was added to rvspecfit's
+            columns = [c for c in theirs["RVTAB"].columns  # rvspecfit makes no M2LL_ and _BEST
                        if "M2LL_" not in c.name and "_BEST" not in c.name]
             self.assertEqual(len(columns), 29)
             for column in columns:

@@ -80,7 +80,7 @@ class Several(EndToEnd):
         self.assertLessEqual(error[0], max(error[1:]))
 
     def test_a_star_that_the_second_library_cannot_fit_stops_nothing(self):
-        """IVAR for a flux in another unit: so small that a few of many fits fail, with either library."""
+        """IVAR for flux in another unit is so small that some fits fail with either library."""
         k = np.nonzero(self.both["LIBRARY"] == HOT)[0][0]
         star = self.spectra[k]
         generic.write(tmp("faint.fits"), [star | dict(NAME=f"star{i}", TARGETID=i, IVAR=scale * star["IVAR"])

@@ -30,7 +30,7 @@ class Status(EndToEnd):
         return answer
 
     def start(self, out, *args, ranks=0):
-        """A slow fit in the background; returns it once its status file is there."""
+        """Start a slow fit in the background; return the process once the status file is there."""
         self.path = tmp(out)
         process = start("fit", "--library", library(), "--output", self.path, "--config", OFTEN,
                         *SLOW, *args, STARS, ranks=ranks)

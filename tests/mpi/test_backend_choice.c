@@ -82,7 +82,7 @@ static void set_gpus(const mill_gpu_facts *kind)
   }
 }
 
-/* Every rank sees these GPUs, all of one kind. */
+/* Set up a machine on which every rank sees n_gpu H200 GPUs. */
 static void good_machine(int n_gpu)
 {
   memset(&machine, 0, sizeof machine);

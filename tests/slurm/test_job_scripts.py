@@ -98,7 +98,7 @@ class JobScripts(ProgramTest):
                 self.assertRequeued(self.run_script(args=(*args, *output), FAKE_RESULT=result), "12")
                 self.assertIn("out.h5 is not finished: was a node lost?", self.text)
         for result, args in (("11", ("--skip-d", "--input-table=t")), ("11", ("--plan",)),
-                             ("0", ("library", "train"))):  # srun makes the library
+                             ("0", ("library", "train"))):  # srun makes out.h5, the library
             with self.subTest(result=result, args=args):
                 self.assertEqual(self.run_script(args=(*args, *output), FAKE_RESULT=result,
                                                  FAKE_MAKES="out.h5"), 0, self.text)

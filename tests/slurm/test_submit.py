@@ -319,7 +319,7 @@ class Submit(unittest.TestCase):
                            says="one job")
 
     def test_inputs_that_are_done(self):
-        """They are not counted; where all are done, nothing is submitted."""
+        """Inputs done before are not counted; if all are done, nothing is submitted."""
         library, star = coarse_survey(1)
         files = [shutil.copy(star, os.path.join(self.folder, name)) for name in ("0.fits", "1.fits")]
         fit = ("--library", library, "--input-table", os.path.join(self.folder, "t"))

@@ -281,9 +281,9 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   return sqrt(e[0]);
 }
 
-/** Is the second star real?  A star that only fits template errors has broad lines, or a velocity
- *  that is uncertain, at a limit, or far from the first star's.  At a limit the first star has no
- *  velocity error. */
+/** Is the second star real?  A false star, which only fits template errors, has broad lines, or a
+ *  velocity that is uncertain, at a limit, or far from the first star's.  The first star must be
+ *  within the limits, too, since at a limit it has no velocity error. */
 MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

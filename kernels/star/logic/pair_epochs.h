@@ -264,8 +264,8 @@ MILL_HD static inline int mill_pair_is_told(const mill_model *m, const mill_slot
 /** The mass-ratio relation: in a binary the second star's velocity is a linear function of the
  *  first star's, v2 = v[1] + slope (v1 - v[0]), with slope = -(first mass / second mass). */
 typedef struct mill_pair_line {
-  double v[2], slope;      /**< km/s; slope 0: not known */
-  double variance, spread; /**< of v[1]; variance of v1 over the epochs that give the relation */
+  double v[2], slope;      /**< v: mean velocities, km/s; slope 0: relation not known */
+  double variance, spread; /**< variances, (km/s)^2: of v[1]; of the first star's velocities */
 } mill_pair_line;
 
 /** Fit the mass-ratio relation by total least squares to the epochs that determine both velocities
@@ -319,8 +319,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Compute an epoch's Newton step [2] (km/s) from velocities v to the least F of velocities that
- *  obey the mass-ratio relation.  most: longest step of v[0]. */
+/** Compute a Newton step [2] (km/s) from an epoch's velocities v to velocities that obey the
+ *  mass-ratio relation and minimise F = -2 ln L.  most: longest step of v[0]. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, const double *v,
                                                 double most, double *step, mill_epoch *e)
 {
@@ -331,7 +331,7 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, cons
   const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
   step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
-  /* the relation's v2 at v1 has this variance; if it rises by 1, v1 rises by -cross / bend */
+  /* variance of the relation's v2; if that v2 rises by 1, the best v1 rises by -cross / bend */
   const double variance = line->variance * (1.0 + from * from / line->spread), rise = cross / bend;
   const double var0 = 1.0 / bend + variance * rise * rise;
   const double var1 = slope * slope / bend + variance * (1.0 - slope * rise) * (1.0 - slope * rise);

@@ -35,7 +35,7 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Give a star's only epoch both stars' velocities and errors of the row. */
+/** Copy both stars' velocities and their errors from the row to the only epoch. */
 MILL_HD static inline void mill_pair_lone_epoch(mill_slot *slot)
 {
   const mill_fit_result *r = &slot->result;

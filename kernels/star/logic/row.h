@@ -266,14 +266,14 @@ MILL_HD static inline double mill_fit_vrad_err(const mill_model *m, const mill_f
   return sqrt(scaled * scaled + floor * floor);
 }
 
-/** Variance to subtract from label l's after scaling, so that the library's floor is not scaled:
- *  the templates' error does not depend on the flux's errors. */
+/** Return what to subtract from the scaled variance of label l, so that the library's floor is not
+ *  scaled: the templates' error does not depend on errors of the flux. */
 MILL_HD static inline double mill_scaled_floor(const mill_model *m, const mill_fit_result *r, int l)
 {
   return (r->err_scale * r->err_scale - 1.0) * mill_label_floor(m, l) * mill_label_floor(m, l);
 }
 
-/** Scaled error of label l (0 or NaN: none). */
+/** Return the error err of label l, scaled; return err itself if it is 0 or NaN (no error). */
 MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_fit_result *r,
                                                 int l, double err)
 {

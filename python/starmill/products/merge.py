@@ -50,9 +50,9 @@ class Column:
 
 
 class Part:
-    """A finished result.  n: {ROWS, EXPOSURES or FILES: their number}.  columns: {name: Column}.
-    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance.  lost: options whose
-    products it has, but not the merged result of several parts."""
+    """A finished result.  n: {ROWS, EXPOSURES or FILES: number}.  columns: {name: Column}.
+    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance.  lost: options
+    (--calibrate, --primary) that were applied to this part but are not given now."""
 
     def __init__(self, path, options):
         self.path, is_alone = path, len(options.arguments) == 1
@@ -102,8 +102,8 @@ def difference(a, b):
 
 def compare(first, part):
     """Require the same settings, library, kind of device and columns.  Settings of a sample include
-    its fit.  Rows decide about arms, wave_mask: auto and backend: auto, so these may differ in a
-    part without rows.  Return the part to take columns from."""
+    its fit.  Arms, device and an automatic wave_mask may depend on rows, so a part without
+    rows may differ in these.  Return the part whose columns the result gets."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
     names = f"{first.path} and {part.path} were made"
@@ -279,7 +279,7 @@ def write_whole(path, parts, model, options, lock):
         for group in GROUPS:
             if group in first:
                 made = file.create_group(group)
-                if len(parts) == 1:  # keep a calibration
+                if len(parts) == 1:  # the attributes hold the part's calibration
                     copy_attributes(first[group], made.id)
         for name, column in columns.items():
             space = h5py.h5s.create_simple((n[column.unit], *column.shape))
@@ -361,8 +361,8 @@ def main(options):
     refuse_duplicates(parts)
     lost = " ".join(sorted(set.union(*(part.lost for part in parts))))
     if len(parts) > 1 and lost:
-        warn(f"what merge {lost} added to parts holds for them alone and is left out: give {lost} "
-             "again for the whole")
+        warn(f"what merge {lost} added to a part holds for this part alone and is left out: give "
+             f"{lost} to this merge too")
     need(may_be or not os.path.exists(output) or any(part.has_fit for part in parts), USAGE,
          f"the parts have no fitted row, so {output} is not replaced; give another --output")
     with OutputLock(output) as lock:

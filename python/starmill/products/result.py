@@ -42,7 +42,7 @@ INTEGERS = set("FLAG STATUS RVS_WARN FIT_INFO SB2 TARGETID FILE FITS_ROW "
                "FIRST_EXPOSURE N_EXPOSURE N_ROW ROW_START SIZE ROWS_HASH EPOCH LIBRARY CRC "
                "CATALOG_CRC EPOCH_CRC BACKEND".split())
 LISTS = {"STATUS": "CODES", "LIBRARY": "CODES", "BACKEND": "CODES", "RVS_WARN": "BITS",
-         "FIT_INFO": "BITS", "FLAG": "BITS"}  # attributes; FLAG: of all columns NAME_FLAG
+         "FIT_INFO": "BITS", "FLAG": "BITS"}  # {column: attribute}; FLAG: any column *_FLAG
 SAID = ("RUN_ID VERSION REVISION HOST FOLDER DEVICE LIBRARY_NAME LIBRARY_PATH LIBRARY_HASH COMMAND "
         "CONFIG IDENTITY FRAMES START_TIME END_TIME").split()
 COUNTED = "N_RANK N_THREAD N_RUN WALL_S FINISHED UNMODELLED".split()
@@ -410,7 +410,7 @@ class Result:
             warn(f"{self.path}: {self.damaged_rows()}; left out")
 
     def spans(self, start=0, stop=None):
-        """Yield (first row, row after the last) of the blocks from start to stop, at least one."""
+        """Yield (first row, row after the last) of each block; without rows: one empty block."""
         stop = self.n_row if stop is None else stop
         return ((a, min(a + self.block, stop)) for a in range(start, stop, self.block) or [start])
 

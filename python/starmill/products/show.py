@@ -69,7 +69,7 @@ def show_column(result, name, column, row):
 
 
 def show_epochs(result, row):
-    """Print a line per exposure, below it the flags in words."""
+    """Print a line for each exposure and, below this line, the exposure's flags in words."""
     names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
     print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
     for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):

@@ -45,8 +45,8 @@ ASCII = bytes(range(32, 127))
 
 
 def printable(values):
-    """Return bytes [n] as FITS texts: %XX for bytes FITS forbids, blanks as padding.  A text that
-    gets too long is cut, and ends with a digest that keeps it apart from others."""
+    """Return texts as FITS allows them: %XX for forbidden bytes, blanks as padding.  A text that
+    %XX makes too long for the column is cut, and ends with a digest of the whole text."""
     n = values.dtype.itemsize
     codes = np.ascontiguousarray(values).view("u1").reshape(-1, n)
     codes = np.where(np.logical_and.accumulate(codes != 0, axis=1), codes, np.uint8(ord(" ")))
@@ -58,7 +58,7 @@ def printable(values):
 
 
 def words(one):
-    """Return a text as a keyword's value, which astropy ends at a quote before a blank."""
+    """Return a text as a keyword's value, with " for ': astropy ends values at ' before a blank."""
     text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
     return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
 

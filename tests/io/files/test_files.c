@@ -124,7 +124,7 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
   }
 }
 
-/* Try to take a lock with these lines; a refusal says why. */
+/* Try to take a lock whose file holds `text` and is age_s old; says: message of a refusal. */
 static void try_to_take(const char *text, long age_s, int is_taken, const char *says)
 {
   mill_lock lock = {.path = ""};

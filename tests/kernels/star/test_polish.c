@@ -367,7 +367,7 @@ MILL_TEST(a_weak_element_owes_more_to_its_prior)
     var[k] = pow(slot.result.label_err[1], 2);
   }
   assert_close(var[1] - var[0], 0.27 * 0.27, 1e-14);
-  /* rescale_errors scales all but the floor */
+  /* rescale_errors does not scale the floor */
   const int l1 = MILL_PAR_LABEL0 + 1, diagonal = l1 * model.n_deriv - l1 * (l1 - 1) / 2;
   model.set.rescale_errors = 1;
   slot.result.rchisq_tot = 4;

@@ -547,9 +547,9 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(slot.result.pair_peak, sqrt(N * (30 * 30 - 2.7 * 2.7)), 1e-9);
 }
 
-/** Errors of an epoch on the mass-ratio relation v2 = c - 0.8 v1.  F = 0.5 v1^2 + 0.3 v2^2 +
- *  0.2 v1 v2 is least at v1 = 0.28 c / 1.064, where F'' / 2 = 0.532.  The relation's variance 4
- *  doubles where v1 is one standard deviation (30) from the mean of the relation's epochs. */
+/** Errors of an epoch whose velocities obey the relation v2 = c - 0.8 v1.  F = 0.5 v1^2 +
+ *  0.3 v2^2 + 0.2 v1 v2 is least at v1 = 0.28 c / 1.064, where half of d2F/dv1^2 is 0.532.  The
+ *  variance of c is 4 at the relation's mean v1, and 8 at one spread (30 km/s) from this mean. */
 MILL_TEST(velocities_by_the_mass_ratio_have_its_error)
 {
   const mill_pair_line line = {{-20, 35}, -0.8, 4, 900};

@@ -89,7 +89,7 @@ MILL_TEST(a_row_has_the_first_librarys_labels)
   assert_int_equal(row.label_flag[2], 2);
   for (int i = 0; i < 15; i++)
     assert_close(row.covar[i], covar[i], 0);
-  /* without a fit */
+  /* a row that could not be fitted */
   mill_fit_result_init(&row, &lib[1], 0, MILL_STATUS_FIT_FAILED);
   contest = (mill_contest){.tie = INFINITY, .fitted = -INFINITY};
   assert_ok(mill_contest_take(&contest, &slots, 0, &next, &limit));
