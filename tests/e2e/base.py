@@ -338,10 +338,10 @@ def bintable(columns, name=None):
     return pyfits.BinTableHDU.from_columns(made, name=name)
 
 
-def write_redrock(path, targets, z, kinds):
+def write_redrock(path, targets, z, kinds, zwarn=0):
     """A redrock file."""
-    bintable({"TARGETID": targets, "Z": z, "SPECTYPE": ("6A", kinds), "SUBTYPE": ("20A", [""] * len(kinds))},
-             "REDSHIFTS").writeto(path, overwrite=True)
+    bintable({"TARGETID": targets, "Z": z, "ZWARN": ("K", np.full(len(z), zwarn)), "SPECTYPE": ("6A", kinds),
+              "SUBTYPE": ("20A", [""] * len(kinds))}, "REDSHIFTS").writeto(path, overwrite=True)
 
 
 def write_desi(path, arms, objtype="TGT"):

@@ -69,12 +69,14 @@ class Generic(Formats):
     def test_shared_wavelengths(self):
         """WAVELENGTH as an HDU: an image, a table with one row a pixel."""
         wave, cards = np.array([400.0, 400.5, 401.25, 402.0]), ["BUNIT   = 'nm'"]
-        for hdu in (image("WAVELENGTH", "D", wave, cards), table("WAVELENGTH", ("WAVELENGTH", "D", wave, "nm"))):
+        for hdu in (image("WAVELENGTH", "D", wave, cards), table("WAVELENGTH", ("WAVELENGTH", "D", wave, "nm")),
+                    *(image("WAVELENGTH", "D", wave / nm, [f"BUNIT   = '{unit}'"])
+                      for unit, nm in (("um", 1e3), ("micron", 1e3), ("m", 1e9)))):
             s = self.sample("SPECTRA-WAVELENGTH")
             s.hdus.append(hdu)
             found = self.read(s, lsf=False)["segments"]
             self.assertEqual(len({p["wave_at"] for p in found}), 1)
-            self.assertSame(found[0]["wave"], wave * 10.0)
+            np.testing.assert_allclose(found[0]["wave"], wave * 10.0, rtol=3e-16)  # two roundings
         for pad in (0, np.nan, -9999, 402.0):  # bad pixels need none
             s = self.sample("SPECTRA-WAVELENGTH", MASK=[0, 0, 0, 1] * 3, FLUX=[1] * 12, IVAR=[1] * 12)
             s.hdus.append(image("WAVELENGTH", "D", [400, 400.5, 402, pad], cards))
@@ -128,6 +130,7 @@ class Generic(Formats):
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
         # two inverse variances near the largest float32, 3.4e38: 4e38 is above it, 1e38 is not
         above = "SPECTRA IVAR>ERROR;SPECTRA ERROR@8=5e-20;SPECTRA ERROR@9=1e-19"
+        below = [1] * 6 + [1e-39] * 2 + [1] + [1e-39] * 3  # of four, half may be below float32's 1.2e-38
         pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
                   "SPECTRA TARGETID@2=6")
         good = "".join(f";SPECTRA {c}@{i}={v}" for i in range(4, 8) for c, v in (
@@ -143,6 +146,7 @@ class Generic(Formats):
                 (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),
                 (self.sample(error), "", 0, 2, "in a unit 10^-17 times as large"),
                 (self.sample(above), "", 0, 2, "in a unit 10^-17 times as large"),
+                (self.sample("SPECTRA IVAR~4D", IVAR=below), "", 0, 2, "in a unit 10^17 times as large"),
                 (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
                 (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
                 (vectors(**one), "", 0, 2, "1 pixels")):

@@ -6,7 +6,7 @@ import matplotlib.image
 from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
-TWO_MINIMA, SECOND_START, PAIR, ONE_STAR = 128, 2, 4096, 512
+TWO_MINIMA, SECOND_START, EPOCHS, PAIR, ONE_STAR = 128, 2, 2048, 4096, 512
 QUICK = ("--ess", 100, "--max-evaluations", 2000, "--draws", 7, "--backend", "cpu", "--threads", 1)
 ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
 
@@ -160,21 +160,22 @@ class Sample(ProgramTest):
 
     def test_fraction_and_flag_choose(self):
         all_of = read(self.first)
-        with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
-            f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
-            f["fits/FIT_INFO"][1] |= TWO_MINIMA | PAIR
-            seal(f, 0)
-            seal(f, 1)
-        # stars with two minima are also fitted from the guesses
-        done = self.sample("flag.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
-                           fit=tmp("two.h5"))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        flagged = read(tmp("flag.h5"))
-        self.assertIn(self.ids[1], flagged["TARGETID"])
-        at = list(flagged["TARGETID"]).index(self.ids[1])
-        self.assertTrue(flagged["FIT_INFO"][at] & SECOND_START)
-        np.testing.assert_array_equal(flagged["POST_FLAG"] & ONE_STAR > 0, flagged["TARGETID"] == self.ids[1])
-        self.assertFalse(all_of["FIT_INFO"][1] & SECOND_START)
+        for several in (PAIR, EPOCHS):
+            with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
+                f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
+                f["fits/FIT_INFO"][1] |= TWO_MINIMA | several
+                seal(f, 0)
+                seal(f, 1)
+            # stars with two minima are also fitted from the guesses
+            done = self.sample(f"flag-{several}.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
+                               fit=tmp("two.h5"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            flagged = read(tmp(f"flag-{several}.h5"))
+            self.assertIn(self.ids[1], flagged["TARGETID"])
+            at = list(flagged["TARGETID"]).index(self.ids[1])
+            self.assertTrue(flagged["FIT_INFO"][at] & SECOND_START)
+            np.testing.assert_array_equal(flagged["POST_FLAG"] & ONE_STAR > 0, flagged["TARGETID"] == self.ids[1])
+            self.assertFalse(all_of["FIT_INFO"][1] & SECOND_START)
         # the star whose number is the lower one, alone
         places = [place(int(i)) for i in self.ids[:2]]
         low = int(np.argmin(places))

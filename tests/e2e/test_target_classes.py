@@ -4,7 +4,7 @@ arms.  The catalogue takes columns of the survey and of Gaia.  Needs no test dat
 
 from base import *  # noqa: F403
 
-N_STAR = 6
+N_STAR, CLASS = 6, 32768
 MWS_ANY, STD_WD, SCND_ANY, BGS_ANY = 1 << 61, 1 << 34, 1 << 62, 1 << 60
 DESI = [MWS_ANY, BGS_ANY, STD_WD, BGS_ANY, SCND_ANY, 0]
 MWS = [1 << 8, 0, 0, 1 << 33, 0, 0]  # MWS_MAIN_BLUE, GAIA_STD_FAINT
@@ -38,7 +38,7 @@ class Selection(ProgramTest):
                 del hdus[0].header[key]
             hdus.writeto(cls.bare)
         write_redrock(tmp("redrock-x.fits"), cls.ids, [0.0, 0.004, 0.5, 0.00499, 0.6, np.nan],
-                      ["GALAXY", "GALAXY", "GALAXY", "GALAXY", "QSO", "STAR"])
+                      ["GALAXY", "GALAXY", "GALAXY", "GALAXY", "QSO", "STAR"], zwarn=[0, 0, 0, 0, 4, 0])
 
     @classmethod
     def write(cls, name, header=(), **fibermap):
@@ -78,6 +78,7 @@ class Selection(ProgramTest):
         self.assertEqual(self.kept("--redrock"), stars)
         self.assertEqual(self.kept(*classes), [0, 2, 4])
         self.assertEqual(self.kept("--redrock", *classes), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(list(np.flatnonzero(read(self.path)["RVS_WARN"] & CLASS)), [2])  # 4: ZWARN
         self.assertEqual(self.kept("--redrock", *classes, "--select-by", "all"), [0])
 
     def test_survey_validation_goes_before_the_main_survey(self):

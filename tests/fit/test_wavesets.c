@@ -171,6 +171,13 @@ MILL_TEST(a_star_in_another_slot_has_the_same_row)
   assert_int_equal(result[0][1].status, MILL_STATUS_FITTED);
   result[0][2].row = 1;
   assert_memory_equal(&result[0][1], &result[0][2], sizeof result[0][1]);
+  /* the pipeline refuses a star whose last pixel is a millionth beyond the templates' reach */
+  const double beta = set.min_vel_km_s / MILL_C_KM_S, doppler = sqrt((1 + beta) / (1 - beta));
+  double *last = &star[1].segment[0].wave_aa[raw[1].segment[0].n_pix - 1];
+  *last = lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] * doppler * (1 - 1e-6);
+  assert_ok(mill_pipeline_accepts(pipeline, &raw[1].segment[0]));
+  *last *= 1 + 2e-6;
+  assert_int_equal(mill_pipeline_accepts(pipeline, &raw[1].segment[0]), MILL_ERR_RANGE);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, make_stars, tear_down)

@@ -36,7 +36,7 @@ MILL_HD static inline int mill_label_at_edge(const mill_model *m, int l, const d
   return 0;
 }
 
-/** Is the misfit in the pixels that constrain element l above what noise explains? */
+/** Is the misfit in the pixels that constrain element l, if any, above what noise explains? */
 MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_slot *slot, int l)
 {
   double sum[MILL_N_LINE_SUM] = {0.0};
@@ -44,9 +44,9 @@ MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_sl
     for (int k = 0; k < MILL_N_LINE_SUM && mill_is_asked(slot, i); k++)
       sum[k] += mill_answer_of(m, slot, i)[MILL_ANSWER_TANGENTS + MILL_N_LINE_SUM * l + k];
   const double noise = slot->result.err_scale * slot->result.err_scale;
-  const double misfit = sum[MILL_LINE_CHISQ] / (noise * sum[MILL_LINE_WEIGHT]);
-  const double error = sqrt(2.0 * sum[MILL_LINE_SQUARE]) / sum[MILL_LINE_WEIGHT];
-  return !(misfit <= MILL_LINES_MISFIT || misfit <= 1.0 + MILL_LINES_ERRORS * error);
+  const double n = sum[MILL_LINE_WEIGHT], error = sqrt(2.0 * sum[MILL_LINE_SQUARE]);
+  return !(sum[MILL_LINE_CHISQ] <=
+           noise * fmax(MILL_LINES_MISFIT * n, n + MILL_LINES_ERRORS * error));
 }
 
 /** Set the elements' flags; a fit of two stars does not set POOR_LINES. */

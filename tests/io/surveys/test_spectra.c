@@ -64,6 +64,7 @@ done:
 
 static const mill_format toy_format = {.name = "toy",
                                        .description = "spectra of a test",
+                                       .lsf_width_error = 0.1,
                                        .recognise = toy_recognise,
                                        .state_bytes = sizeof(mill_fits_file *),
                                        .open = toy_open,
@@ -323,21 +324,19 @@ MILL_TEST(policy_of_the_line_spread_function)
         else /* sigma of a Gaussian is its FWHM / 2.3548; float32 */
           assert_close(s->sigma_aa[k], wave[k] / 1800 / sqrt(8 * log(2)), 1e-7 * wave[k] / 1800);
     }
-  /* an arm's own resolving power goes before the general one */
+  /* an arm's own resolving power, or its FWHM at all wavelengths, goes before the general one */
   lib.arm[ARM_R].template_sigma_aa = 0.5;
   config.lsf = MILL_LSF_RESOLVING_POWER;
   config.n_arm = 1;
-  config.arm[0] = (mill_arm_choice){.arm = "r", .max_aa = INFINITY, .resolving_power = 2500};
-  MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
-  assert_close(segment_of(&batch, ARM_R)->sigma_aa[0], wave[0] / 2500 / sqrt(8 * log(2)), 1e-6);
-  mill_read_batch_clear(&batch);
-  /* and its FWHM, which is the same at all wavelengths */
-  config.arm[0].resolving_power = 0;
-  config.arm[0].fwhm_aa = 2.7;
-  batch = read_one();
-  const mill_raw_segment *s = segment_of(&batch, ARM_R);
-  for (int k = 0; k < s->n_pix; k++)
-    assert_close(s->sigma_aa[k], 2.7 / sqrt(8 * log(2)), 2e-7);
+  for (int own = 0; own < 2; own++) {
+    config.arm[0] = (mill_arm_choice){.arm = "r", .max_aa = INFINITY, .resolving_power = 2500};
+    config.arm[0].resolving_power *= !own;
+    config.arm[0].fwhm_aa = own * 2.7;
+    MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
+    const mill_raw_segment *s = segment_of(&batch, ARM_R);
+    for (int k = 0; k < s->n_pix; k++) /* float32 */
+      assert_close(s->sigma_aa[k], (own ? 2.7 : wave[k] / 2500) / sqrt(8 * log(2)), 2e-7);
+  }
 }
 
 MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
@@ -347,19 +346,43 @@ MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
   toy.channel[0].sigma_aa = sigma;
   for (int a = 0; a < N_ARM; a++)
     lib.arm[a].template_sigma_aa = 0.5;
-  for (int lsf = MILL_LSF_MATRIX; lsf <= MILL_LSF_SIGMA; lsf++) {
+  for (int k = 0; k < 4; k++) {
+    const int lsf = k % 2 ? MILL_LSF_SIGMA : MILL_LSF_MATRIX, factor = 1 + k / 2;
     config.lsf = lsf;
+    config.lsf_factor = factor;
+    config.fit.lsf_width_error = k == 1 ? -INFINITY : 0.02 * k; /* auto; 0, 0.04, 0.06 */
     MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = read_one();
     const mill_raw_segment *s = segment_of(&batch, ARM_R);
     const int first = (int)s->flux[0]; /* flux is the pixel's number */
     assert_true(first > 0 && s->n_pix > 100 && first + s->n_pix < MAX_PIX);
+    assert_close(s->width_error, k == 1 ? 0.1 : 0.02 * k, 0);
     for (int i = 0; i < s->n_pix; i++) {
       if (lsf == MILL_LSF_SIGMA)
-        assert_close(s->sigma_aa[i], sigma[first + i], 0.0);
+        assert_close(s->sigma_aa[i], (float)factor * sigma[first + i], 0.0);
       for (int d = 0; d < N_DIAG && lsf == MILL_LSF_MATRIX; d++)
         assert_close(s->resolution[d * s->n_pix + i], matrix[d * MAX_PIX + first + i], 0.0);
     }
   }
+}
+
+/* Cameras and widths of docs/use/configuration.md and input.md; DESI's of its pipeline. */
+MILL_TEST(cameras_are_those_of_the_surveys)
+{
+  static const struct {
+    const mill_format *format;
+    double width_error, camera[3][4]; /* first and last A; FWHM, A; resolving power */
+  } of[] = {{&mill_format_desi, 0, {{3600, 5800}, {5760, 7620}, {7520, 9824}}},
+            {&mill_format_sdss, 0.1, {{0, 6000}, {6000, INFINITY}}},
+            {&mill_format_pfs, 0.1, {{0, 6400}, {6400, 9550}, {9550, INFINITY}}},
+            {&mill_format_lamost, 0.06, {{4000, 5800, 2.7}, {5800, INFINITY, 0, 1650}}},
+            {&mill_format_lamost_mrs, 0.1, {{4950, 5350, 0, 7500}, {6300, 6800, 0, 7500}}}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+    for (int k = 0; k < of[i].format->n_camera; k++) {
+      const mill_arm_choice *c = &of[i].format->camera[k];
+      const double found[] = {c->min_aa, c->max_aa, c->fwhm_aa, c->resolving_power};
+      assert_memory_equal(found, of[i].camera[k], sizeof found);
+      assert_close(of[i].format->lsf_width_error, of[i].width_error, 0);
+    }
 }
 
 /* ---- batches ---- */
@@ -408,6 +431,22 @@ static uint64_t bits_of(const mill_selection *select, const char *column)
   return 0;
 }
 
+static uint64_t fnv1a(uint64_t hash, const char *text)
+{
+  return *text ? fnv1a((hash ^ (uint64_t)*text) * UINT64_C(0x100000001b3), text + 1) : hash;
+}
+
+/* The hash by Python of all columns of desitarget's yaml files, with their bits in order. */
+MILL_TEST(bits_are_those_of_desitarget)
+{
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+#define COLUMN(name)   hash = fnv1a(hash, name);
+#define BIT(bit, name) hash = fnv1a(fnv1a(hash, #bit), name);
+#include "io/surveys/target_bits.inc"
+#undef BIT
+  assert_true(hash == UINT64_C(0x3f2bd9fcb7247df7));
+}
+
 #define BIT(n) (UINT64_C(1) << (n))
 
 /* Numbers as desitarget's targetmask.yaml of each survey has them. */
@@ -419,12 +458,6 @@ MILL_TEST(bits_by_name)
   assert_true(bits_of(&select, "SV1_DESI_TARGET") == (BIT(62) | BIT(33) | BIT(34) | BIT(35)));
   assert_true(bits_of(&select, "MWS_TARGET") == 0);
   assert_true(bits_of(&select, "SCND_TARGET") == 0);
-  select = classes("MWS_ANY$", NULL);
-  assert_true(bits_of(&select, "SV3_DESI_TARGET") == BIT(61));
-  select = classes("MWS_BHB", "GAIA_STD");
-  assert_true(bits_of(&select, "MWS_TARGET") == (BIT(6) | BIT(33) | BIT(34) | BIT(35)));
-  assert_true(bits_of(&select, "SV1_MWS_TARGET") == (BIT(6) | BIT(33) | BIT(34) | BIT(35)));
-  assert_true(bits_of(&select, "DESI_TARGET") == 0);
 }
 
 MILL_TEST(a_class_that_no_survey_has)

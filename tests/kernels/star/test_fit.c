@@ -133,12 +133,11 @@ static double off(int j, double expected)
 }
 
 static const double start[NP] = {60, 100, 1, 0.6, -0.3};
-static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
 
 MILL_TEST(every_method_finds_the_minimum)
 {
   for (int o = 0; o < 3; o++) {
-    make(optimizer[o]);
+    make(o);
     fit(1, start, NULL);
     assert_close(slot.result.m2ll, 0, 2e-3);
     for (int j = 0; j < NP; j++)
@@ -147,7 +146,7 @@ MILL_TEST(every_method_finds_the_minimum)
     assert_int_equal(slot.result.info & MILL_INFO_FALLBACK, 0);
     /* a whitened simplex of 5 dimensions; an unscaled one takes several hundred */
     assert_true(n_request[VALUE] <= 160);
-    assert_int_equal(n_request[VALUE] > 0, optimizer[o] == MILL_OPT_NELDER_MEAD);
+    assert_int_equal(n_request[VALUE] > 0, o == MILL_OPT_NELDER_MEAD);
     assert_true(n_request[MILL_REQ_TANGENTS] <= 8);
   }
 }
@@ -157,7 +156,7 @@ MILL_TEST(every_method_finds_the_minimum)
 MILL_TEST(a_failing_method_falls_to_the_next)
 {
   for (int o = 0; o < 3; o++) {
-    make(optimizer[o]);
+    make(o);
     lies = INT_MAX;
     fit(1, start, NULL);
     assert_true(slot.result.info & MILL_INFO_FALLBACK);
@@ -258,20 +257,47 @@ static void explains_much(void)
 MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 {
   const double near[NP] = {20, 80, 0.6, 0, 0.3}, other[NP] = {-30, 30, 0, 0, 0};
-  for (int star = 0; star < 2; star++) {
+  for (int star = 0; star < 3; star++) { /* none; none to the guess; maybe one to the guess */
     make(MILL_OPT_LM);
     memcpy(slot.starts.theta[0], near, sizeof near);
     memcpy(slot.starts.theta[1], other, sizeof other);
     slot.starts.n = 2;
-    slot.starts.chisq[0] = 0;
+    slot.starts.chisq[0] = star < 2 ? -24 : -26; /* the limit is 25 */
     model.set.second_start_sn = 1;
-    run(star ? explains_much : NULL);
-    assert_int_equal((slot.result.warn & MILL_WARN_NO_STAR) != 0, !star);
-    assert_int_equal((slot.result.info & MILL_INFO_SECOND_START) != 0, star);
-    assert_int_equal(n_request[MILL_REQ_TANGENTS] > MILL_BRIEF_JAC, star);
-    assert_int_equal(n_request[MILL_REQ_MODELS], 1 + star);
-    if (star) /* only v sin i is a doubt, not the brief start's Jacobians */
+    run(star == 1 ? explains_much : NULL);
+    assert_int_equal((slot.result.warn & MILL_WARN_NO_STAR) != 0, star != 1);
+    assert_int_equal((slot.result.info & MILL_INFO_SECOND_START) != 0, star > 0);
+    assert_int_equal(n_request[MILL_REQ_TANGENTS] > MILL_BRIEF_JAC, star == 1);
+    assert_int_equal(n_request[MILL_REQ_MODELS], 1 + (star == 1));
+    if (star == 1) /* only v sin i is a doubt, not the brief start's Jacobians */
       assert_int_equal(slot.starts.n_doubt, 1);
+  }
+}
+
+/* Doubts, and the second template's chi-square, on both sides of the limits in numerics.md. */
+MILL_TEST(doubts_begin_at_their_limits)
+{
+  const double f = 1000 * (1.1 + 3 * sqrt(2 / 1000.0)); /* of 1000 pixels; labels are below 1 */
+  const struct {
+    int n_jac, doubts;
+    double f, vsini, label;
+  } c[] = {{6, 0, f - 1, 29, 0.9}, {7, 1, 0, 29, 0.9}, {8, 1, 0, 29, 0.9}, {9, 2, 0, 29, 0.9},
+           {6, 1, f + 1, 29, 0.9}, {6, 1, 0, 31, 0.9}, {6, 1, 0, 29, 1},   {9, 5, f + 1, 31, 1}};
+  for (int i = 0; i < 16; i++) {
+    const int n = c[i / 2].doubts, is_far = i % 2;
+    const double gap = (n ? 400 : 30) * fmax(c[i / 2].f / 1000, 1);
+    make(MILL_OPT_LM);
+    model.n_hull = 1;
+    model.hull[0] = (mill_hull){.n_label = 1, .n_facet = 2, .facet = (double[]){1, -1, -1, -50}};
+    slot.best.have = slot.best.converged = slot.starts.i = 1;
+    slot.starts.n = 2;
+    slot.result.n_jac = c[i / 2].n_jac;
+    slot.best.at.f = c[i / 2].f;
+    memcpy(slot.best.end + MILL_PAR_VSINI, &c[i / 2].vsini, 2 * sizeof(double)); /* and label 0 */
+    slot.starts.n_doubt = mill_fit_doubts(&model, &slot);
+    slot.starts.chisq[1] = slot.starts.chisq[0] + (is_far ? 1.01 : 0.99) * gap;
+    assert_int_equal(slot.starts.n_doubt, n);
+    assert_int_equal(mill_start_wanted(&model, &slot), n > 1 || !is_far);
   }
 }
 
@@ -437,6 +463,8 @@ MILL_TEST(epochs_keep_vrad_as_their_mean)
   make(MILL_OPT_LM);
   segment[0].own_d = (float[1]){0};
   assert_close(mill_epochs_zero(&model, &slot, &mean), 2, 0);
+  model.set.prior_sigma[MILL_PAR_VRAD] = 3; /* a prior pulls VRAD alone */
+  assert_close(mill_epochs_zero(&model, &slot, &mean), 0, 0);
 }
 
 /* A fit ends with v sin i at a limit.  If v sin i moves inwards by VSINI_ERR and the other
@@ -525,8 +553,8 @@ static void arms(void)
 MILL_TEST(errors_are_scaled)
 {
   mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};
-  const mill_segment four[4] = {{.arm = 0, .used = 1, .n_good = 60, .ws = &ws[0]},
-                                {.arm = 0, .used = 1, .n_good = 50, .ws = &ws[1]},
+  const mill_segment four[4] = {{.arm = 0, .used = 1, .n_good = 60, .sn = 30, .ws = &ws[0]},
+                                {.arm = 0, .used = 1, .n_good = 50, .sn = 10, .ws = &ws[1]},
                                 {.arm = 1, .used = 1, .n_good = 37, .ws = &ws[2]},
                                 {.arm = 1, .used = 1, .n_good = 0, .ws = &ws[2]}};
   make(MILL_OPT_LM);
@@ -546,6 +574,7 @@ MILL_TEST(errors_are_scaled)
     memcpy(slot.starts.theta[0], start, sizeof start);
     slot.starts.n = 1;
     run(arms);
+    assert_close(r->sn[0], 30, 0); /* of the best exposure */
     assert_close(r->rchisq[0], 180.0 / (110 - 20), 1e-15);
     assert_close(r->rchisq[1], 24.0 / (37 - 7), 1e-15);
     assert_close(r->rchisq_tot, 204.0 / (147 - 27 - 4), 1e-15);

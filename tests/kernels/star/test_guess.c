@@ -166,18 +166,22 @@ MILL_TEST(match_is_the_sum_over_bins)
   }
 }
 
-/** Data over continuum, weights, and pixels that do not count. */
+/** Data over continuum, weights less for the sky's residuals, and pixels that do not count. */
 MILL_TEST(bins_sum_good_pixels)
 {
   uint64_t random = SEED + 1;
   enum { N_BIN = 300 };
+  static float sky[BENCH_PIX];
   make_bins(N_BIN, 3, &random);
   const int n = BENCH_PIX;
+  g.b.ws.sky = sky;
+  g.b.model.arm[0].n_sky = 1;
   for (int p = 0; p < n; p++) {
     g.b.d[p] = (float)(30 + 5 * test_library_random(&random));
     g.b.is[p] = (float)(3 + test_library_random(&random));
     g.b.base[p] = 1 + 0.1 * test_library_random(&random);
     g.b.good[p] = p % 7 != 3;
+    sky[p] = (float)test_library_random(&random);
     for (int k = 0; k < N_CONT; k++)
       g.b.cont[k * mill_row_pitch(n) + p] = (float)test_library_random(&random);
   }
@@ -206,8 +210,9 @@ MILL_TEST(bins_sum_good_pixels)
       c *= g.b.base[p] * (double)g.b.is[p];
       if (!g.b.good[p])
         continue;
-      wn += c * ((double)g.b.d[p] - c);
-      w += c * c;
+      const double variance = 1 + pow((double)(sky[p] * g.b.is[p]), 2);
+      wn += c * ((double)g.b.d[p] - c) / variance;
+      w += c * c / variance;
     }
     expected2 += w * w + 4 * wn * wn;
     /* float32, and there and back: 2e-7 of what a block has, at most some 3e5 */

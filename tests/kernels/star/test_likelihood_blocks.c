@@ -368,6 +368,12 @@ MILL_TEST(derivatives_of_two_stars)
   const double *at = answer[0] + MILL_ANSWER_TANGENTS, *other = answer[1] + MILL_ANSWER_TANGENTS;
   const double most = curve(answer[0], N, PAIR_DERIV, PAIR_DERIV), unit = sqrt(most * b.s.dd);
   assert_close(answer[0][MILL_ANSWER_F], answer[1][MILL_ANSWER_F], 1e-7 * unit);
+  for (int star = 0; star < 2; star++) { /* fluxes: sums over good pixels */
+    double flux = 0;
+    for (int i = 0; i < PAIR_PIX; i++)
+      flux += b.good[i] ? exp(star * ln_ratio) * (row[star][0][i] + b.base[i]) : 0;
+    assert_close(at[N + N * (N + 1) / 2 + star], flux, 1e-6 * flux);
+  }
   for (int j = 0; j < N; j++) {
     const int is_ratio = j == N - 1, star = is_ratio ? 0 : j / PAIR_DERIV, k = j % PAIR_DERIV;
     double f[2];

@@ -427,4 +427,22 @@ MILL_TEST(warnings_begin_at_their_limits)
     }
 }
 
+/* POOR_LINES begins where chi-square per pixel (of n) exceeds both 1.5 and 1 + 5 sqrt(2 / n), here
+ * 3.5.  Errors twice as large allow four times as much.  Without pixels an element is only WEAK. */
+MILL_TEST(poor_lines_begin_at_their_limits)
+{
+  for (int i = 0; i < 9; i++) {
+    const int scale = 1 + i % 2, above = i / 2 % 2, l = 1;
+    const double n = i == 8 ? 0 : (i < 4 ? 8 : 2000), most = i < 4 ? 3.5 : 1.5;
+    double *sum = answers + MILL_ANSWER_TANGENTS + MILL_N_LINE_SUM * l;
+    make();
+    model.label[l].is_element = 1;
+    slot.result.err_scale = scale;
+    sum[MILL_LINE_WEIGHT] = sum[MILL_LINE_SQUARE] = n;
+    sum[MILL_LINE_CHISQ] = n * most * scale * scale * (above ? 1.01 : 0.99);
+    mill_elements_flag(&model, &slot);
+    assert_int_equal(slot.result.label_flag[l], MILL_ELEMENT_WEAK + above * MILL_ELEMENT_LINES);
+  }
+}
+
 MILL_TEST_MAIN(NULL, NULL)

@@ -37,7 +37,8 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
   paraboloid(60, 8);
   model.set.max_vel_km_s = 251;
   memset(epoch, 0, (size_t)n * sizeof *epoch);
-  slot.n_epoch = slot.n_segment = n;
+  slot.n_epoch = n;
+  slot.n_segment = n + 1;
   slot.epoch = epoch;
   slot.best.end[MILL_PAR_VRAD] = 0.0;
   slot.result.vrad_err_km_s = 1.0;
@@ -49,6 +50,7 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
     segment[i].sn = 10.0 + i;
   }
   segment[0].n_good = 0;
+  segment[n] = (mill_segment){.epoch = 1, .sn = 5}; /* a worse arm, without a good pixel */
   for (; mill_epochs_search(&model, &slot, slot.place) == MILL_IS_ASKING; n_round++) {
     assert_true(n_round < 40 && slot.data_only);
     for (int i = 0; i < n; i++) {
@@ -103,6 +105,12 @@ MILL_TEST(epochs_that_agree_are_not_scanned)
   assert_true(search_epochs(4, minimum, epoch) <= 3);
   assert_false(mill_epochs_shift(&model, &slot));
   assert_false(slot.epochs_shifted);
+  slot.n_epoch = 2;
+  epoch[0].curve = epoch[1].curve = (mill_curve){.err = 1};
+  for (int differ = 0; differ < 2; differ++) { /* scipy.stats.chi2.isf(1e-4, 1) is 15.1367 */
+    epoch[1].curve.found = sqrt(2 * (differ ? 15.138 : 15.136));
+    assert_int_equal(mill_epochs_shift(&model, &slot), differ);
+  }
 }
 
 /** F of an arm that is 17 km/s off, of the shape of a line: flatter than a parabola far out. */
@@ -507,7 +515,7 @@ MILL_TEST(epochs_of_a_pair)
   for (int i = 0; i < N; i++)
     epoch[i] = (mill_epoch){.shift = {i == 2 ? 90 : 2 * i},
                             .peak = 30,
-                            .exchanged = i == 2 ? 0 : 1e4,
+                            .exchanged = i == 2 ? 8.9 : 9.1, /* the limit is 9 */
                             .moment = {0, 0, 1, i == 1 ? 1.0 / 144 : 1}};
   mill_pair_epochs_move(&model, &slot);
   mill_pair_epochs_row(&model, &slot);
@@ -554,6 +562,33 @@ MILL_TEST(velocities_by_the_mass_ratio_have_its_error)
   assert_close(step[0], 0, 1e-12);
   assert_close(pow(e.pair_err[0], 2), 1 / 0.532 + 8 * rise * rise, 1e-12);
   assert_close(pow(e.pair_err[1], 2), 0.64 / 0.532 + 8 * pow(1 - 0.8 * rise, 2), 1e-12);
+}
+
+/* Three epochs of v2 = -v1 give the relation: v1 + v2 of errors 3 and 3 has the variance 18 / 3.
+ * With model error two blended epochs, 20 km/s apart, follow it; errors of 5.1 km/s do not tell the
+ * stars apart.  The first arm has four of five exposures, with a chi-square per pixel of 1.5. */
+MILL_TEST(the_mass_ratio_tells_blended_stars)
+{
+  static const double v[] = {60, -60, 30, 10, 10}, err[] = {3, 3, 3, 4.9, 5.1};
+  static mill_epoch epoch[5];
+  paraboloid(60, 8);
+  slot.n_epoch = slot.n_segment = slot.pair.least_apart = 5;
+  slot.epoch = epoch;
+  slot.pair.is_moving = 1;
+  slot.result.n_pix_tot = slot.result.chisq_data = slot.result.m2ll = 1000;
+  model.arm[0].error.fraction = (float[1]){0};
+  for (int i = 0; i < 5; i++) {
+    segment[i] = (mill_segment){.arm = i / 4, .epoch = i % 2, .used = 1, .n_good = 1};
+    epoch[i] = (mill_epoch){.shift = {v[i], -v[i]}, .peak = 30, .exchanged = 1e4};
+    epoch[i].pair_err[0] = epoch[i].pair_err[1] = err[i];
+  }
+  assert_close(mill_pair_unit_at(&slot, 1500, -1), 1 + 4 * 0.5, 0);
+  assert_close(mill_pair_unit_at(&slot, 1500, 0), 1 + 2 * 0.5, 0);
+  assert_close(mill_pair_line_of(&model, &slot).variance, 6, 1e-12);
+  mill_pair_epochs_row(&model, &slot);
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(epoch[i].result.flag,
+                     (i > 2 ? MILL_EPOCH_MASS_RATIO : 0) | (i > 3 ? MILL_EPOCH_EXCHANGEABLE : 0));
 }
 
 MILL_TEST_MAIN(NULL, NULL)

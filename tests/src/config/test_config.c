@@ -237,8 +237,8 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
   static const double label[3] = {5400, 3.1, -0.7};
   for (int k = 0; k < 4; k++) {
     /* named in the other order than by wavelength */
-    open_both("arms: [{name: red, min: 4065}, {name: blue, max: 4065}]\n"
-              "min_vel: -100\nmax_vel: 100\nmax_vsini: 50",
+#define PARTS "arms: [{name: red, min: 4065}, {name: blue, max: 4065}]\nmax_vsini: 50\n"
+    open_both(k % 2 ? PARTS "min_vel: -100\nmax_vel: 2300" : PARTS "min_vel: -2300\nmax_vel: 100",
               1, kind[k]);
     if (k == 3)
       test_library_to_linear(&lib.arm[0].emulator.grid);
@@ -273,9 +273,10 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
       for (int c = 0; c < 2; c++)
         assert_memory_equal(arm->error.component + c * arm->n_pix, component[c] + first, n_byte);
     }
-    /* 150 km/s beyond the cut on either side, of 24 km/s pixels */
-    assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] > 4065 * (1 + 150 / MILL_C_KM_S));
-    assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - 150 / MILL_C_KM_S));
+    /* beyond the cut by the limits and max_vsini; the spare points at each end span 1540 km/s */
+    assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] >
+                4065 * (1 + (k % 2 ? 150 : 2350) / MILL_C_KM_S));
+    assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - (k % 2 ? 2350 : 150) / MILL_C_KM_S));
   }
 }
 
