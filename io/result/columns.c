@@ -94,8 +94,8 @@ static const line fits_line[] = {
      "chi-square of the best-fit template without model error, with the continuum fitted again"},
     {ONCE, "CHISQ_C_DATA", REAL(R(chisq_c_data)), "", "CHISQ_C_TOT without model error"},
     {ONCE, "CHISQ_NOISE", REAL(R(chisq_noise)), "",
-     "chi-square expected from noise, by differences of residuals 3 pixels apart; includes template "
-     "errors of few pixels"},
+     "chi-square expected from noise, by differences of residuals 3 pixels apart; includes "
+     "template errors of few pixels"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", REAL(R(m2ll)), "", "-2 ln L with priors and hull penalty at the solution"},
     {ONCE, "HULL_DIST", REAL(R(hull_dist)), "",

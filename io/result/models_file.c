@@ -125,7 +125,8 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
   return mill_table_write(&part);
 }
 
-/* Open the file and the tables of its arms for writing. */
+/* Open the tables of the arms for writing: rows go through models->fd, past HDF5, which only reads
+ * the file's layout.  mark: the file's first bytes. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
@@ -213,11 +214,11 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
 
 static int check_run_id(const char *path, const char *id, const char *result, const char *run_id)
 {
-  return strcmp(id, run_id) == 0
-             ? MILL_OK
-             : MILL_ERROR(MILL_ERR_OUTPUT, "%s belongs to another result than %s; remove it, "
-                          "or give another --models",
-                          path, result);
+  return strcmp(id, run_id) == 0 ? MILL_OK
+                                 : MILL_ERROR(MILL_ERR_OUTPUT,
+                                              "%s belongs to another result than %s; remove it, "
+                                              "or give another --models",
+                                              path, result);
 }
 
 int mill_models_check(const char *path, const char *result)

@@ -61,7 +61,7 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     next_row += info->file[i].n_row;
   }
   if (next_row != info->n_row)
-    return MILL_BUG("all inputs together have %lld rows, but /catalog counts %lld",
+    return MILL_BUG("the ranks indexed %lld rows in all inputs, but the catalog counts %lld",
                     (long long)next_row, (long long)info->n_row);
   return MILL_OK;
 }

@@ -357,8 +357,8 @@ static double least_step(const double *wave, int n, int i)
 }
 
 /* Return the number of grid steps from pixel i to the next; 1 if no pixel is missing, or more than
- * MAX_HOLE are.  A hole is wider than the least steps on both sides.  Add 1 to *n_odd if a hole is
- * no multiple of the grid's step. */
+ * MAX_HOLE are.  A step of the grid is the larger of the least steps nearby on the left and
+ * right.  Add 1 to *n_odd if the distance is no multiple of this step. */
 static int count_steps(const double *wave, int n, int i, int *n_odd)
 {
   const double left = least_step(wave, n, i - AROUND), right = least_step(wave, n, i + 1);

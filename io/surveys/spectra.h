@@ -77,8 +77,8 @@ typedef struct mill_spectra_settings {
  *  wavelength. */
 enum mill_channel_rule { MILL_BY_CHOICE, MILL_BY_NAME, MILL_BY_WAVE };
 
-/** Return the arms that take a channel, as bits; *rule: the rule that decided.  A channel named as
- *  an arm that is not fitted goes to no other arm by wavelength: the bits are then 0. */
+/** Return the arms that take a channel, as bits; *rule: the rule that decided.  If the channel
+ *  has the name of an arm that is not fitted, no other arm takes it: the bits are 0. */
 unsigned mill_spectra_takers(const mill_spectra_settings *settings, const char *channel,
                              enum mill_channel_rule *rule);
 

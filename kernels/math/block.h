@@ -14,8 +14,8 @@
  *   MILL_BATCH_LEN(first, n)        elements of the batch, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   index of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  must this thread store element i?
- *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD for a minimum x and a sum, each thread's own
- *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD for sums (the last arguments), each thread's own
+ *   MILL_FOR_MIN(b, i, n, x, sum)   MILL_FOR_SIMD; each thread has its own minimum x and sum
+ *   MILL_FOR_SUM(b, i, n, ...)      MILL_FOR_SIMD; each thread has its own sums (last arguments)
  *   MILL_SERIAL(b)                  work of one thread
  *   MILL_BARRIER(b)                 all threads wait for each other
  *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..), MILL_SIMD_MAX(..)

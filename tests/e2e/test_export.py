@@ -488,7 +488,7 @@ class Export(ProgramTest):
         folder = tmp("moved-products")
         done = self.export("--output", folder, self.path, status=3)
         for path, says in ((gone, "cannot be read"), (changed, "has changed"),
-                           (other, "is not target")):
+                           (other, "but is another now")):
             self.assertOneLine(done, path, says, status=3)
         self.assertIn("written      0\nleft out     3 inputs, for the reasons above", done.stdout)
         self.assertEqual(os.listdir(folder), [])

@@ -2,8 +2,9 @@
 /** Proposals for a star's posterior: mixtures of Student's t distributions about its minima.
  *
  *  A component has coordinates y.  For v sin i (v), y is v less its lower limit, mirrored at 0.
- *  For another parameter x, y = x - bend u, with bend the slope of x in u, the inner parameter of v
- *  sin i.  Unresolved lines make labels follow v^2 (docs/science/numerics.md, "Posteriors"). */
+ *  For another parameter x, y = x - bend u.  u is mill_vsini_inner of v, and bend the slope of x's
+ *  best value in u.  Where rotation is unresolved, labels follow v^2, and so does u
+ *  (docs/science/numerics.md, "Posteriors"). */
 #pragma once
 
 #include "kernels/math/counter_random.h"
@@ -175,9 +176,9 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, how the
- *  best value of every other parameter changes with u (derivative).  u: mill_vsini_inner.
- *  Returns F's curvature in u (a Schur complement); <= 0: no minimum. */
+/** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, the
+ *  derivatives of the other parameters' best values by u (mill_vsini_inner of v sin i).  Returns
+ *  F's curvature in u, a Schur complement; <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

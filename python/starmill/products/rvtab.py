@@ -119,8 +119,8 @@ def opened(result, i, spectra):
             here = targets(file["FIBERMAP"]) if has_map else ()
         for row, target in zip(*map(list, (spectra.input, spectra.target))) if has_map else ():
             need(0 <= row < len(here) and here[row] == target, INPUT,
-                 f"{path}: row {row} of FIBERMAP is not target {target}, as when it was fitted: "
-                 f"the file has changed; fit it again, or {ALONE}")
+                 f"{path}: row {row} of FIBERMAP was target {target} when it was fitted, "
+                 f"but is another now: the file has changed; fit it again, or {ALONE}")
         yield file if has_map else None
 
 

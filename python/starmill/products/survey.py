@@ -205,7 +205,7 @@ class Survey:
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta: the
-        difference of a pair's parameters, without their priors; errors and sn: of both rows."""
+        difference of a pair's parameters, each less its prior's part; errors, sn: of both rows."""
         key, has_id, row, place = (np.concatenate(part, axis=-1) for part in zip(*self._keys))
         key, unjoined = joined(key, has_id, *place, by_place=self.key_every == 1)
         self._keys = None

@@ -168,8 +168,8 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
       /* r: v sin i in grid points, below 1.  Weights of the linear kernel are linear in r, those
-       * of the smooth kernel in r^2 / 2; the next term is at most m4 r^4 / 24 times 28/3, with the
-       * fourth moment m4 of the rotation profile. */
+       * of the smooth kernel in r^2 / 2.  Their next term is at most 0.05 r^4: the rotation
+       * profile's fourth moment / 24, times 28/3, the largest weight of a fourth derivative. */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);
