@@ -118,7 +118,8 @@ def compare(first, part):
     need(hashes[0] == hashes[1], USAGE,
          f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
     need(devices[0] == devices[1] or not part.n[ROWS], USAGE, f"{names} on different devices "
-         f"({' and '.join(devices)}), whose rows differ in the last digits: merge one's")
+         f"({' and '.join(devices)}), whose rows differ in the last digits; "
+         "merge the results of one device")
     if any(a != b for a, b in versions):
         warn(f"{names} by starmill {' and '.join(map(' '.join, zip(*versions)))}: rows may differ")
     for a, b in ((first, part), (part, first)):
