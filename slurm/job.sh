@@ -78,7 +78,7 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
     esac
     case $argument in
       --bac*) has_backend=1 ;;
-      --sk* | --pl* | --print*) job_unfinished='10|12|75' ;; # no output is allowed
+      --sk* | --pl* | --print*) job_unfinished='10|75' ;; # no output, or an old status, is allowed
       --ov*)
         job_refuse "$argument has no place in a job that is requeued: every start would fit" \
           "all rows again; remove the old output by hand, of an array OUT.parts too" ;;

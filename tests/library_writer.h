@@ -14,7 +14,7 @@ static inline int writer_array(const mill_h5_file *file, const char *group, cons
                                hid_t type, size_t n_row, size_t n_column, const void *data)
 {
   const size_t dim[2] = {n_row, n_column};
-  char at[96];
+  char at[192];
   snprintf(at, sizeof at, "%s/%s", group, name);
   return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, "of a test");
 }

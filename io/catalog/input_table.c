@@ -205,15 +205,18 @@ static int not_written(const char *path)
                     path, errno ? strerror(errno) : "no room");
 }
 
+int mill_input_table_check_output(const char *path)
+{
+  if (access(path, F_OK) != 0)
+    return mill_check_output(path, "input-table");
+  return access(path, W_OK) == 0 ? MILL_OK : not_written(path);
+}
+
 int mill_input_table_check(const char *path)
 {
   char first[sizeof HEAD] = "";
   struct stat status;
-  if (stat(path, &status) != 0)
-    return mill_check_output(path, "input-table");
-  if (access(path, W_OK) != 0)
-    return not_written(path);
-  if (S_ISREG(status.st_mode) && status.st_size == 0)
+  if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
     return MILL_OK;
   (void)mill_first_bytes(path, first, sizeof first - 1);
   if (strcmp(first, HEAD) != 0)

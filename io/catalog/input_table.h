@@ -39,9 +39,10 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
 /** Does the entry of this input's path belong to this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** Check the table's file, which may be missing or empty.  MILL_ERR_USAGE: another kind of file.
- *  MILL_ERR_OUTPUT: the file cannot be written. */
+/** Check the table's file, which may be missing or empty.  MILL_ERR_USAGE: another kind of file. */
 int mill_input_table_check(const char *path);
+/** MILL_ERR_OUTPUT: the file cannot be written. */
+int mill_input_table_check_output(const char *path);
 
 /** Append entry [n]; create the file if missing.  MILL_ERR_USAGE: not a table of inputs.
  *  MILL_ERR_OUTPUT: the last line may be cut short; readers skip it. */

@@ -54,6 +54,9 @@ int mill_star_entries_find(const mill_star_tables *tables, const char *path,
   return tables->priors ? mill_prior_table_find(tables->priors, star, &out->prior) : MILL_OK;
 }
 
+/* mill_star_entries.start of an unlisted row: two rows of a table match its position. */
+static const int64_t AMBIGUOUS = INT64_MIN;
+
 static int list_mine(const mill_star_list *stars, const mill_star_tables *tables,
                      const char *const *path, const mill_file_index *index, int file_start,
                      int file_end, survey *mine, unsigned char *found)
@@ -72,7 +75,11 @@ static int list_mine(const mill_star_list *stars, const mill_star_tables *tables
       entry *e = &mine->entry[mine->n_entry++];
       e->is_listed =
           !stars || mill_star_list_has(stars, row->target_id, row->identifier, row->object, found);
-      MILL_CHECK(mill_star_entries_find(tables, path[f], row, &e->entries));
+      const int code = mill_star_entries_find(tables, path[f], row, &e->entries);
+      if (e->is_listed || code != MILL_ERR_CONFIG)
+        MILL_CHECK(code);
+      else /* matters only if another part of the object is listed */
+        e->entries.start = AMBIGUOUS;
       memcpy(e->object, row->object, sizeof e->object);
       e->target_id = row->target_id;
       e->ra = row->target_ra;
@@ -485,8 +492,18 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* [parts, exposures] */
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
-  MILL_CHECK(
-      mill_mpi_agree(mpi, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start))));
+  int code = MILL_OK;
+  for (int64_t i = 0; i < n[0] && !code; i++) {
+    const entry *e = &owned->entry[order[i].place];
+    if (e->entries.start == AMBIGUOUS)
+      code =
+          MILL_ERROR(MILL_ERR_CONFIG,
+                     "join_by_name: the table of starts or priors has two rows within 1 arcsec of "
+                     "the part of a star at %.6f, %.6f: keep one of them",
+                     e->ra, e->dec);
+  }
+  code = mill_error_of(code, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start)));
+  MILL_CHECK(mill_mpi_agree(mpi, code));
   n[1] = list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */

@@ -117,10 +117,10 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   snprintf(why, sizeof why, "%lld not found, %s%lld without finite values within the limits",
            (long long)n[MILL_START_ABSENT], other, (long long)n[MILL_START_NOT_FINITE]);
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && !getenv("STARMILL_PART"))
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "start: %s has values for none of the %lld rows (%s): is it the table of "
-                      "these stars?",
-                      path, (long long)n_guessed, why);
+    return MILL_ERROR(MILL_ERR_CONFIG, "start: %s has values for none of the %lld rows (%s): %s",
+                      path, (long long)n_guessed, why,
+                      n_other == n_guessed ? "give that library"
+                                           : "is it the table of these stars?");
   if (call->mpi->rank != 0)
     return MILL_OK;
   const int64_t n_repeated = mill_start_table_stars(setup->start)->n_repeated;

@@ -132,8 +132,14 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
                                            : MILL_OK));
   if (format)
     mill_format_take_cameras(format->name, &setup->lib, config);
-  if (config->cameras_of[0] && config->resolving_power > 0.0 && mill_arm_has_width(format->camera))
-    mill_log_info("resolving_power: %g replaces the widths of the cameras of %s",
+  /* the option replaces the cameras' widths, too */
+  const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
+  for (int i = 0; i < config->n_arm && is_given; i++)
+    config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
+  if (!is_given && config->cameras_of[0] && config->resolving_power > 0.0 &&
+      config->lsf == MILL_LSF_AUTO && mill_arm_has_width(format->camera))
+    mill_log_info("resolving_power: %g is not used for the cameras of %s, whose widths are known; "
+                  "with lsf: resolving_power it replaces these widths",
                   config->resolving_power, config->cameras_of);
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
@@ -277,6 +283,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
     MILL_CHECK(mill_log_refuse_other(options->log));
   if (options->input_table)
     MILL_CHECK(mill_input_table_check(options->input_table));
+  if (options->input_table && !options->plan)
+    MILL_CHECK(mill_input_table_check_output(options->input_table));
   if (options->input_table && setup->config.join_by_name)
     return MILL_ERROR(MILL_ERR_USAGE, "--input-table lists files one by one, but join_by_name "
                                       "joins rows of several files: use only one of them");

@@ -411,7 +411,8 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
   return 1;
 }
 
-/* Return a camera with arm k's settings (-1: none).  A configured width replaces the camera's. */
+/* Return a camera with arm k's settings (-1: none).  The arm's configured width replaces the
+ * camera's, as does resolving_power with `lsf: resolving_power`. */
 static mill_arm_choice take_camera(const mill_config *config, int k, const mill_arm_choice *camera)
 {
   mill_arm_choice choice = k < 0 ? (mill_arm_choice){0} : config->arm[k];
@@ -419,7 +420,8 @@ static mill_arm_choice take_camera(const mill_config *config, int k, const mill_
   choice.min_aa = camera->min_aa;
   choice.max_aa = camera->max_aa;
   choice.most_power = camera->most_power;
-  if (!mill_arm_has_width(&choice) && !(config->resolving_power > 0.0)) {
+  if (!mill_arm_has_width(&choice) &&
+      !(config->lsf == MILL_LSF_RESOLVING_POWER && config->resolving_power > 0.0)) {
     choice.fwhm_aa = camera->fwhm_aa;
     choice.resolving_power = camera->resolving_power;
   }

@@ -27,7 +27,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
 
 /** Turn the cameras [n] of a format into arms if the library covers them (mill_config_cut_arms).
  *  If arms are configured, take only cameras with an arm's name, with the settings of this arm.
- *  The key resolving_power, like an arm's own width, replaces the cameras' widths.
+ *  An arm's own width replaces its camera's, as does resolving_power with `lsf: resolving_power`.
  *
  *  are_channels  each camera is a channel of the same name
  *

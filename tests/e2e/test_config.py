@@ -189,8 +189,8 @@ class Config(ProgramTest):
             self.assertIn(f"\n{line}\n", self.printed("sigma_floor: 0.30000000000000004\nwrite_interval: .1"))
 
     def test_shipped_configurations(self):
-        for name, power, join in (("sdss", 0, "false"), ("lamost", 0, "false"),
-                                  ("lamost-mrs", 0, "false"), ("weave", 5000, "true"), ("4most", 0, "true")):
+        for name, power, join in (("sdss", 0, "false"), ("lamost", 1800, "false"),
+                                  ("lamost-mrs", 7500, "false"), ("weave", 5000, "true"), ("4most", 0, "true")):
             printed = self.printed(os.path.join(SOURCE, "config", name + ".yaml")).splitlines()
             for line in f"format: {name}", f"resolving_power: {power}", f"join_by_name: {join}":
                 self.assertIn(line, printed)

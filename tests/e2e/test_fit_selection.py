@@ -197,6 +197,14 @@ class Join(EndToEnd):
             fits = read(self.path)
             self.assertTrue((fits["FIT_INFO"] & 64 > 0).all())  # GIVEN_START
             np.testing.assert_allclose(fits["TEFF"], expected, atol=1)
+        # a table by position: only a fit of the second star sees that two of its rows are one place
+        ra, dec = (pyfits.getdata(files[0], "FIBERMAP")[f"TARGET_{name}"] for name in ("RA", "DEC"))
+        bintable({"RA": [*ra, ra[1]], "DEC": [*dec, dec[1]], "TEFF": [5100.0] * 3,
+                  "TEFF_ERR": [0.1] * 3}).writeto(tmp("doubled.fits"))
+        one = "--join-by-name", "--overwrite", "--prior-table", tmp("doubled.fits"), files[0], "--object"
+        self.fit("parts.h5", *one, 1000)
+        np.testing.assert_allclose(read(self.path)["TEFF"], 5100, atol=1)
+        self.assertIn("are both within 1 arcsec", self.fit("parts.h5", *one, 1001, status=2).stderr)
 
     def objects(self, *files, config=""):
         """The exposures of each row, as (file, row)."""

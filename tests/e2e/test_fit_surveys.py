@@ -97,7 +97,7 @@ class Surveys(EndToEnd):
                 ("desi", {"velocity_offsets": True}, [cut("desi.fits", [3])]),
                 ("desi", {"arms": ["b", "r"]}, [cut("desi.fits", [3])]),
                 ("lamost", {"arms": [{"name": "b", "fwhm": 2.7}, {"name": "r", "resolving_power": 1650}]},
-                 LAMOST[:2]), ("lamost", {"resolving_power": 1000}, LAMOST[:1]),
+                 LAMOST[:2]), ("lamost", {"resolving_power": 1000, "lsf": "resolving_power"}, LAMOST[:1]),
                 ("sdss", {}, SDSS)):
             keys["format"] = name
             self.fit("program.h5", "--overwrite", "--backend", "cpu", *config("keys.yaml", json.dumps(keys)), *files,

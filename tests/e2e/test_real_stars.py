@@ -76,7 +76,7 @@ class RealStars(EndToEnd):
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
         and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
         """
-        settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300, resolving_power: 1800}")
+        settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)
         ours, names = read(self.path), self.names
         self.assertEqual(list(ours["STATUS"]), [FITTED] * 25)
@@ -141,19 +141,21 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        """An option or a key sets the power.  An arm's configured width stays."""
-        text, own = content(self.lamost, "r"), "arms: [{name: b, fwhm: 2.7}, r]\n"
+        """The option does, as does the key with `lsf: resolving_power`.  An arm's configured width
+        stays.  With `lsf: auto` the cameras' widths stay."""
+        text = re.sub("(?m)^(lsf|resolving_power): .*", "", content(self.lamost, "r"))
         for i, (keys, option, expected) in enumerate((
                 ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),
-                ("resolving_power: 3000\n", [], ["resolving_power: 3000"]),
-                ("resolving_power: 3000\nlsf: resolving_power\n" + own, [], ["fwhm: 2.7", "resolving_power: 3000"]),
-                (own, [], ["fwhm: 2.7", "resolving_power: 1650", "resolving_power: 0"]))):
-            put("power.yaml", text.replace("lsf: auto", "") + keys)
+                ("lsf: resolving_power\nresolving_power: 3000\n", [], ["resolving_power: 3000"]),
+                ("lsf: resolving_power\nresolving_power: 3000\narms: [{name: b, fwhm: 2.7}, r]\n", [],
+                 ["fwhm: 2.7", "resolving_power: 3000"]),
+                ("resolving_power: 3000\n", [], ["fwhm: 2.7", "resolving_power: 1650", "resolving_power: 3000"]))):
+            put("power.yaml", text + keys)
             done = self.fit(f"power{i}.h5", "--config", tmp("power.yaml"), *option, self.stars[0], lib=self.lib)
             with h5py.File(self.path) as f:
                 used = f["provenance/CONFIG"][()].decode()
             self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", used), expected, keys)
-            self.assertEqual("3000 replaces the widths of the cameras of lamost" in done.stderr, i < 3)
+            self.assertEqual("3000 is not used for the cameras of lamost" in done.stderr, i == 3)
         rows = [read(tmp(f"power{i}.h5")) for i in range(4)]
         self.assertEqual(differing(rows[0], rows[1]), [])
         self.assertEqual([n for n, v in rows[3].items() if v[0].tobytes() != self.cameras[n][0].tobytes()], [])

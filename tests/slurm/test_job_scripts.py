@@ -97,7 +97,7 @@ class JobScripts(ProgramTest):
             with self.subTest(result=result, args=args):
                 self.assertRequeued(self.run_script(args=(*args, *output), FAKE_RESULT=result), "12")
                 self.assertIn("out.h5 is not finished: was a node lost?", self.text)
-        for result, args in (("11", ("--skip-d", "--input-table=t")), ("11", ("--plan",)),
+        for result, args in (("11", ("--skip-d", "--input-table=t")), ("12", ("--skip-done",)), ("11", ("--plan",)),
                              ("0", ("library", "train"))):  # srun makes out.h5, the library
             with self.subTest(result=result, args=args):
                 self.assertEqual(self.run_script(args=(*args, *output), FAKE_RESULT=result,
