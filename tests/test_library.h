@@ -289,7 +289,7 @@ static inline int test_library_solve_rbf(const mill_emulator *net, const mill_rb
 }
 
 /** Replace the hidden layers of every arm by radial functions that interpolate them at scattered
- *  points, as far as the hulls reach.  They include a polynomial of the labels, of degree 1 to 3. */
+ *  points, as far as the hulls reach, with a polynomial of the labels (degree 1 to 3). */
 static inline int test_library_to_rbf(mill_library *lib)
 {
   enum { N_POINT = 70 };

@@ -45,15 +45,6 @@ void mill_join_free(mill_join *join)
   MILL_FREE(join->n_row_before, join->row_start, join->found, join);
 }
 
-int mill_star_entries_find(const mill_star_tables *tables, const char *path,
-                           const mill_catalog_row *star, mill_star_entries *out)
-{
-  *out = (mill_star_entries){-MILL_START_ABSENT, -1};
-  if (tables->start)
-    MILL_CHECK(mill_start_table_find(tables->start, path, star, &out->start));
-  return tables->priors ? mill_prior_table_find(tables->priors, star, &out->prior) : MILL_OK;
-}
-
 /* mill_star_entries.start of an unlisted row: two rows of a table match its position. */
 static const int64_t AMBIGUOUS = INT64_MIN;
 
@@ -460,8 +451,8 @@ static void order_rows(survey *owned, mill_keyed *order)
 }
 
 /* Fill in `part`, the parts of this rank's joined rows sorted by entry.owner, and `start`, where in
- * `part` each of the n_new rows begins.  Add a row to n_row, and its exposures to n_exposure, of the
- * file with the row's first part.  Return the number of exposures. */
+ * `part` each of the n_new rows begins.  Add a row to n_row, and its exposures to n_exposure, of
+ * the file with the row's first part.  Return the number of exposures. */
 static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part *part,
                           mill_join_start *start, int64_t *n_new, int64_t *n_row,
                           int64_t *n_exposure)
@@ -496,11 +487,10 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   for (int64_t i = 0; i < n[0] && !code; i++) {
     const entry *e = &owned->entry[order[i].place];
     if (e->entries.start == AMBIGUOUS)
-      code =
-          MILL_ERROR(MILL_ERR_CONFIG,
-                     "join_by_name: the table of starts or priors has two rows within 1 arcsec of "
-                     "the part of a star at %.6f, %.6f: keep one of them",
-                     e->ra, e->dec);
+      code = MILL_ERROR(MILL_ERR_CONFIG,
+                        "join_by_name: two rows of a table of starts or priors are "
+                        "within 1 arcsec of the star at %.6f, %.6f: keep one",
+                        e->ra, e->dec);
   }
   code = mill_error_of(code, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start)));
   MILL_CHECK(mill_mpi_agree(mpi, code));

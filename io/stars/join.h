@@ -61,7 +61,13 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
                    int64_t *n_exposure, mill_join **out);
 
 /** Look up a star of the file at path.  MILL_ERR_CONFIG: two rows match the star's position. */
-int mill_star_entries_find(const mill_star_tables *tables, const char *path,
-                           const mill_catalog_row *star, mill_star_entries *out);
+static inline int mill_star_entries_find(const mill_star_tables *tables, const char *path,
+                                         const mill_catalog_row *star, mill_star_entries *out)
+{
+  *out = (mill_star_entries){-MILL_START_ABSENT, -1};
+  if (tables->start)
+    MILL_CHECK(mill_start_table_find(tables->start, path, star, &out->start));
+  return tables->priors ? mill_prior_table_find(tables->priors, star, &out->prior) : MILL_OK;
+}
 
 void mill_join_free(mill_join *join); /* NULL is allowed */

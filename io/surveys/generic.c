@@ -267,8 +267,8 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
 }
 
 /* Refuse fluxes whose inverse variances leave the range of float32, as in erg / s / cm2 / A.  One
- * pixel, and 1 % of the others, may exceed the upper limit if no further pixel comes within a factor
- * of 1000 of the limit.  Up to half of the pixels may lie below the lower limit. */
+ * pixel, and 1 % of the others, may exceed the upper limit if no further pixel comes within a
+ * factor of 1000 of the limit.  Up to half of the pixels may lie below the lower limit. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0, n_near = 0;

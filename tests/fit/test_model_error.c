@@ -309,8 +309,8 @@ MILL_TEST(value_and_curvature_match_a_dense_covariance)
     }
 }
 
-/** The halves of an arm have no wavelength in common, so their template errors are independent.  The
- *  two exposures of the first half have one template error. */
+/** The halves of an arm have no wavelength in common, so their template errors are independent.
+ *  The two exposures of the first half have one template error. */
 MILL_TEST(pieces_of_an_arm)
 {
   begin(8, 3, 0);

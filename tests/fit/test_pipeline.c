@@ -407,7 +407,7 @@ MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
   }
 }
 
-/** Compute half the second derivatives of -2 ln L at x, the array `a` [N_PAR][N_PAR], by differences
+/** Compute half the second derivatives of -2 ln L at x, array `a` [N_PAR][N_PAR], by differences
  *  with steps `step` [N_PAR].  unresolved 1: the parameter u of kernels/math/rotation.h replaces
  *  v sin i; its centre is at least two steps from 0. */
 static void curvature(const made_star *s, const double *x, const double *step, int unresolved,
