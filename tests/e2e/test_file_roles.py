@@ -121,8 +121,7 @@ class Pipes(ProgramTest):
             with self.subTest(option=option):
                 for path, says in ((pipe, "pipe or device"), ("/dev/null", "pipe or device"), (TMP, "folder")):
                     self.assertOneLine(fit("--output", out, option, path, SURVEY), path, says, status=2)
-        self.assertOneLine(starmill("merge", "--output", out, pipe), pipe,
-                           "pipe or device", status=4)
+        self.ends(4, "merge", "--output", out, pipe, says=[pipe, "pipe or device"])
         self.assertEqual(fit("--output", out, pipe).returncode, 3)
 
 
@@ -142,5 +141,4 @@ class Lock(ProgramTest):
                 self.assertTrue(os.path.islink(name))
                 self.assertFalse(os.path.islink(real))
                 self.assertFalse(os.path.exists(real + ".lock"))
-                self.assertEqual(starmill("status", tmp("locked.h5")).returncode,
-                                 0 if option == "models" else 11)
+                self.ends(0 if option == "models" else 11, "status", tmp("locked.h5"))

@@ -53,9 +53,8 @@ class Alike(Formats):
                 ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
                 *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
             s = Sample(kind, edits=edits)
-            row = int(self.read(s)["exposure_row"][0])
             file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
-            file.channels(row, 0)
+            file.channels(int(self.read(s)["exposure_row"][0]), 0)
             self.assertEqual(file.unit, unit, (kind, edits))
 
     def test_stars_are_selected_by_any_of_their_names(self):
@@ -207,10 +206,9 @@ class Desi(Formats):
 
     def test_wavelengths_in_nm(self):
         s = Sample("desi")
-        wave = s.spectra[0]["wave"]
         s.hdus[2].column("").values /= 10
         self.assertSame(self.read(s.edit("B_WAVELENGTH+BUNIT   = 'nm'"))["segments"][0]["wave"],
-                        wave.astype(">f8") / 10 * 10)
+                        s.spectra[0]["wave"].astype(">f8") / 10 * 10)
 
     def test_masks_of_any_integer(self):
         top = -2**31  # a bit beyond the 32 that are kept

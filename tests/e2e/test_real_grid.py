@@ -413,8 +413,7 @@ class Elements(unittest.TestCase):
         four, alpha = models[:, :4], np.array([e[3] for e in plan.ELEMENTS])
         cls.departure = models[:, 4:12] - alpha * models[:, 3:4]
         continuum = np.full((150, len(cls.wave)), 1.3, "f4")
-        flux = emulate.flux(cls.library, 0, four)
-        depth = np.maximum(np.log(1.3 / flux), 0)
+        depth = np.maximum(np.log(1.3 / emulate.flux(cls.library, 0, four)), 0)
         flux *= np.exp(sum(depth * cls.share(k) * cls.departure[:, k:k + 1] for k in range(8)))
         grid = types.SimpleNamespace(
             values=models, good=lambda _: np.arange(150),
@@ -441,9 +440,8 @@ class Elements(unittest.TestCase):
     def test_network_is_that_of_the_library_plus_the_responses(self):
         e, library = self.elements, copy.deepcopy(self.library)
         before = self.emulate.ln_flux(library, 0, self.values)
-        parts = e.parts_of(self.process, self.values)
         e.add_labels(library, np.full(8, 0.05))
-        e.join(library, parts, self.values)
+        e.join(library, e.parts_of(self.process, self.values), self.values)
         solar = np.hstack([self.values] + [self.values[:, 3:] * x[3] for x in plan.ELEMENTS])
         np.testing.assert_allclose(self.emulate.ln_flux(library, 0, solar), before, atol=1e-5)
         for k, response in enumerate(self.process.responses(self.values)):

@@ -238,8 +238,7 @@ MILL_TEST(costs)
 
 MILL_TEST(several_chunks_at_a_time)
 {
-  const int n_file = make_uneven(5000, 500, 127, 3);
-  const mill_schedule_plan plan = plan_of(n_file, 7);
+  const mill_schedule_plan plan = plan_of(make_uneven(5000, 500, 127, 3), 7);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   assert_true(sum.n_chunk > 20);
   /* draws of 1, 2, ... chunks, the last one beyond the end, give all rows once and in order */
