@@ -60,22 +60,20 @@ class OneFile(ProgramTest):
         redrock = os.path.join(os.path.dirname(SURVEY),
                                os.path.basename(SURVEY).replace("coadd-", "redrock-"))
         shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
+        self.addCleanup(os.unlink, redrock)
         args = [x for option, path in read_files.items() for x in ("--" + option, path)]
         kept = [(path, content(path)) for path in (*read_files.values(), SURVEY, redrock)]
         os.link(SURVEY, tmp("role-hard"))
-        try:
-            for path, _ in kept:
-                os.symlink(path, tmp("role-link"))
-                for option in ("--output", "--models", "--log", "--status", "--stop-file"):
-                    for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
-                                 *[tmp("role-hard")] * (path == SURVEY)):
-                        with self.subTest(option=option, name=name):
-                            out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
-                            self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
-                                            name, kept=kept)
-                os.unlink(tmp("role-link"))
-        finally:
-            os.unlink(redrock)
+        for path, _ in kept:
+            os.symlink(path, tmp("role-link"))
+            for option in ("--output", "--models", "--log", "--status", "--stop-file"):
+                for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
+                             *[tmp("role-hard")] * (path == SURVEY)):
+                    with self.subTest(option=option, name=name):
+                        out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
+                        self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
+                                        name, kept=kept)
+            os.unlink(tmp("role-link"))
         self.assertFalse(os.path.exists(tmp("role-new.h5")))
 
 

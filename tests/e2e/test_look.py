@@ -318,10 +318,8 @@ class Plot(Look):
             self.assertGreater((np.abs(colours - colour) < 24).all(axis=1).sum(), 1000, colour)
         # without stored models each star is fitted again, with the same bits on one kind of device
         os.rename(MODELS, MODELS + ".away")
-        try:
-            self.job("plot", FIT, target, "--output", tmp("again.png"))
-        finally:
-            os.rename(MODELS + ".away", MODELS)
+        self.addCleanup(os.rename, MODELS + ".away", MODELS)
+        self.job("plot", FIT, target, "--output", tmp("again.png"))
         np.testing.assert_array_equal(matplotlib.image.imread(tmp("again.png")), image)
 
     def test_a_range_and_its_size(self):
@@ -518,10 +516,8 @@ class Report(Look):
         self.job("report", none_fitted("none-fitted.h5"), "--no-spectra")
         self.assertIn("Maps", content(tmp("none-fitted.h5.html"), "r"))
         os.rename(SURVEY, SURVEY + ".away")
-        try:
-            self.job("report", copied("away.h5", edit=edit), "--output", tmp("away.html"))
-        finally:
-            os.rename(SURVEY + ".away", SURVEY)
+        self.addCleanup(os.rename, SURVEY + ".away", SURVEY)
+        self.job("report", copied("away.h5", edit=edit), "--output", tmp("away.html"))
         self.assertIn("cannot be read: No such file", content(tmp("away.html"), "r"))
 
     def test_one_star(self):
@@ -565,20 +561,16 @@ class Report(Look):
         self.assertIn(f"warning: --calibrate: {said[0]}", done.stderr)
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
-        was = survey.MAX_SAMPLE, survey.MAX_KEYS
         path = large()
         result = Result(path)
         result.block = 777
-        try:
-            survey.MAX_SAMPLE, survey.MAX_KEYS = 5000, 5000
+        with unittest.mock.patch.multiple(survey, MAX_SAMPLE=5000, MAX_KEYS=5000):
             s = survey.Survey(result)
             survey.MAX_SAMPLE = 1000
             tracemalloc.start()
             few = survey.Survey(result)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        finally:
-            survey.MAX_SAMPLE, survey.MAX_KEYS = was
         f = read(path)
         # memory of twice the sample and a few blocks; if all blocks were kept, 20 times as much
         self.assertEqual(len(few.rows), 1000)

@@ -62,9 +62,9 @@ class Sample(ProgramTest):
             self.assertOneLine(starmill("plot", path, self.ids[row], "--corner", "--output",
                                         tmp("no.png")), path, says, status=2)
 
-    def sample(self, out, *args, fit=None, lib=None, status=0, **how):
-        return self.ends(status, "sample", "--fit", fit or self.fitted, "--library",
-                         lib or self.library, "--output", tmp(out), *QUICK, *args, self.input, **how)
+    def sample(self, out, *args, fit=None, status=0, **how):
+        return self.ends(status, "sample", "--fit", fit or self.fitted, "--library", self.library,
+                         "--output", tmp(out), *QUICK, *args, self.input, **how)
 
     def test_rows_have_a_posterior_beside_the_fit(self):
         table, fit = read(self.first), read(self.fitted)
