@@ -53,8 +53,9 @@ class Alike(Formats):
                 ("4most", "", "erg/(s*cm^2*Angstrom)"), ("weave", "RED_SENSFUNC+BUNIT   = 'u'", "10**-17 u"),
                 *((kind, "", "10**-17 erg / (Angstrom s cm2)") for kind in ("weave", "4most single"))):
             s = Sample(kind, edits=edits)
+            row = int(self.read(s)["exposure_row"][0])
             file = SpectraFile(tmp("coadd-x.fits"), f"format: {s.format}\n")
-            file.channels(int(self.read(s)["exposure_row"][0]), 0)
+            file.channels(row, 0)
             self.assertEqual(file.unit, unit, (kind, edits))
 
     def test_stars_are_selected_by_any_of_their_names(self):

@@ -73,7 +73,8 @@ class GpuProgramme(unittest.TestCase):
         self.assertIn("| 4 | yes | 0.5 s, 4000.0 stars/s |", said)
         self.assertIn("9 fitted by both", said)
         self.assertIn("| racecheck | ERROR SUMMARY: 0 errors", said)
-        self.assertEqual((self.calls, self.programme()), ("", said))
+        again = self.programme()
+        self.assertEqual((self.calls, again), ("", said))
         self.assertIn("9 fitted", self.programme("fits"))
         self.assertIn("test_cuda_whole_fits", self.calls)
 

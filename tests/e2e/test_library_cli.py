@@ -332,9 +332,10 @@ class ImportTest(ProgramTest):
                 ("version", lambda file: file.attrs.modify("version", 2), "knows 1")):
             with self.subTest(folder):
                 self.refused(text, files(folder, edit))
+        path = files("air")
         with h5py.File(os.path.join(tmp("air"), "specs_lab_t.h5"), "w") as file:
             file["cmdline"] = "rvs_make_interpol --air --setup lab_t"
-        self.refused("in air", files("air"))
+        self.refused("in air", path)
 
     def test_weights_that_do_not_fit_are_refused(self):
         net, state = self.read("lab_t"), values("lab_t")[0]

@@ -413,7 +413,8 @@ class Elements(unittest.TestCase):
         four, alpha = models[:, :4], np.array([e[3] for e in plan.ELEMENTS])
         cls.departure = models[:, 4:12] - alpha * models[:, 3:4]
         continuum = np.full((150, len(cls.wave)), 1.3, "f4")
-        depth = np.maximum(np.log(1.3 / emulate.flux(cls.library, 0, four)), 0)
+        flux = emulate.flux(cls.library, 0, four)
+        depth = np.maximum(np.log(1.3 / flux), 0)
         flux *= np.exp(sum(depth * cls.share(k) * cls.departure[:, k:k + 1] for k in range(8)))
         grid = types.SimpleNamespace(
             values=models, good=lambda _: np.arange(150),
