@@ -41,10 +41,9 @@ def main(shipped, small):
     library.arm = [with_waves(whole, np.log(FIRST_AA), ln_step, whole.n_pix)]
     library = forward.cut_arms(library, {arm.name: arm.wave_aa[[0, -1]]
                                          for arm in instrument.arms()})
-    n_guess = len(library.guess_label) // THIN_GUESS
     library = dataclasses.replace(
         library, arm=[thin(arm) for arm in library.arm], name="small library of the tests",
-        guess_label=library.guess_label[::THIN_GUESS][:n_guess])
+        guess_label=library.guess_label[::THIN_GUESS][:len(library.guess_label) // THIN_GUESS])
     library_file.write(small, library, overwrite=True)
 
 

@@ -53,8 +53,9 @@ static inline void spoil(made_star *star)
   star[9].segment[2].flux[60] = 1e9f;
 }
 
-static inline void survey_make(void)
+static inline int survey_make(void **state)
 {
+  (void)state;
   uint64_t random = SEED;
   memset(&data, 0, sizeof data);
   n_fit = N_STAR;
@@ -89,6 +90,7 @@ static inline void survey_make(void)
     made_star_fill(&data.lib, data.truth[i], 8.0 + 3.0 * i, 1, &random, star);
   }
   spoil(data.made);
+  return 0;
 }
 
 static inline int clean_up(void **state)

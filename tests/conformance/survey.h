@@ -200,7 +200,7 @@ MILL_TEST(fits_equal_the_cpu)
 /** The rows and models must not depend on how many stars are fitted at a time. */
 static inline void expect_other_batches(const fitted *expected)
 {
-  static const int n_slots[] = CONFORMANCE_SLOTS;
+  static const int n_slots[] = {CONFORMANCE_SLOTS};
   for (size_t i = 0; i < sizeof n_slots / sizeof n_slots[0]; i++)
     expect(expected, n_slots[i]);
 }

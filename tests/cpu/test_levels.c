@@ -3,18 +3,8 @@
 #include "tests/mill_test.h"
 
 #define CONFORMANCE_STARS 14
-#define CONFORMANCE_SLOTS                                                                          \
-  {                                                                                                \
-    1, 7                                                                                           \
-  }
+#define CONFORMANCE_SLOTS 1, 7
 #include "tests/conformance/survey.h"
-
-static int set_up(void **state)
-{
-  (void)state;
-  survey_make();
-  return 0;
-}
 
 MILL_TEST(every_branch_equals_the_cpu_for_other_emulators)
 {
@@ -32,7 +22,7 @@ int main(void)
       continue;
     n_level++;
     printf("level %s\n", level[i]);
-    n_failed += MILL_RUN_TESTS(set_up, clean_up);
+    n_failed += MILL_RUN_TESTS(survey_make, clean_up);
   }
   return n_level > 0 ? n_failed : 1;
 }

@@ -11,17 +11,13 @@
 #else
 #define CONFORMANCE_STARS 40
 #endif
-#define CONFORMANCE_SLOTS                                                                          \
-  {                                                                                                \
-    1, 7                                                                                           \
-  }
+#define CONFORMANCE_SLOTS 1, 7
 #include "tests/conformance/survey.h"
 #include "kernels/gpu.h"
 
 static int set_up(void **state)
 {
-  (void)state;
-  survey_make();
+  survey_make(state);
 #ifdef MILL_CUDA_SIMULATOR
   data.set.max_starts = 1;
   n_few = 3;

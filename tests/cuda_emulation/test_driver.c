@@ -10,8 +10,7 @@
 
 static int set_up(void **state)
 {
-  (void)state;
-  survey_make();
+  survey_make(state);
   data.set.max_starts = 1;
   data.set.max_eval = 20; /* where a fit ends does not matter */
   n_fit = 4;

@@ -423,6 +423,12 @@ def edited(path, edit):
             seal(f)
 
 
+def unfinish(path, rows=0):
+    """Make a finished result one that was stopped before it came to the rows."""
+    with h5py.File(path, "r+") as f:
+        f["fits/STATUS"][rows] = f["provenance/FINISHED"][...] = 0
+
+
 def differing(a, b):
     """Names of the columns that are not the same bit for bit."""
     names = sorted(set(a) | set(b))
@@ -434,10 +440,12 @@ class ProgramTest(unittest.TestCase):
 
     maxDiff = None
 
-    def ends(self, status, *args, **how):
-        """Run the program, check its exit status, give the process."""
+    def ends(self, status, *args, says=(), **how):
+        """Run the program, check its exit status, give the process; says: as in assertOneLine."""
         done = starmill(*args, **how)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        if says:
+            self.assertOneLine(done, *says, status=status)
         return done
 
     def fit(self, out, *args, status=0, lib, **how):

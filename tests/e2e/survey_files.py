@@ -287,8 +287,7 @@ def sdss_v(s):
             table("ZALL", ("FIELD", "J", [112360, 112360]))]
     s.single = []
     for i in range(2):
-        p = s.spectrum(i, COADD, n)
-        hdus.append(sdss_table(s, f"MJD_EXP_60000-{i:02d}", "AND_MASK", n, p))
+        hdus.append(sdss_table(s, f"MJD_EXP_60000-{i:02d}", "AND_MASK", n, s.spectrum(i, COADD, n)))
         hdus[-1].cards = ["V_RAD   =                  1.9", f"EXPOSURE= {353048 + i}",
                           f"TAI-BEG = {5184019757 + 1000 * i}", f"TAI-END = {5184020657 + 1000 * i}"]
         s.single.append(s.spectra.pop())

@@ -173,22 +173,17 @@ class Auto(ProgramTest):
                          "--log-level", "debug", "--quiet", SURVEY, *args,
                          env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
-    def leave_rows(self, path, device=None):
-        with h5py.File(path, "r+") as f:
-            f["fits/STATUS"][1:] = 0
-            f["provenance/FINISHED"][...] = 0
-            if device:
-                f["provenance"].attrs["DEVICE"] = np.bytes_(device)
-
     def test_auto_says_what_it_takes_and_continues_on_it(self):
         path = tmp("auto.h5")
         self.assertIn("backend auto: the CPU, as ", self.run_fit(path).stderr)
         with h5py.File(path) as f:
             self.assertTrue(f["provenance"].attrs["DEVICE"].decode().startswith("cpu"))
-        self.leave_rows(path)
+        unfinish(path, slice(1, None))
         self.assertIn("backend auto: as " + path, self.run_fit(path).stderr)
         # a result begun on a GPU that is not here is not continued on the CPU
-        self.leave_rows(path, "cuda NVIDIA Nothing sm_99")
+        unfinish(path, slice(1, None))
+        with h5py.File(path, "r+") as f:
+            f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
         done = self.run_fit(path, status=4)
         # with a GPU here, it is one of another kind
         self.assertRegex(done.stderr, "was begun on (a GPU|another device)")

@@ -146,9 +146,7 @@ class Daily(ProgramTest):
     def test_an_interrupted_run_keeps_its_inputs(self):
         files = [self.add_tile(2, 20260101), self.add_tile(3, 20260101)]
         self.run_fit("whole.h5", *self.daily[:2])
-        with h5py.File(self.at("whole.h5"), "r+") as f:  # as a run leaves it that was killed
-            f["fits/STATUS"][1] = 0
-            f["provenance/FINISHED"][0] = 0
+        unfinish(self.at("whole.h5"), 1)
         later = self.add_tile(1, 20260102)
         self.assertIn("the other 1 inputs later", self.run_fit("whole.h5", *self.daily).stderr)
         self.assertEqual(self.inputs("whole.h5"), [os.path.relpath(p, self.folder) for p in files])

@@ -164,8 +164,7 @@ class Epochs(ProgramTest):
             self.assertEqual(differing(read(self.path, group), read(tmp("ranks.h5"), group)), [])
 
     def test_a_damaged_epoch_is_fitted_again(self):
-        shutil.copy(self.path, tmp("damaged.h5"))
-        with h5py.File(tmp("damaged.h5"), "r+") as f:
+        with h5py.File(shutil.copy(self.path, tmp("damaged.h5")), "r+") as f:
             f["epochs/VRAD"][int(f["catalog/FIRST_EXPOSURE"][5]) + 2] += 1e-3
         done = starmill("status", tmp("damaged.h5"))
         self.assertIn("1 row (5) is damaged", done.stdout + done.stderr)

@@ -173,8 +173,7 @@ class EveryJob(ProgramTest):
                 ("no UTF-8", lambda f: h5py.h5a.create(
                     f["fits"].id, b"\xff", h5py.h5t.STD_I8LE, h5py.h5s.create(h5py.h5s.SCALAR))),
                 ("epochs", lambda f: f.create_group("epochs")), ("TEFF", flipped)):
-            shutil.copy(RESULT, tmp("lacking.h5"))
-            with h5py.File(tmp("lacking.h5"), "r+") as f:
+            with h5py.File(shutil.copy(RESULT, tmp("lacking.h5")), "r+") as f:
                 spoil(f)
             for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
                 if RESULT in reads and name != "sample":

@@ -60,22 +60,20 @@ class OneFile(ProgramTest):
         redrock = os.path.join(os.path.dirname(SURVEY),
                                os.path.basename(SURVEY).replace("coadd-", "redrock-"))
         shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
+        self.addCleanup(os.unlink, redrock)
         args = [x for option, path in read_files.items() for x in ("--" + option, path)]
         kept = [(path, content(path)) for path in (*read_files.values(), SURVEY, redrock)]
         os.link(SURVEY, tmp("role-hard"))
-        try:
-            for path, _ in kept:
-                os.symlink(path, tmp("role-link"))
-                for option in ("--output", "--models", "--log", "--status", "--stop-file"):
-                    for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
-                                 *[tmp("role-hard")] * (path == SURVEY)):
-                        with self.subTest(option=option, name=name):
-                            out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
-                            self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
-                                            name, kept=kept)
-                os.unlink(tmp("role-link"))
-        finally:
-            os.unlink(redrock)
+        for path, _ in kept:
+            os.symlink(path, tmp("role-link"))
+            for option in ("--output", "--models", "--log", "--status", "--stop-file"):
+                for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
+                             *[tmp("role-hard")] * (path == SURVEY)):
+                    with self.subTest(option=option, name=name):
+                        out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
+                        self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
+                                        name, kept=kept)
+            os.unlink(tmp("role-link"))
         self.assertFalse(os.path.exists(tmp("role-new.h5")))
 
 
@@ -121,8 +119,7 @@ class Pipes(ProgramTest):
             with self.subTest(option=option):
                 for path, says in ((pipe, "pipe or device"), ("/dev/null", "pipe or device"), (TMP, "folder")):
                     self.assertOneLine(fit("--output", out, option, path, SURVEY), path, says, status=2)
-        self.assertOneLine(starmill("merge", "--output", out, pipe), pipe,
-                           "pipe or device", status=4)
+        self.ends(4, "merge", "--output", out, pipe, says=[pipe, "pipe or device"])
         self.assertEqual(fit("--output", out, pipe).returncode, 3)
 
 
@@ -142,5 +139,4 @@ class Lock(ProgramTest):
                 self.assertTrue(os.path.islink(name))
                 self.assertFalse(os.path.islink(real))
                 self.assertFalse(os.path.exists(real + ".lock"))
-                self.assertEqual(starmill("status", tmp("locked.h5")).returncode,
-                                 0 if option == "models" else 11)
+                self.ends(0 if option == "models" else 11, "status", tmp("locked.h5"))

@@ -63,8 +63,7 @@ class LibraryThatComes(EndToEnd):
 
 class Usage(EndToEnd):
     def assertRefused(self, *args, parts, status=2, ranks=0):
-        done = starmill("fit", *args, ranks=ranks)
-        self.assertOneLine(done, "starmill fit: ", *parts, status=status)
+        self.ends(status, "fit", *args, ranks=ranks, says=["starmill fit: ", *parts])
         self.assertFalse(os.path.exists(tmp("refused.h5")))
 
     def test_bad_options(self):
@@ -110,9 +109,8 @@ class Configuration(EndToEnd):
                             ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"]),
                             ("fix_param: [{param: teff, value: 9}]\n",
                              ["teff = 9 is outside", f" in {library()};", "or --library FILE"])):
-            done = starmill("fit", "--config", put("run.yaml", text), "--library", library(),
-                            "--output", tmp("refused.h5"), star)
-            self.assertOneLine(done, "starmill fit: ", *parts, status=2)
+            self.ends(2, "fit", "--config", put("run.yaml", text), "--library", library(),
+                      "--output", tmp("refused.h5"), star, says=["starmill fit: ", *parts])
             self.assertFalse(os.path.exists(tmp("refused.h5")))
 
     def test_sampling_that_resolution_matrices_do_not_allow(self):
@@ -165,10 +163,9 @@ class Output(EndToEnd):
     def test_a_limit_on_the_size_of_files(self):
         path = tmp("limited.h5")
         # PMIx and UCX would make shared files of some megabytes, beyond the limit under test
-        done = starmill("fit", "--library", library(), "--output", path, cut("usage.fits", [0]),
-                        env={"PMIX_MCA_gds": "hash", "UCX_TLS": "self,sysv"},
-                        preexec_fn=small_files(20_000))
-        self.assertOneLine(done, path, "make room", status=4)
+        self.ends(4, "fit", "--library", library(), "--output", path, cut("usage.fits", [0]),
+                  env={"PMIX_MCA_gds": "hash", "UCX_TLS": "self,sysv"},
+                  preexec_fn=small_files(20_000), says=[path, "make room"])
         self.assertEqual(glob.glob(path + "*"), [])
 
 

@@ -187,9 +187,7 @@ class Models(EndToEnd):
         os.rename(path, path + ".away")
         self.assertOneLine(self.fit("half.h5", "--models", path, stars), path, "is gone", status=0)
         os.rename(path + ".away", path)
-        with h5py.File(self.path, "r+") as f:  # as after a stop
-            f["fits/STATUS"][2] = 0
-            f["provenance/FINISHED"][...] = 0
+        unfinish(self.path, 2)
         for models, says in (([], "was begun with --models"),
                              (["--models", path], "has rows that were fitted without --models")):
             self.assertOneLine(self.fit("half.h5", *models, stars), self.path, says, status=0)

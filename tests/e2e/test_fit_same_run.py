@@ -4,13 +4,6 @@
 from common import *  # noqa: F403
 
 
-def unfinish(path, row=0):
-    """Make a finished result one that was stopped before it came to the row."""
-    with h5py.File(path, "r+") as f:
-        f["fits/STATUS"][row] = 0
-        f["provenance/FINISHED"][...] = 0
-
-
 class Redrock(EndToEnd):
     """The redrock file selects other rows, as many as before, when the run continues."""
 
@@ -30,9 +23,8 @@ class Redrock(EndToEnd):
     def refused(self, *parts, select=("--redrock",)):
         before = content(self.path)
         for ranks in (0, 2):
-            done = starmill("fit", "--library", library(), "--output", self.path, *select,
-                            self.stars, ranks=ranks)
-            self.assertOneLine(done, self.path, self.stars, "--overwrite", *parts, status=4)
+            self.ends(4, "fit", "--library", library(), "--output", self.path, *select, self.stars,
+                      ranks=ranks, says=[self.path, self.stars, "--overwrite", *parts])
             self.assertEqual(content(self.path), before)
 
     def begin(self, out, ranks=0):
@@ -154,8 +146,7 @@ class Repaired(EndToEnd):
             hdus["FIBERMAP"].data["FIBER"] += 7
             hdus.writeto(self.bad, overwrite=True)
         before = content(self.path)
-        done = self.fit("out.h5", self.bad, self.good, status=4)
-        self.assertOneLine(done, self.bad, "size has changed", status=4)
+        self.fit("out.h5", self.bad, self.good, status=4, says=[self.bad, "size has changed"])
         self.assertEqual(content(self.path), before)
         self.retry(self.bad, self.good)
         again = read(self.path)
@@ -198,8 +189,7 @@ class Repaired(EndToEnd):
         self.fit("whole.h5", self.good)
         whole = read(self.path)
         damage_tiles(self.bad, [1])
-        done = self.fit("out.h5", self.bad, status=3)
-        self.assertOneLine(done, self.bad, "R_MASK", "UNREADABLE", status=3)
+        self.fit("out.h5", self.bad, status=3, says=[self.bad, "R_MASK", "UNREADABLE"])
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED, UNREADABLE, FITTED])
         for name, values in whole.items():  # a damaged row costs its neighbours nothing

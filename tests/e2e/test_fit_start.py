@@ -74,9 +74,8 @@ class FitStart(ProgramTest):
         self.run_fit("same.h5", "--start", save("same.fits", {key: values[key] for key in (
             "TARGETID",) + PARAMETERS}))
         self.assertIn("finished already", self.done.stdout)
-        with h5py.File(first, "r+") as f:  # as if it was stopped before it came to the last row
-            f["fits/STATUS"][-1] = 0
-            f["provenance/FINISHED"][...] = 0
+        unfinish(first, -1)
+        with h5py.File(first, "r+") as f:
             f["fits/VRAD"][0] += 1.0  # and was damaged
             f["catalog/TARGET_RA"][1] += 1.0  # here too
         again = self.run_fit("again.h5", "--start", first)
@@ -179,8 +178,7 @@ class FitStart(ProgramTest):
         def move(columns):
             columns["VRAD"][4] += 1e-6
         for start in (("--start", table("moved.fits", move)), ()):
-            done = starmill(*args, *start)
-            self.assertOneLine(done, path, "start", status=4)
+            self.assertOneLine(starmill(*args, *start), path, "start", status=4)
         # nothing happened to it
         run(*args, "--start", tmp("straight.fits"))
 
@@ -234,9 +232,8 @@ class FitStart(ProgramTest):
         ):
             for ranks in (0, 2) if start == LIBRARY else (0,):
                 with self.subTest(start, ranks=ranks):
-                    done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"),
-                                    "--start", start, SURVEY, ranks=ranks)
-                    self.assertOneLine(done, start, *parts, status=2)
+                    self.ends(2, "fit", "--library", LIBRARY, "--output", tmp("no.h5"), "--start",
+                              start, SURVEY, ranks=ranks, says=[start, *parts])
                     self.assertFalse(os.path.exists(tmp("no.h5")))
 
 
@@ -270,8 +267,7 @@ class StartByName(ProgramTest):
         for column, names in (("OBJECT", [self.NAMES[2], self.NAMES[0]]),
                               ("IDENTIFIER", ["generic.fits:6", "generic.fits:0"])):
             start = save("names.fits", {**self.columns([2, 0]), column: names})
-            done = self.fit(f"{column}.h5", "--start", start)
-            self.assertOneLine(done, "2 of 3 rows", "1 not found", status=0)
+            self.fit(f"{column}.h5", "--start", start, says=["2 of 3 rows", "1 not found"])
             fits = read(self.path)
             self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
             np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])
@@ -289,9 +285,8 @@ class StartByName(ProgramTest):
 
     def test_a_table_without_names_is_refused(self):
         start = save("numbers.fits", dict(self.columns([0, 1, 2]), TARGETID=[1, 2, 3]))
-        done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS,
-                        "--start", start, self.input)
-        self.assertOneLine(done, start, "none of the 3 rows", status=2)
+        self.ends(2, "fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS, "--start",
+                  start, self.input, says=[start, "none of the 3 rows"])
         # a part of a job array accepts a table whose stars are in other parts
         priors = save("numbers-priors.fits", {"TARGETID": [1, 2, 3], "TEFF": [5000.0] * 3,
                                               "TEFF_ERR": [100.0] * 3})
@@ -485,8 +480,7 @@ class FitPriors(ProgramTest):
             (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)),
         )):
             with self.subTest(parts):
-                path = self.save(f"wrong{k}.fits", change)
-                self.assertRefused(path, *parts)
+                self.assertRefused(self.save(f"wrong{k}.fits", change), *parts)
         # a number for a missing value is told of, a null of integers is none
         for value, is_number in (-9999.0, True), (-9999, False):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))

@@ -113,9 +113,8 @@ class Asked(EndToEnd):
         self.end(self.start(path, "--time-limit", "1"), 75, "--time-limit", "command again")
         self.assertFalse(os.path.exists(path))
         # less than the work takes; a very slow machine does not even begin
-        process = self.start(path, "--time-limit", "0:00:07", stars=self.many,
-                             faults="slow=200:read:/many.fits$:50:0")
-        out, errors = self.said_by(process, 75)
+        out, errors = self.said_by(self.start(path, "--time-limit", "0:00:07", stars=self.many,
+                                              faults="slow=200:read:/many.fits$:50:0"), 75)
         self.assertIn("--time-limit", errors)
         self.assertTrue("continue" in out or "command again" in errors, out + errors)
 

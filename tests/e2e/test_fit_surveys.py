@@ -62,8 +62,7 @@ class Surveys(EndToEnd):
 
     def test_default_mask_is_desis(self):
         desi = cut("desi.fits", [3])
-        done = self.fit("both.h5", desi, SDSS[1], status=2)
-        self.assertOneLine(done, "wave_mask", "spec-3586", "sdss", status=2)
+        self.fit("both.h5", desi, SDSS[1], status=2, says=["wave_mask", "spec-3586", "sdss"])
         self.fit("both.h5", *config("mask.yaml", "wave_mask: [[4300, 4450]]\n"), desi, SDSS[1])
         both = read(self.path)
         self.assertEqual(list(both["STATUS"]), [FITTED] * 2)
@@ -129,17 +128,15 @@ class Surveys(EndToEnd):
         self.assertIn("arm red got no spectrum: no channel", done.stderr)
 
     def test_without_a_line_spread_function_nothing_is_fitted(self):
-        done = self.fit("no-lsf.h5", LAMOST[0], status=3)
-        self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",
-                           status=3)
+        self.assertOneLine(self.fit("no-lsf.h5", LAMOST[0], status=3), os.path.basename(LAMOST[0]),
+                           "resolving_power", "lsf: off", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION])
 
     def test_unknown_format(self):
         put("plain.fits", pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
                           np.zeros(2880, "u1").tobytes())
-        done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
-        self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "4most", "generic",
-                           status=3)
+        self.assertOneLine(self.fit("unknown.h5", tmp("plain.fits"), status=3), "no known format",
+                           "desi", "sdss", "lamost", "weave", "4most", "generic", status=3)
 
 
 class RealFiles(Formats):

@@ -207,10 +207,9 @@ class Desi(Formats):
 
     def test_wavelengths_in_nm(self):
         s = Sample("desi")
-        wave = s.spectra[0]["wave"]
         s.hdus[2].column("").values /= 10
         self.assertSame(self.read(s.edit("B_WAVELENGTH+BUNIT   = 'nm'"))["segments"][0]["wave"],
-                        wave.astype(">f8") / 10 * 10)
+                        s.spectra[0]["wave"].astype(">f8") / 10 * 10)
 
     def test_masks_of_any_integer(self):
         top = -2**31  # a bit beyond the 32 that are kept

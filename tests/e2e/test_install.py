@@ -229,9 +229,8 @@ class InstalledLibrary(ProgramTest):
     def test_names_are_those_that_are_listed(self):
         listed = content(os.path.join(SOURCE, "tests", "libstarmill", "abi.txt"), "r").split()
         found = self.does("nm", "-D", "--defined-only", self.shared).splitlines()
-        names = sorted(line.split()[2].replace("@@", "@") for line in found
-                       if not re.search(r" A STARMILL_[0-9.]+$", line))
-        self.assertEqual(names, listed)
+        self.assertEqual(sorted(line.split()[2].replace("@@", "@") for line in found
+                                if not re.search(r" A STARMILL_[0-9.]+$", line)), listed)
         # the header declares these and no more, and so has the static library
         declared = re.findall(r"STARMILL_API [^;(]*?(starmill_\w+)\(", content(HEADER, "r"))
         self.assertEqual(sorted(declared), [name.split("@")[0] for name in listed])

@@ -533,8 +533,7 @@ class LibraryBuild(unittest.TestCase):
             (("external",), link),
             (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux")),
         ):
-            shutil.copy(tmp("good.h5"), tmp("damaged.h5"))
-            with h5py.File(tmp("damaged.h5"), "r+") as f:
+            with h5py.File(shutil.copy(tmp("good.h5"), tmp("damaged.h5")), "r+") as f:
                 change(f)
             self.refused(starmill("library", "train", "--output", tmp("no.h5"), "--left-out", 0,
                                   "--epochs", 1, tmp("damaged.h5")), 3, *words)

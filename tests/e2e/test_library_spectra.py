@@ -182,7 +182,6 @@ class LibrarySpectra(ProgramTest):
                 step = np.diff(np.log(got)).mean()
                 self.assertAlmostEqual(step / np.diff(np.log(wave)).min(), 1, delta=1e-6)
                 if "log" in name or name == "coeff":
-                    self.assertEqual(len(got), N_PIX)
                     np.testing.assert_allclose(got, wave, rtol=1e-9)
 
     def test_fit_has_the_columns_of_the_library(self):
@@ -523,8 +522,7 @@ class LibrarySpectra(ProgramTest):
         self.assertOneLine(done, "sharper than the templates", "--spectra-sigma", status=3)
         self.assertOneLine(starmill(*measure, "--spectra", other, "--arms", "q", tmp("plain.h5")),
                            "has no arm q", status=2)
-        self.assertOneLine(starmill(*measure, "--spectra", other, tmp("with.h5")), "--output",
-                           status=2)
+        self.ends(2, *measure, "--spectra", other, tmp("with.h5"), says=["--output"])
         short = write("short.fits", n=14)
         self.assertOneLine(starmill(*measure, "--components", "8", "--spectra", short,
                                     tmp("plain.h5")), "needs at least 16", status=3)

@@ -33,8 +33,8 @@ class Merge(ProgramTest):
         self.fit(name, "--threads", 1, "--slots", 2, *options, *files, status=status, lib=LIBRARY)
         return self.path
 
-    def merge(self, out, *parts, options=(), status=0):
-        return self.ends(status, "merge", "--output", tmp(out), *options, *parts)
+    def merge(self, out, *parts, options=(), status=0, **how):
+        return self.ends(status, "merge", "--output", tmp(out), *options, *parts, **how)
 
     def assertRefused(self, *parts, says, status=2, options=()):
         done = self.merge("refused.h5", *parts, options=options, status=status)
@@ -57,12 +57,10 @@ class Merge(ProgramTest):
         whole = self.part("whole.h5", FILES, status=3)
         parts = [self.one, self.part("b.h5", FILES[1:4], status=3),
                  self.part("c.h5", FILES[4:])]
-        done = self.merge("all.h5", *parts)
-        self.assertIn("rows         16\n", done.stdout)
-        groups = ("fits", "catalog", "catalog/exposures", "catalog/files")
+        self.assertIn("rows         16\n", self.merge("all.h5", *parts).stdout)
         with h5py.File(whole, "r") as one, h5py.File(tmp("all.h5"), "r") as all_parts:
             self.assertEqual((read(whole)["STATUS"] == FITTED).sum(), 16)
-            for group in groups:
+            for group in ("fits", "catalog", "catalog/exposures", "catalog/files"):
                 self.assertEqual(differing(read(whole, group), read(tmp("all.h5"), group)), [])
                 self.assertEqual(sorted(one[group]), sorted(all_parts[group]))
                 for name, column in one[group].items():
@@ -75,9 +73,8 @@ class Merge(ProgramTest):
                         np.testing.assert_array_equal(column.fillvalue, other.fillvalue)
                         self.assertIsNone(other.chunks)
             said = {k: v[()] for k, v in all_parts["provenance"].items()}
-            run_ids = {one["provenance"].attrs["RUN_ID"],
-                       all_parts["provenance"].attrs["RUN_ID"]}
-            self.assertEqual(len(run_ids), 2)
+            self.assertEqual(len({one["provenance"].attrs["RUN_ID"],
+                                  all_parts["provenance"].attrs["RUN_ID"]}), 2)
             for name in ("IDENTITY", "CONFIG", "FRAMES"):
                 self.assertEqual(said[name], one["provenance"][name][()], name)
             commands = said["COMMAND"].decode().split("\n")
@@ -93,8 +90,7 @@ class Merge(ProgramTest):
         run("status", tmp("all.h5"))
 
         # an output that is there is kept, unless it is to be replaced
-        done = self.merge("all.h5", *parts[:2], status=4)
-        self.assertOneLine(done, tmp("all.h5"), "--overwrite", status=4)
+        self.merge("all.h5", *parts[:2], status=4, says=[tmp("all.h5"), "--overwrite"])
         self.assertEqual(content(tmp("all.h5")), before)
         self.merge("all.h5", *reversed(parts), options=["--overwrite", "--quiet"])
         np.testing.assert_array_equal(
@@ -121,8 +117,7 @@ class Merge(ProgramTest):
             self.assertFalse(os.path.exists(path + ".lock"))
         # of parts that were made anew it is another result
         self.part("killed.h5", FILES[:1], "--overwrite")
-        done = self.merge(out, part, status=4)
-        self.assertOneLine(done, "killed-all.h5 exists", status=4)
+        self.assertOneLine(self.merge(out, part, status=4), "killed-all.h5 exists", status=4)
         # a result of nothing is in nobody's way
         void = self.part("void.h5", FILES[2:3], status=3)
         self.merge("void.h5", part)
@@ -155,8 +150,7 @@ class Merge(ProgramTest):
         self.assertEqual(self.merge("more.h5", *two, options=["--primary"]).stderr, "")
         primary = read(tmp("more.h5"), "catalog")["PRIMARY"]
         self.assertEqual(primary.sum(), 12)
-        done = self.merge("plain.h5", *two)
-        self.assertOneLine(done, "warning: what merge --primary added", "is left out", status=0)
+        self.merge("plain.h5", *two, says=["warning: what merge --primary added", "is left out"])
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
         # PRIMARY and calibration of a single part are kept
         part = tmp("more.h5")
@@ -198,16 +192,12 @@ class Merge(ProgramTest):
         self.assertRefused(one, says=["--wrong"], options=["--wrong"])
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)
         self.assertRefused(one, other, says=[one, other, "different settings", "npoly"])
-        shutil.copy(one, tmp("unfinished.h5"))
-        with h5py.File(tmp("unfinished.h5"), "r+") as f:
-            f["provenance/FINISHED"][...] = 0
+        unfinish(shutil.copy(one, tmp("unfinished.h5")))
         self.assertRefused(tmp("unfinished.h5"), says=["is not finished"])
-        shutil.copy(one, tmp("less.h5"))
-        with h5py.File(tmp("less.h5"), "r+") as f:
+        with h5py.File(shutil.copy(one, tmp("less.h5")), "r+") as f:
             del f["fits/VRAD"]
         self.assertRefused(one, tmp("less.h5"), says=[tmp("less.h5"), "no column VRAD"], status=4)
-        shutil.copy(one, tmp("more.h5"))
-        with h5py.File(tmp("more.h5"), "r+") as f:
+        with h5py.File(shutil.copy(one, tmp("more.h5")), "r+") as f:
             f["fits/MORE"] = np.zeros(4)
         self.assertRefused(one, tmp("more.h5"), says=[tmp("more.h5"), "fits/MORE", "lacks"])
         put("cut.h5", content(one)[:20000])
@@ -232,8 +222,7 @@ class Merge(ProgramTest):
         self.assertRefused(*parts, says=["coadd.fits", "another-name", "in two of the results"])
         self.merge("two.h5", *parts[:2])
         # a copy has the same size, time and rows; so has a file that no longer exists
-        copy = place("d4", lambda path: shutil.copy2(first, path))
-        parts += [self.part("copied.h5", [copy])]
+        parts += [self.part("copied.h5", [place("d4", lambda path: shutil.copy2(first, path))])]
         self.assertRefused(parts[0], parts[3], says=["coadd.fits", "in two of the results"])
         shutil.rmtree(tmp("d1"))
         self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
@@ -259,9 +248,8 @@ class Merge(ProgramTest):
         self.assertRefused(self.one, night, says=[other, "in two of the results"])
 
     def test_an_input_that_was_tried_twice(self):
-        parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),
-                 self.part("twice.h5", [FILES[2], FILES[1]], status=3)]
-        self.merge("tried.h5", *parts)
+        self.merge("tried.h5", *[self.part("once.h5", [FILES[0], FILES[2]], status=3),
+                                 self.part("twice.h5", [FILES[2], FILES[1]], status=3)])
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
     def test_parts_of_several_folders(self):
@@ -329,8 +317,7 @@ class Merge(ProgramTest):
         self.assertEqual(differing(read(big), read(out)), [])
         # of a run on another host, which may well live
         put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
-        done = self.merge("held.h5", one, status=4)
-        self.assertOneLine(done, "elsewhere", "wait for it", status=4)
+        self.merge("held.h5", one, status=4, says=["elsewhere", "wait for it"])
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
         self.merge("held.h5", one)
@@ -411,9 +398,8 @@ class Calibration(ProgramTest):
         with self.assertWarnsRegex(UserWarning, "FEH_ERR, ALPHAFE_ERR, which stay"):
             found = Result(made, calibrated=True).select("VRAD_ERR < 2")
         self.assertEqual(found.rows.tolist(), np.flatnonzero(table["VRAD_ERR"] < 2).tolist())
-        self.assertOneLine(starmill("export", "--to", "fits", "--calibrated", "--output",
-                                    tmp("no.fits"), path), "no calibration", "merge --calibrate",
-                           status=2)
+        self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), path,
+                  says=["no calibration", "merge --calibrate"])
         few = tmp("few-calibrated.h5")  # of four stars, each with one row
         run("merge", "--calibrate", "--output", few, self.path)
         done = self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), few)

@@ -38,8 +38,8 @@ def write(name, rows, medium="vacuum", **factor):
 
 
 class Messages(ProgramTest):
-    def fit(self, *args, status=0):
-        return super().fit("messages.h5", "--overwrite", *args, lib=LIBRARY, status=status)
+    def fit(self, *args, **how):
+        return super().fit("messages.h5", "--overwrite", *args, lib=LIBRARY, **how)
 
     def setUp(self):
         if os.path.exists(tmp("messages.h5")):
@@ -63,9 +63,8 @@ class Messages(ProgramTest):
             first, last = rows[0]["WAVELENGTH"][[0, -1]] * factor
             n = 3 if last < 100 else 0
             self.setUp()
-            done = self.fit(path, status=3)
-            self.assertOneLine(done, path, f"its spectra, {first:.{n}f} to {last:.{n}f} A",
-                               f"are these {unit}?", LIBRARY, status=3)
+            self.fit(path, status=3, says=[path, f"its spectra, {first:.{n}f} to {last:.{n}f} A",
+                                           f"are these {unit}?", LIBRARY])
             self.assertStatuses(OUTSIDE)
 
     def test_errors_far_from_the_noise(self):
@@ -85,15 +84,13 @@ class Messages(ProgramTest):
     def test_absurd_sigma(self):
         rows = stars()[:3]
         path = write("wide.fits", rows, LSF_SIGMA=200)
-        done = self.fit(path, status=3)
-        self.assertOneLine(done, path, "sigma of the line-spread function is 160 A", "0.8 A wide",
-                           "unit", status=3)
+        done = self.fit(path, status=3, says=[path, "sigma of the line-spread function is 160 A",
+                                              "0.8 A wide", "unit"])
         self.assertIn("BAD_LSF", done.stdout)
         self.assertStatuses(BAD_LSF)
         self.setUp()
         path = write("narrow.fits", rows, LSF_SIGMA=1e-3)
-        self.assertOneLine(self.fit(path), path, "sigma of the line-spread function is 0.0008 A",
-                           status=0)
+        self.fit(path, says=[path, "sigma of the line-spread function is 0.0008 A"])
         self.setUp()
         self.assertNotIn("sigma of the line-spread", self.fit(write("good.fits", rows)).stderr)
 
@@ -121,9 +118,8 @@ class Messages(ProgramTest):
 
     def test_missing_line_spread_function_comes_first(self):
         beyond = [{**row, "WAVELENGTH": row["WAVELENGTH"] + 9000} for row in stars()[:3]]
-        rows = [{**row, "ARM": arm} for pieces in zip(stars()[:3], beyond)
-                for row, arm in zip(pieces, ("one", "two"))]
-        path = write("pieces.fits", rows, LSF_SIGMA=None)
+        path = write("pieces.fits", [{**row, "ARM": arm} for pieces in zip(stars()[:3], beyond)
+                                     for row, arm in zip(pieces, ("one", "two"))], LSF_SIGMA=None)
         self.assertIn("set resolving_power", self.fit(path, status=3).stderr)
         self.assertStatuses(NO_RESOLUTION)
 
@@ -140,8 +136,7 @@ class Messages(ProgramTest):
             row["WAVELENGTH"] = row["WAVELENGTH"] / (
                 1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
                 + 1.599740894897e-4 / (38.92568793293 - s2))
-        done = self.fit(write("air.fits", rows))
-        self.assertOneLine(done, "the median velocity of", "in air", "--medium air", status=0)
+        self.fit(write("air.fits", rows), says=["the median velocity of", "in air", "--medium air"])
 
     def test_fetch_it_again(self):
         """That is said of files that are cut, and of no other."""

@@ -93,8 +93,7 @@ class Overwrite(ProgramTest):
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
         begun = content(new)
         for more in (["--npoly", 8], ["--minsn", 7], ["--backend", "auto"], ["--backend", "cpu"]):
-            done = self.fit(*args, *more, status=4)
-            self.assertOneLine(done, new, "remove", status=4)
+            done = self.fit(*args, *more, status=4, says=[new, "remove"])
         self.assertIn("was begun on ", done.stderr)
         self.assertTrue(content(new) == begun)
         with h5py.File(new, "r+") as f:
@@ -171,8 +170,7 @@ class Overwrite(ProgramTest):
 
     def test_stopped_before_a_row(self):
         """No message advises to leave out --overwrite: such a command would keep the old result."""
-        with h5py.File(self.out, "r+") as f:
-            f["provenance/FINISHED"][...] = f["fits/STATUS"][7] = 0
+        unfinish(self.out, 7)
         self.before = content(self.out), self.before[1]
         process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                         "--overwrite", SURVEY, env=faults("stop:open:models.h5.new$:1:1"))
@@ -189,9 +187,8 @@ class Overwrite(ProgramTest):
         # it is another run's where it would replace something
         done = starmill("fit", "--library", LIBRARY, "--output", self.out + ".new", SURVEY)
         self.assertOneLine(done, "--output", "old.h5.new", "give another", status=2)
-        done = starmill("fit", "--library", LIBRARY, "--output", tmp("n.h5"), "--models",
-                        self.models + ".new", SURVEY)
-        self.assertOneLine(done, "--models", "models.h5.new", "give another", status=2)
+        self.ends(2, "fit", "--library", LIBRARY, "--output", tmp("n.h5"), "--models",
+                  self.models + ".new", SURVEY, says=["--models", "models.h5.new", "give another"])
         self.assertKept()
 
     def test_new_result_that_was_left(self):
@@ -254,8 +251,7 @@ class Overwrite(ProgramTest):
                     ("model-error", "--spectra", SURVEY, "--medium", "vacuum", LIBRARY))]
             for call in calls:
                 with self.subTest(call=call):
-                    self.assertOneLine(starmill(*call), "exists and is not a starmill", "remove it",
-                                       status=2)
+                    self.ends(2, *call, says=["exists and is not a starmill", "remove it"])
             self.assertEqual([content(name) for name in foreign], kept)
         self.assertFalse(os.path.exists(tmp("n.h5")))
 
@@ -333,9 +329,7 @@ class SameInput(ProgramTest):
                 done = self.fit("spelling.h5", name, lib=LIBRARY, cwd=cwd)
                 self.assertIn("finished already", done.stdout)
         # with another spelling of the path the rest is fitted; the stored path stays
-        with h5py.File(self.path, "r+") as f:
-            f["fits/STATUS"][3] = 0
-            f["provenance/FINISHED"][...] = 0
+        unfinish(self.path, 3)
         self.fit("spelling.h5", whole, lib=LIBRARY, cwd=other, ranks=2)
         self.assertEqual(read(self.path, "catalog/files")["PATH"][0], b"b.fits")
         self.assertEqual(read(self.path, "provenance")["FINISHED"].ravel()[0], 1)

@@ -441,9 +441,8 @@ class Elements(unittest.TestCase):
     def test_network_is_that_of_the_library_plus_the_responses(self):
         e, library = self.elements, copy.deepcopy(self.library)
         before = self.emulate.ln_flux(library, 0, self.values)
-        parts = e.parts_of(self.process, self.values)
         e.add_labels(library, np.full(8, 0.05))
-        e.join(library, parts, self.values)
+        e.join(library, e.parts_of(self.process, self.values), self.values)
         solar = np.hstack([self.values] + [self.values[:, 3:] * x[3] for x in plan.ELEMENTS])
         np.testing.assert_allclose(self.emulate.ln_flux(library, 0, solar), before, atol=1e-5)
         for k, response in enumerate(self.process.responses(self.values)):

@@ -227,9 +227,8 @@ N_STAR = 40
 
 
 def setUpModule():
-    path = cut("coadd-cut.fits", range(N_STAR))
-    run("fit", "--library", library(), "--output", tmp("out.h5"), "--models", tmp("models.h5"), path,
-        REAL)
+    run("fit", "--library", library(), "--output", tmp("out.h5"), "--models", tmp("models.h5"),
+        cut("coadd-cut.fits", range(N_STAR)), REAL)
     export("out.h5", "models.h5", "products")
 
 
@@ -261,9 +260,8 @@ class Reference(EndToEnd):
         survey = read_survey(tmp("products/rvtab-*.fits"))
         self.assertEqual(len(survey), N_STAR + 1)
         good = survey[(survey["RVS_WARN"] == 0) & survey["SUCCESS"] & (survey["VRAD_ERR"] < 5)]
-        reference = atpy.Table.read(REFERENCE, hdu="RVTAB")
-        both = atpy.join(good, reference, keys="TARGETID", table_names=["ours", "theirs"],
-                         metadata_conflicts="silent")
+        both = atpy.join(good, atpy.Table.read(REFERENCE, hdu="RVTAB"), keys="TARGETID",
+                         table_names=["ours", "theirs"], metadata_conflicts="silent")
         self.assertGreater(len(both), 0.8 * N_STAR)
         # Both minimise the same function: most velocities agree far within their errors.  The two
         # minimizers stop within a tenth of an error of each other.

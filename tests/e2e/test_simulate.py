@@ -45,8 +45,9 @@ def table(out, name, hdu):
 
 
 class Simulate(ProgramTest):
-    def make(self, out, *args, **how):
-        return self.ends(0, "simulate", "--library", LIBRARY, "--output", tmp(out), *args, **how)
+    def make(self, out, *args, status=0, **how):
+        return self.ends(status, "simulate", "--library", LIBRARY, "--output", tmp(out), *args,
+                         **how)
 
 
 class Files(Simulate):
@@ -346,8 +347,7 @@ class Refusals(Simulate):
         put("file", "")
         self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
         self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
-        self.assertOneLine(simulate("no/such", *FAST), tmp("no/such"), "create its parent",
-                           status=4)
+        self.make("no/such", *FAST, status=4, says=[tmp("no/such"), "create its parent"])
         os.makedirs(tmp("busy/coadd-mock-00001.fits"))
         self.assertOneLine(simulate("busy", *FAST), "coadd-mock-00001.fits", status=4)
         self.assertOneLine(simulate("lost", *FAST, env=faults("EIO:sync:/coadd:1:1")), status=4)
@@ -388,9 +388,8 @@ class Refusals(Simulate):
             library = library_file.read(LIBRARY)
             change(library)
             library_file.write(tmp("other.h5"), library, overwrite=True)
-            done = starmill("simulate", "--library", tmp("other.h5"), "--output", tmp("kept"),
-                            "--overwrite")
-            self.assertOneLine(done, tmp("other.h5"), word, status=2)
+            self.ends(2, "simulate", "--library", tmp("other.h5"), "--output", tmp("kept"),
+                      "--overwrite", says=[tmp("other.h5"), word])
             self.assertEqual(digests("kept"), before)
 
 

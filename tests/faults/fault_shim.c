@@ -249,17 +249,14 @@ ON_FD("alloc", int, fallocate64, (int fd, int m, off64_t o, off64_t n), (fd, m, 
       off64_t, off64_t)
 
 /* These two give their error back. */
-int posix_fallocate(int fd, off_t o, off_t n)
-{
-  NEXT(int, "posix_fallocate", int, off_t, off_t);
-  return fails_fd("alloc", fd) ? errno : next(fd, o, n);
-}
-
-int posix_fallocate64(int fd, off64_t o, off64_t n)
-{
-  NEXT(int, "posix_fallocate64", int, off64_t, off64_t);
-  return fails_fd("alloc", fd) ? errno : next(fd, o, n);
-}
+#define FALLOCATE(name, offset)                                                                    \
+  int name(int fd, offset o, offset n)                                                             \
+  {                                                                                                \
+    NEXT(int, #name, int, offset, offset);                                                         \
+    return fails_fd("alloc", fd) ? errno : next(fd, o, n);                                         \
+  }
+FALLOCATE(posix_fallocate, off_t)
+FALLOCATE(posix_fallocate64, off64_t)
 
 #define OPEN(name)                                                                                 \
   int name(const char *path, int flags, ...)                                                       \

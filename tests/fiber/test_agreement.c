@@ -4,18 +4,14 @@
 #include "tests/mill_test.h"
 
 #define CONFORMANCE_STARS 14
-#define CONFORMANCE_SLOTS                                                                          \
-  {                                                                                                \
-    5                                                                                              \
-  }
+#define CONFORMANCE_SLOTS 5
 #include "tests/conformance/survey.h"
 #include "tests/fiber/fiber.h"
 
 static int set_up(void **state)
 {
-  (void)state;
   mill_fiber_configure(7, 1);
-  survey_make();
+  survey_make(state);
   tested = &mill_backend_cpu_fiber;
   return 0;
 }

@@ -378,8 +378,7 @@ MILL_TEST(gradient_matches_differences)
       theta[1] = 66; /* so that all steps are above 0 */
       jacobian(theta, &eval);
       for (int j = 0; j < np; j++) {
-        const double sigma = 1 / sqrt(eval.hess[j * np + j]);
-        const double found = richardson(value, theta, j, 0.2 * sigma);
+        const double found = richardson(value, theta, j, 0.2 / sqrt(eval.hess[j * np + j]));
         const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
         /* as of the likelihood without model error (test_gradient.c) */
         assert_close(eval.grad[j] / unit, found / unit, 2e-5);

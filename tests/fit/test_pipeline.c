@@ -245,9 +245,8 @@ MILL_TEST(velocity_of_an_arm_far_off_is_found)
   }
   fit(N, result[0]);
   for (int i = 0; i < N; i++) {
-    const double *v = result[0][i].vrad_arm_km_s;
     assert_true(result[0][i].warn & MILL_WARN_ARMS);
-    assert_close(v[2], truth[i][MILL_PAR_VRAD] + (i % 2 ? 150 : -150), 15);
+    assert_close(result[0][i].vrad_arm_km_s[2], truth[i][MILL_PAR_VRAD] + (i % 2 ? 150 : -150), 15);
   }
 }
 

@@ -66,15 +66,15 @@ const char *fuzz_file(const uint8_t *bytes, size_t n)
   return file_path;
 }
 
-void fuzz_check_code(const char *what, int code, const int *allowed)
+int fuzz_check_code(const char *what, int code, const int *allowed)
 {
   if (code == MILL_OK)
-    return;
+    return code;
   for (; *allowed >= 0; allowed++)
     if (code == *allowed) {
       if (!mill_error_message()[0])
         break;
-      return;
+      return code;
     }
   fprintf(stderr, "%s: code %d (%s), which no file may cause: '%s'\n", what, code,
           mill_error_text(code), mill_error_message());

@@ -44,8 +44,8 @@ const char *fuzz_scratch(void);
 /** Path of a file with these bytes; good until the next call. */
 const char *fuzz_file(const uint8_t *bytes, size_t n);
 
-/** Abort unless code is among the allowed ones, which end with -1. */
-void fuzz_check_code(const char *what, int code, const int *allowed);
+/** Give code back; abort unless it is MILL_OK or among the allowed ones, which end with -1. */
+int fuzz_check_code(const char *what, int code, const int *allowed);
 
 /** Change a FITS file in place where readers look; return the new size, at most max.  A block may
  *  be repeated, the file's end may be cut off.  The same seed makes the same change. */

@@ -59,14 +59,12 @@ static int read_rows(mill_spectra *spectra, const mill_file_index *index)
   for (int64_t at = 0; at < end; at += BATCH_EXPOSURES) {
     const int n = (int)(end - at < BATCH_EXPOSURES ? end - at : BATCH_EXPOSURES);
     int err = mill_spectra_read(spectra, index->exposure_row + at, n, &batch);
-    fuzz_check_code("read", err, of_a_file);
-    if (err == MILL_OK)
+    if (fuzz_check_code("read", err, of_a_file) == MILL_OK)
       sink = touch(&batch);
     for (int i = 0; err != MILL_OK && i < n; i++) {
       accepted = 0;
       const int one = mill_spectra_read(spectra, index->exposure_row + at + i, 1, &batch);
-      fuzz_check_code("read of one", one, of_a_file);
-      if (one == MILL_OK)
+      if (fuzz_check_code("read of one", one, of_a_file) == MILL_OK)
         sink = touch(&batch);
     }
     err = mill_spectra_waves(spectra, index->exposure_row + at, n, &batch);
@@ -86,8 +84,7 @@ static int run_once(const char *path, const mill_spectra_settings *settings,
   int accepted = FUZZ_REFUSED;
   int err = format ? mill_spectra_open_as(path, settings, &format, 1, &spectra)
                    : mill_spectra_open(path, settings, &spectra);
-  fuzz_check_code("open", err, of_a_file);
-  if (err != MILL_OK)
+  if (fuzz_check_code("open", err, of_a_file) != MILL_OK)
     return accepted;
   (void)mill_spectra_frame(spectra);
   err = mill_spectra_index(spectra, &settings->config->select, &index);
@@ -140,8 +137,7 @@ int fuzz_redrock(const uint8_t *bytes, size_t n)
   const mill_open_limits limits = {4, fuzz_scratch()};
   mill_error_clear();
   const int err = mill_redrock_read(fuzz_file(bytes, n), &limits, &redrock);
-  fuzz_check_code("redrock", err, of_a_file);
-  if (err != MILL_OK)
+  if (fuzz_check_code("redrock", err, of_a_file) != MILL_OK)
     return FUZZ_REFUSED;
   (void)mill_redrock_find(&redrock, 10);
   mill_redrock_clear(&redrock);

@@ -43,8 +43,7 @@ int fuzz_priors(const uint8_t *bytes, size_t n)
   int64_t row;
   two_labels();
   const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &lib, &set, &limits, &table);
-  fuzz_check_code("table of priors", err, allowed);
-  if (err != MILL_OK)
+  if (fuzz_check_code("table of priors", err, allowed) != MILL_OK)
     return FUZZ_REFUSED;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     fuzz_check_code("star of the table", mill_prior_table_find(table, &rows[i], &row), allowed);
@@ -59,8 +58,7 @@ int fuzz_start(const uint8_t *bytes, size_t n)
   int64_t row;
   two_labels();
   const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, 0, 0, &table);
-  fuzz_check_code("start table", err, allowed);
-  if (err != MILL_OK)
+  if (fuzz_check_code("start table", err, allowed) != MILL_OK)
     return FUZZ_REFUSED;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     fuzz_check_code("star of the table", mill_start_table_find(table, "", &rows[i], &row), allowed);
@@ -73,9 +71,7 @@ int fuzz_read_library(const char *path)
   static const int allowed[] = {MILL_ERR_LIBRARY, -1};
   memset(&lib, 0, sizeof lib);
   mill_error_clear();
-  const int err = mill_library_read(path, &lib);
-  fuzz_check_code("library", err, allowed);
-  if (err != MILL_OK)
+  if (fuzz_check_code("library", mill_library_read(path, &lib), allowed) != MILL_OK)
     return FUZZ_REFUSED;
   mill_library_clear(&lib);
   return FUZZ_ACCEPTED;
@@ -96,8 +92,7 @@ int fuzz_config(const uint8_t *bytes, size_t n)
   mill_config_default(&config);
   mill_error_clear();
   const int err = mill_config_read(&config, fuzz_file(bytes, n));
-  fuzz_check_code("configuration", err, allowed);
-  if (err != MILL_OK) {
+  if (fuzz_check_code("configuration", err, allowed) != MILL_OK) {
     mill_config_clear(&config);
     return FUZZ_REFUSED;
   }
@@ -139,8 +134,7 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
   int err = mill_catalog_list_read(path, &list);
-  fuzz_check_code("catalog", err, allowed);
-  if (err == MILL_OK) {
+  if (fuzz_check_code("catalog", err, allowed) == MILL_OK) {
     for (size_t i = 0; i < list.n; i++)
       if (strlen(list.path[i]) >= MILL_FITS_MAX_PATH || strchr(list.path[i], '\n'))
         abort();
@@ -148,8 +142,7 @@ int fuzz_catalog(const uint8_t *bytes, size_t n)
   }
   mill_path_list_clear(&list);
   err = mill_star_list_read(path, &stars);
-  fuzz_check_code("list of stars", err, allowed);
-  if (err == MILL_OK) {
+  if (fuzz_check_code("list of stars", err, allowed) == MILL_OK) {
     mill_star_list_sort(&stars);
     for (int64_t i = 1; i < stars.n_name; i++)
       if (strcmp(stars.name[i], stars.name[i - 1]) <= 0)

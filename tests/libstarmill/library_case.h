@@ -74,8 +74,7 @@ static inline starmill_star *make_star(starmill_library *library, const made_sta
 {
   starmill_spectrum spectrum[MADE_MAX_SEG];
   starmill_star *star = NULL;
-  const int n = spectra_of(made, spectrum);
-  check(star_create, library, spectrum, n, &star);
+  check(star_create, library, spectrum, spectra_of(made, spectrum), &star);
   return star;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/ranks/mpi_context.h"
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
 static mill_mpi mpi;
 
@@ -22,12 +22,10 @@ static mill_mpi mpi;
     return 0;                                                                                      \
   }
 
-/** Rank 0 makes a folder, whose name all ranks get; out [256]. */
-static inline void make_folder_for_all(char *out)
+/** Rank 0 makes the folder of test_folder.h, whose name all ranks get. */
+static inline void make_folder_for_all(void)
 {
-  const char *base = getenv("TMPDIR");
-  snprintf(out, 256, "%s/mill-ranks.XXXXXX", base && *base ? base : "/tmp");
-  if (mpi.rank == 0 && !mkdtemp(out))
+  if (mpi.rank == 0 && make_folder(NULL) != 0)
     MPI_Abort(MPI_COMM_WORLD, 1);
-  MPI_Bcast(out, 256, MPI_CHAR, 0, mpi.comm);
+  MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, mpi.comm);
 }

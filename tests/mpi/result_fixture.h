@@ -17,8 +17,6 @@
 
 enum { FIXTURE_MAX_FILE = 4 };
 
-static char test_dir[256];
-
 typedef struct survey {
   mill_library lib;
   mill_columns columns;
@@ -330,21 +328,11 @@ static inline void refuses(const survey *s, const char *path, const char *why)
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* path of a file in the test's folder, in a static buffer */
-static inline const char *in_dir(const char *name)
-{
-  static char path[4][1024];
-  static int i_path;
-  char *out = path[i_path++ % 4];
-  snprintf(out, sizeof path[0], "%s/%s", test_dir, name);
-  return out;
-}
-
 /* Nothing of an output is left: neither itself, nor lock, nor a temporary file. */
 static inline int n_left_over(const char *name)
 {
   char command[2048];
-  snprintf(command, sizeof command, "ls -d '%s/%s'* 2>/dev/null | wc -l", test_dir, name);
+  snprintf(command, sizeof command, "ls -d '%s/%s'* 2>/dev/null | wc -l", folder, name);
   FILE *pipe = popen(command, "r");
   int n = -1;
   assert_non_null(pipe);
@@ -356,7 +344,7 @@ static inline int n_left_over(const char *name)
 static inline int make_test_dir(void **state)
 {
   (void)state;
-  make_folder_for_all(test_dir);
+  make_folder_for_all();
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   signal(SIGXFSZ, SIG_IGN);
   return 0;
@@ -364,9 +352,6 @@ static inline int make_test_dir(void **state)
 
 static inline int remove_test_dir(void **state)
 {
-  char command[300];
-  (void)state;
-  snprintf(command, sizeof command, "rm -rf '%s'", test_dir);
   MPI_Barrier(MPI_COMM_WORLD);
-  return mpi.rank == 0 ? system(command) : 0;
+  return mpi.rank == 0 ? remove_folder(state) : 0;
 }

@@ -177,8 +177,7 @@ MILL_TEST(a_rank_without_ends_all)
       continue;
     faulty_machine(&fault[i]);
     const int code = mill_backend_place(&mpi, 1);
-    const int expected = mpi.size >= fault[i].least ? fault[i].code : MILL_OK;
-    if (code != expected)
+    if (code != (mpi.size >= fault[i].least ? fault[i].code : MILL_OK))
       fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
     assert_int_equal(mill_gpu_assigned(&place), code == MILL_OK);
     if (code != MILL_OK) {
@@ -374,8 +373,8 @@ static int set_up(void **state)
   mill_crossover line = {.from = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
   mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
   mill_cpu_model(line.cpu, sizeof line.cpu);
-  const char *folder = getenv("TMPDIR");
-  snprintf(kept, sizeof kept, "%s/choice.crossover", folder && *folder ? folder : "/tmp");
+  const char *base = getenv("TMPDIR");
+  snprintf(kept, sizeof kept, "%s/choice.crossover", base && *base ? base : "/tmp");
   setenv("STARMILL_CROSSOVER", kept, 1);
   const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? mill_crossover_keep(kept, &line) : MILL_OK);
   if (err != MILL_OK)

@@ -9,7 +9,6 @@
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
 static int n_thread; /* that read, of each rank */
-static char folder[256];
 static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
 /* The same files unpacked, once by rank 0, as every opening of a packed file unpacks it again. */
 static char plain[2][300];
@@ -295,7 +294,7 @@ int main(void)
   int failed = 0;
   if (mill_mpi_start(&mpi) != MILL_OK)
     return 1;
-  make_folder_for_all(folder);
+  make_folder_for_all();
   for (int i = 0; i < N_FILE; i++) {
     const char *packed = mill_test_data_path(input[i]);
     snprintf(plain[i], sizeof plain[i], "%s/%d.fits", folder, i);

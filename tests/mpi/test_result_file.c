@@ -13,7 +13,6 @@ static void check_catalog(const survey *s, const char *path)
 {
   MILL_AT_END(mill_h5_id_close) const hid_t file = open_plain(path, H5F_ACC_RDONLY);
   mill_columns columns;
-  int64_t first = 0, row = 0;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
   for (int i = 0; i < columns.n_column; i++) {
     const mill_column *c = &columns.column[i];
@@ -22,8 +21,7 @@ static void check_catalog(const survey *s, const char *path)
     snprintf(name, sizeof name, "catalog/%s", c->name);
     MILL_OWNED char *value = read_whole(file, name, &n_byte);
     assert_int_equal(n_byte, (size_t)s->info.n_row * c->n_byte);
-    row = 0;
-    first = 0;
+    int64_t first = 0, row = 0;
     for (int f = 0; f < s->info.n_file; f++) {
       for (int64_t k = 0; k < s->file[f].n_row; k++, row++) {
         const char *got = value + (size_t)row * c->n_byte;
@@ -41,11 +39,11 @@ static void check_catalog(const survey *s, const char *path)
   }
   MILL_OWNED int64_t *fits_row = read_whole(file, "catalog/exposures/FITS_ROW", NULL);
   MILL_OWNED int32_t *expid = read_whole(file, "catalog/exposures/EXPID", NULL);
-  first = 0;
+  int64_t at = 0;
   for (int f = 0; f < s->info.n_file; f++)
-    for (int64_t e = 0; e < s->index[f].n_exposure; e++, first++) {
-      assert_int_equal(fits_row[first], s->index[f].exposure_row[e]);
-      assert_int_equal(expid[first], s->index[f].exposure_id[e]);
+    for (int64_t e = 0; e < s->index[f].n_exposure; e++, at++) {
+      assert_int_equal(fits_row[at], s->index[f].exposure_row[e]);
+      assert_int_equal(expid[at], s->index[f].exposure_id[e]);
     }
   MILL_OWNED int64_t *size = read_whole(file, "catalog/files/SIZE", NULL);
   for (int f = 0; f < s->info.n_file; f++)
@@ -60,7 +58,7 @@ MILL_TEST(rows_come_back_bit_for_bit)
   MILL_AT_END(survey_free) survey s;
   mill_result_summary summary;
   survey_make(&s, 3, (const int[]){700, 0, 1301});
-  mill_result_file *file = open_as(&s, in_dir("rows.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("rows.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(is_wanted(file, 0), 1);
   assert_int_equal(is_wanted(file, s.info.n_row - 1), 1);
   /* out of order, and in at least two epochs of writing */
@@ -100,9 +98,9 @@ MILL_TEST(rows_come_back_bit_for_bit)
   assert_int_equal(summary.n_warned, n_warned);
   assert_true(summary.wall_s > 0);
   if (mpi.rank == 0) {
-    check_fits(&s, in_dir("rows.h5"), NULL);
-    check_catalog(&s, in_dir("rows.h5"));
-    assert_int_equal(read_finished(in_dir("rows.h5")), 1);
+    check_fits(&s, in_folder("rows.h5"), NULL);
+    check_catalog(&s, in_folder("rows.h5"));
+    assert_int_equal(read_finished(in_folder("rows.h5")), 1);
     assert_int_equal(n_left_over("rows.h5"), 1); /* no lock, no temporary file */
   }
 }
@@ -151,16 +149,15 @@ MILL_TEST(catalog_in_pieces)
   s.info.index = share;
   s.info.load = load_again;
   s.info.load_context = &a;
-  file = open_as(&s, in_dir("pieces.h5"), 0, MILL_OPEN_NEW);
-  close_all(file, NULL);
+  close_all(open_as(&s, in_folder("pieces.h5"), 0, MILL_OPEN_NEW), NULL);
   int n_loaded = 0;
   MPI_Allreduce(&a.n_loaded, &n_loaded, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   assert_int_equal(n_loaded, 2);
   if (mpi.rank == 0)
-    check_catalog(&s, in_dir("pieces.h5"));
+    check_catalog(&s, in_folder("pieces.h5"));
   /* if rows cannot be read again, the start fails on every rank, with the file's name */
   a.fails = 1;
-  assert_fails(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT,
+  assert_fails(open_code(&s, in_folder("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT,
                "has vanished");
 }
 
@@ -175,7 +172,7 @@ MILL_TEST(idle_ranks_join_a_busy_one)
   const int with = MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(MILL_MAX_DRAW);
   assert_ok(mill_columns_fits(&s.lib, s.lib.path, with, &s.columns));
   s.info.write_interval_s = 1e6;
-  mill_result_file *file = open_as(&s, in_dir("busy.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("busy.h5"), 0, MILL_OPEN_NEW);
   if (mpi.rank == mpi.size - 1) {
     for (int64_t i = 0; i < s.info.n_row; i++)
       put_row(&s, file, s.info.n_row - 1 - i);
@@ -183,7 +180,7 @@ MILL_TEST(idle_ranks_join_a_busy_one)
   }
   close_all(file, NULL);
   if (mpi.rank == 0)
-    check_fits(&s, in_dir("busy.h5"), NULL);
+    check_fits(&s, in_folder("busy.h5"), NULL);
 }
 
 /* Rows that no rank puts: the file stays unfinished and says so. */
@@ -192,17 +189,18 @@ MILL_TEST(stopped_run_is_not_finished)
   MILL_AT_END(survey_free) survey s;
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){100});
-  mill_result_file *file = open_as(&s, in_dir("stopped.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("stopped.h5"), 0, MILL_OPEN_NEW);
   put_share(&s, file, 40);
   close_all(file, &summary);
   assert_int_equal(summary.n_status[MILL_STATUS_NOT_DONE], 60);
   if (mpi.rank == 0) {
     uint8_t done[100] = {0};
     memset(done, 1, 40);
-    check_fits(&s, in_dir("stopped.h5"), done);
-    assert_int_equal(read_finished(in_dir("stopped.h5")), 0);
+    check_fits(&s, in_folder("stopped.h5"), done);
+    assert_int_equal(read_finished(in_folder("stopped.h5")), 0);
     /* what is missing has its documented value */
-    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("stopped.h5"), H5F_ACC_RDONLY);
+    MILL_AT_END(mill_h5_id_close)
+    const hid_t h5 = open_plain(in_folder("stopped.h5"), H5F_ACC_RDONLY);
     MILL_OWNED double *vrad = read_whole(h5, "fits/VRAD", NULL);
     MILL_OWNED double *sn = read_whole(h5, "fits/SN_Z", NULL);
     MILL_OWNED double *covar = read_whole(h5, "fits/COVAR", NULL);
@@ -223,7 +221,7 @@ MILL_TEST(failing_write_reaches_every_rank)
 {
   MILL_AT_END(survey_free) survey s;
   survey_make(&s, 1, (const int[]){3000});
-  mill_result_file *file = open_as(&s, in_dir("failing.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("failing.h5"), 0, MILL_OPEN_NEW);
   put_share(&s, file, 100);
   wait_for(file, 100);
   assert_int_equal(mill_result_n_done(file), 100);
@@ -243,17 +241,17 @@ MILL_TEST(failing_write_reaches_every_rank)
   assert_fails(mill_result_close(file, NULL), MILL_ERR_OUTPUT, "failing.h5: cannot write");
   limit_file_size(RLIM_INFINITY);
   if (mpi.rank == 0) {
-    assert_int_equal(read_finished(in_dir("failing.h5")), 0);
+    assert_int_equal(read_finished(in_folder("failing.h5")), 0);
     assert_int_equal(n_left_over("failing.h5"), 1);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   /* what was written before is whole, and the run can be continued */
-  file = open_as(&s, in_dir("failing.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_folder("failing.h5"), 0, MILL_OPEN_CONTINUE);
   assert_true(mill_result_n_done(file) >= 100);
   put_share(&s, file, 3000);
   close_all(file, NULL);
   if (mpi.rank == 0)
-    check_fits(&s, in_dir("failing.h5"), NULL);
+    check_fits(&s, in_folder("failing.h5"), NULL);
 }
 
 /* ---- runs that are continued or refused ---- */
@@ -272,7 +270,7 @@ static void make(survey *s, const char *path, int64_t n)
 MILL_TEST(other_identity_is_refused)
 {
   MILL_AT_END(survey_free) survey s;
-  const char *path = in_dir("identity.h5");
+  const char *path = in_folder("identity.h5");
   make(&s, path, 100);
   static const char *const text[] = {"npoly: 10\nmin_vel: -900\n", "npoly: 10\n",
                                      "cuda NVIDIA H200", "redrock-1.fits", "/data/coadd-0.fits.gz"};
@@ -317,15 +315,14 @@ MILL_TEST(other_identity_is_refused)
   survey_free(&s);
   /* the right one still continues */
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, path, 0, MILL_OPEN_CONTINUE);
-  close_all(file, NULL);
+  close_all(open_as(&s, path, 0, MILL_OPEN_CONTINUE), NULL);
 }
 
 /* Ranks write at fixed places of a contiguous column, so a chunked column is refused. */
 MILL_TEST(columns_in_chunks_are_refused)
 {
   MILL_AT_END(survey_free) survey s;
-  const char *path = in_dir("chunks.h5");
+  const char *path = in_folder("chunks.h5");
   const hsize_t n_row = N_ROW, chunk = 50;
   mill_result_file *file;
   int outcome;
@@ -352,34 +349,34 @@ MILL_TEST(models_belong_to_one_result)
   const double *const none_aa[3] = {NULL, NULL, NULL}; /* each row its own */
   const float flux[2] = {1, 2};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_NEW);
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  mill_result_file *file = open_as(&s, in_folder("mine.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_folder("m.h5"), 0, wave_aa, n_pix), MILL_OK);
   if (mpi.rank == 0)
     assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 2), MILL_OK);
   put_share(&s, file, 10);
   close_all(file, NULL);
   /* continued: used again, what was written stays */
-  file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix), MILL_ERR_OUTPUT,
-               "differ from this run's");
-  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix), MILL_ERR_OUTPUT,
+  file = open_as(&s, in_folder("mine.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_fails(mill_result_open_models(file, in_folder("m.h5"), 0, other_aa, n_pix),
+               MILL_ERR_OUTPUT, "differ from this run's");
+  assert_fails(mill_result_open_models(file, in_folder("m.h5"), 0, none_aa, n_pix), MILL_ERR_OUTPUT,
                "one set of wavelengths for all rows");
-  assert_fails(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
+  assert_fails(mill_result_open_models(file, in_folder("missing.h5"), 0, wave_aa, n_pix),
                MILL_ERR_OUTPUT, "10 rows");
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  assert_int_equal(mill_result_open_models(file, in_folder("m.h5"), 0, wave_aa, n_pix), MILL_OK);
   put_share(&s, file, 20);
   close_all(file, NULL);
   if (mpi.rank == 0) {
-    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("m.h5"), H5F_ACC_RDONLY);
+    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_folder("m.h5"), H5F_ACC_RDONLY);
     MILL_OWNED float *stored = read_whole(h5, "models/b/flux", NULL);
     assert_true(stored[0] == 1 && stored[1] == 2 && isnan(stored[2]));
     assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
   }
   /* another result may not have it, unless it is told to start over */
-  file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
-  assert_fails(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_ERR_OUTPUT,
-               "another result file");
-  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 1, wave_aa, n_pix), MILL_OK);
+  file = open_as(&s, in_folder("yours.h5"), 0, MILL_OPEN_NEW);
+  assert_fails(mill_result_open_models(file, in_folder("m.h5"), 0, wave_aa, n_pix), MILL_ERR_OUTPUT,
+               "another result than");
+  assert_int_equal(mill_result_open_models(file, in_folder("m.h5"), 1, wave_aa, n_pix), MILL_OK);
   close_all(file, NULL);
   if (mpi.rank == 0)
     assert_int_equal(n_left_over("m.h5"), 1);
@@ -389,7 +386,7 @@ MILL_TEST(models_belong_to_one_result)
 MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
 {
   MILL_AT_END(survey_free) survey s;
-  const char *path = in_dir("requeued.h5"), *same = NULL;
+  const char *path = in_folder("requeued.h5"), *same = NULL;
   make(&s, path, N_ROW); /* of an older job */
   same = s.info.identity;
   const struct {
@@ -420,21 +417,22 @@ MILL_TEST(models_without_gaps)
 {
   MILL_AT_END(survey_free) survey s;
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_NEW);
-  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  mill_result_file *file = open_as(&s, in_folder("gap.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_folder("gap-m.h5"), 0, wave_aa, n_pix),
+                   MILL_OK);
   put_share(&s, file, 10);
   close_all(file, NULL);
   /* nothing was fitted meanwhile: no gap */
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  close_all(open_as(&s, in_folder("gap.h5"), 0, MILL_OPEN_CONTINUE), NULL);
+  file = open_as(&s, in_folder("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_folder("gap-m.h5"), 0, wave_aa, n_pix),
+                   MILL_OK);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
-  close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_folder("gap.h5"), 0, MILL_OPEN_CONTINUE);
   put_share(&s, file, 20);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_fails(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
+  file = open_as(&s, in_folder("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_fails(mill_result_open_models(file, in_folder("gap-m.h5"), 0, wave_aa, n_pix),
                MILL_ERR_OUTPUT, "without --models");
   assert_says("gap-m.h5");
   close_all(file, NULL);

@@ -13,7 +13,7 @@
 
 MILL_CLOSER(json_t, json_decref)
 
-static char folder[256], path[512];
+static char path[512];
 static mill_input_file file[2];
 
 /* Rank 0: the status as it is now; free with json_decref. */
@@ -223,7 +223,7 @@ MILL_TEST(only_a_status_file_is_replaced)
 static int set_up(void **state)
 {
   (void)state;
-  make_folder_for_all(folder);
+  make_folder_for_all();
   snprintf(path, sizeof path, "%s/status.json", folder);
   file[0].path = "first.fits";
   file[1].path = "second \"one\".fits";

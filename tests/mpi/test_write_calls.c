@@ -44,7 +44,7 @@ MILL_TEST(an_epoch_costs_few_calls)
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){N_ROW});
   s.info.write_interval_s = 1e6; /* rows are written at the end only */
-  mill_result_file *file = open_as(&s, in_dir("calls.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("calls.h5"), 0, MILL_OPEN_NEW);
   MPI_Barrier(MPI_COMM_WORLD);
   memset(&count, 0, sizeof count);
   mill_table_written(&before[0], &before[1]);
@@ -70,7 +70,7 @@ MILL_TEST(an_epoch_costs_few_calls)
     assert_true(n_write == s.columns.n_column - 1 && /* TARGETID is there */
                 n_byte == (int64_t)N_ROW * (int64_t)(s.columns.row_size - sizeof(int64_t)));
   if (mpi.rank == 0)
-    check_fits(&s, in_dir("calls.h5"), NULL);
+    check_fits(&s, in_folder("calls.h5"), NULL);
 }
 
 /* Ranks on several nodes: each block of rows has a writer.  Rows near a border between blocks reach
@@ -82,7 +82,7 @@ MILL_TEST(several_writers)
   is_apart = 1;
   survey_make(&s, 1, (const int[]){N_ROW});
   s.info.write_interval_s = 0.1;
-  mill_result_file *file = open_as(&s, in_dir("nodes.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_folder("nodes.h5"), 0, MILL_OPEN_NEW);
   MILL_OWNED uint8_t *done = calloc(N_ROW, 1);
   int64_t before[2], after[2], n_done = 0;
   assert_non_null(done);
@@ -103,8 +103,9 @@ MILL_TEST(several_writers)
   close_all(file, NULL);
   is_apart = 0;
   if (mpi.rank == 0) {
-    check_fits(&s, in_dir("nodes.h5"), done);
-    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(in_dir("nodes.h5"), H5F_ACC_RDONLY);
+    check_fits(&s, in_folder("nodes.h5"), done);
+    MILL_AT_END(mill_h5_id_close)
+    const hid_t h5 = open_plain(in_folder("nodes.h5"), H5F_ACC_RDONLY);
     MILL_OWNED double *vrad = read_whole(h5, "fits/VRAD", NULL);
     MILL_OWNED int32_t *status = read_whole(h5, "fits/STATUS", NULL);
     for (int64_t row = 0; row < N_ROW; row++)

@@ -89,8 +89,7 @@ def moment_weights(r, slope):
         / (math.pi * (1.0 - EPS / 3.0))), 0.0, 0.5 * math.pi, epsabs=1e-15)[0] for n in order]
     k = np.arange(REACH + 1)
     taken = np.where(k > 0, 2.0, 1.0) * k[None, :]**order[:, None]
-    power = order * r**(order - 2.0) if slope else r**order
-    return np.linalg.solve(taken, profile * power)
+    return np.linalg.solve(taken, profile * (order * r**(order - 2.0) if slope else r**order))
 
 
 def mixture(r):
@@ -207,8 +206,7 @@ def resolution():
     row = np.arange(n)[:, None]
     column = row - half + index
     inside = (0 <= column) & (column < n)
-    rows = np.where(inside, dense[row, column.clip(0, n - 1)], 0.0)
-    solved = np.linalg.solve(gauss, rows.T).T
+    solved = np.linalg.solve(gauss, np.where(inside, dense[row, column.clip(0, n - 1)], 0.0).T).T
     # sums of whole rows, with the weights that the solution puts off the arm (in 10 of 40 rows)
     median = np.median(solved.sum(axis=1))
     for i in list(range(half)) + list(range(n - half, n)):

@@ -55,10 +55,9 @@ MILL_TEST(words_depend_on_all_arguments)
 
 MILL_TEST(uniform)
 {
-  const mill_counter_key key = mill_counter_key_of(SEED, 1, 0);
   double sum = 0, square = 0;
   for (uint32_t i = 0; i < N; i++) {
-    const mill_counter_words words = mill_counter_at(key, i, 0, 0);
+    const mill_counter_words words = mill_counter_at(mill_counter_key_of(SEED, 1, 0), i, 0, 0);
     const double u = mill_counter_uniform(words.v[0], words.v[1]);
     sum += u;
     square += u * u;
@@ -113,10 +112,9 @@ MILL_TEST(tails_of_the_fast_normals)
   enum { N_PAIR = 1 << 24 };
   static const double edge[] = {3, 3.5, 4, 4.5, 5};
   double count[5] = {0};
-  const mill_counter_key key = mill_counter_key_of(SEED, 3, 0);
   for (uint32_t i = 0; i < N_PAIR / 2; i++) {
     float x[4];
-    const mill_counter_words words = mill_counter_at(key, i, 0, 0);
+    const mill_counter_words words = mill_counter_at(mill_counter_key_of(SEED, 3, 0), i, 0, 0);
     mill_counter_pair(words.v[0], words.v[1], &x[0], &x[1]);
     mill_counter_pair(words.v[2], words.v[3], &x[2], &x[3]);
     for (int j = 0; j < 4; j++)

@@ -36,7 +36,6 @@ static double max_abs(int n, const double *a)
 MILL_TEST(random_matrices_by_residuals)
 {
   uint64_t seed = 20261121;
-
   printf("seed %llu\n", (unsigned long long)seed);
   for (int n = 1; n <= N_MAX; ++n) {
     double a[N_MAX * LDA], l[N_MAX * LDA], inv[N_MAX * LDA], x[N_MAX], b[N_MAX];
@@ -44,7 +43,6 @@ MILL_TEST(random_matrices_by_residuals)
     memcpy(l, a, sizeof(double) * (size_t)(n * LDA));
     assert_int_equal(mill_cholesky(n, l, LDA), 0);
     const double scale = max_abs(n, a);
-
     /* backward stable: L L^T is A within n roundings of its largest element */
     for (int i = 0; i < n; ++i)
       for (int j = 0; j <= i; ++j) {
@@ -61,7 +59,6 @@ MILL_TEST(random_matrices_by_residuals)
     for (int i = 0; i < n; ++i)
       for (int j = i + 1; j < LDA; ++j)
         assert_close(l[i * LDA + j], a[i * LDA + j], 0.0);
-
     for (int i = 0; i < n; ++i)
       b[i] = x[i] = test_library_random(&seed);
     mill_cholesky_solve(n, l, LDA, x);
@@ -74,7 +71,6 @@ MILL_TEST(random_matrices_by_residuals)
         sum += a[i * LDA + j] * x[j];
       assert_close(sum, b[i], 10.0 * n * n * DBL_EPSILON * scale * largest);
     }
-
     /* |L^-1 b|^2 = b^T A^-1 b */
     double form = 0.0, square = 0.0, y[N_MAX];
     memcpy(y, b, sizeof y);
@@ -84,7 +80,6 @@ MILL_TEST(random_matrices_by_residuals)
       square += y[i] * y[i];
     }
     assert_close(square, form, 1e-12 * fabs(form));
-
     for (int i = 0; i < n * LDA; ++i)
       inv[i] = 7e77;
     mill_cholesky_inverse(n, l, LDA, inv, LDA);
@@ -100,7 +95,6 @@ MILL_TEST(random_matrices_by_residuals)
       for (int j = n; j < LDA; ++j)
         assert_close(inv[i * LDA + j], 7e77, 0.0);
     }
-
     /* det(D A D) = det(A) det(D)^2, with elements whose product would overflow */
     double scaled[N_MAX * LDA];
     for (int i = 0; i < n; ++i)
@@ -117,7 +111,6 @@ MILL_TEST(random_matrices_by_residuals)
 MILL_TEST(singular_fails_at_its_pivot)
 {
   uint64_t seed = 4;
-
   for (int n = 2; n <= N_MAX; ++n) {
     double a[N_MAX * LDA];
     random_spd(n - 1, 0.5, &seed, a);
@@ -132,7 +125,6 @@ MILL_TEST(singular_fails_at_its_pivot)
     a[(n - 1) * LDA + n - 1] = corner;
     assert_int_equal(mill_cholesky(n, a, LDA), n);
   }
-
   double zero = 0.0, negative = -1.0;
   assert_int_equal(mill_cholesky(1, &zero, 1), 1);
   assert_int_equal(mill_cholesky(1, &negative, 1), 1);
@@ -153,7 +145,6 @@ MILL_TEST(small_pivots_of_well_posed_matrices_pass)
 MILL_TEST(values_not_finite_are_found)
 {
   const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
-
   for (int i_bad = 0; i_bad < 3; ++i_bad)
     for (int n = 1; n <= N_MAX; n += 7)
       for (int row = 0; row < n; ++row)

@@ -50,13 +50,11 @@ static mill_nm_options options_of(const reference_nm *ref)
 MILL_TEST(points_are_scipys)
 {
   int n_seen[6] = {0}, n_of_status[2] = {0}, n_max = 0;
-
   for (int i_case = 0; i_case < N_CASE; ++i_case) {
     const reference_nm *ref = &reference_nm_case[i_case];
     const mill_nm_options options = options_of(ref);
     mill_nm nm;
     int status = MILL_NM_GO;
-
     memset(&nm, i_case % 2 ? 0xa5 : 0, sizeof nm);
     mill_nm_start(&nm, ref->n, ref->simplex0, &options);
     for (int i = 0; status == MILL_NM_GO; ++i) {
@@ -74,7 +72,6 @@ MILL_TEST(points_are_scipys)
     assert_int_equal(nm.n_eval, ref->n_eval);
     assert_int_equal(nm.n_iter, ref->n_iter);
     assert_int_equal(status, ref->status == 0 ? MILL_NM_CONVERGED : MILL_NM_LIMIT);
-
     ++n_of_status[ref->status];
     n_max = ref->n > n_max ? ref->n : n_max;
     double f_best = NAN;
@@ -98,13 +95,11 @@ static void check_every_max_eval(const char *name)
 {
   const reference_nm *ref = find_case(name);
   mill_nm_options options = options_of(ref);
-
   /* the last evaluation also converges: as in SciPy the limit counts */
   for (int limit = 1; limit <= ref->n_eval; ++limit) {
     mill_nm nm;
     double lowest = MILL_NM_HUGE, f_best = NAN;
     int status = MILL_NM_GO, n_eval = 0;
-
     options.max_eval = limit;
     mill_nm_start(&nm, ref->n, ref->simplex0, &options);
     while (status == MILL_NM_GO) {
@@ -139,7 +134,6 @@ MILL_TEST(unusable_values_are_never_best)
 {
   const double simplex0[] = {1.0, 2.0, 3.0};
   const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 1e301, -1e301, DBL_MAX};
-
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     mill_nm nm;
     double f = NAN;
@@ -163,7 +157,6 @@ MILL_TEST(no_finite_value_ends_and_says_so)
   const double simplex0[] = {0.0, 0.0, 1.0, 0.0, 0.0, 1.0};
   mill_nm nm;
   double f = NAN;
-
   mill_nm_start(&nm, 2, simplex0, &plain);
   mill_nm_best(&nm, &f);
   assert_true(f == MILL_NM_HUGE);

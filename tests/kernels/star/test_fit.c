@@ -559,8 +559,7 @@ MILL_TEST(errors_are_scaled)
                                 {.arm = 1, .used = 1, .n_good = 0, .ws = &ws[2]}};
   make(MILL_OPT_LM);
   fit(1, start, NULL);
-  const mill_fit_result plain = slot.result;
-  assert_close(plain.err_scale, 1, 0);
+  assert_close(slot.result.err_scale, 1, 0);
   for (int rescale = 0; rescale < 2; rescale++) {
     make(MILL_OPT_LM);
     model.n_arm = 2;

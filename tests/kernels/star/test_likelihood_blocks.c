@@ -256,8 +256,7 @@ MILL_TEST(residuals_count_good_pixels)
   for (int i = 0; i < 130; i++)
     b.s.dd += (double)b.d[i] * (double)b.d[i];
   dense(templ, 1, 0, 0, a);
-  const double f = mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
-  assert_true(isfinite(f));
+  assert_true(isfinite(mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work)));
   mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   double expected = 0, worst = 0, below = 0;
   for (int i = 0; i < 130; i++) {

@@ -428,8 +428,7 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
     assert_close(base[i], 3, 1e-6); /* float32 weights */
   /* a row of zeros becomes the pixel alone, so that its continuum functions are not zero */
   memset(raw, 0, sizeof raw);
-  const mill_segment empty = resolve(NR, ND, NULL, 0, raw, res, base);
-  assert_int_equal(empty.info, MILL_INFO_LSF_UNUSABLE);
+  assert_int_equal(resolve(NR, ND, NULL, 0, raw, res, base).info, MILL_INFO_LSF_UNUSABLE);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 1, 0);
 }

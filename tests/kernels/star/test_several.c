@@ -440,8 +440,7 @@ static void expect_joint_minimum(int has_priors, int has_hull)
   const int of[] = {0, NP, 2, NP + 2, OFFSET, NP + 1};
   for (int i = 0; i < 6; i++) {
     const double sigma = sqrt(inverse[of[i] * N_ALL + of[i]]);
-    const double from = of[i] == OFFSET ? 0 : both_centre[of[i]];
-    assert_close(found[i], from + off[of[i]], 0.15 * sigma);
+    assert_close(found[i], (of[i] == OFFSET ? 0 : both_centre[of[i]]) + off[of[i]], 0.15 * sigma);
     if (!has_hull || of[i] < NP || of[i] == OFFSET) /* a star's own hull is not in its errors */
       assert_close(err[i], sigma, 0.01 * sigma);
   }

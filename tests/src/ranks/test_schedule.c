@@ -238,8 +238,7 @@ MILL_TEST(costs)
 
 MILL_TEST(several_chunks_at_a_time)
 {
-  const int n_file = make_uneven(5000, 500, 127, 3);
-  const mill_schedule_plan plan = plan_of(n_file, 7);
+  const mill_schedule_plan plan = plan_of(make_uneven(5000, 500, 127, 3), 7);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
   assert_true(sum.n_chunk > 20);
   /* draws of 1, 2, ... chunks, the last one beyond the end, give all rows once and in order */
@@ -302,11 +301,26 @@ MILL_TEST(a_run_by_hand)
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
 }
 
+/** A run of the files by this plan; travel of messages and reading ahead are those of a cluster. */
+static mill_schedule_outcome run_of(const mill_schedule_plan *plan, mill_schedule_model model)
+{
+  mill_schedule_outcome outcome;
+  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(plan);
+  model.schedule = schedule;
+  model.file = file;
+  model.rate = plan->rate;
+  model.alone_s = 0.008;
+  model.answer_s = 1e-5;
+  model.travel_s = 2e-3;
+  model.n_ahead = 48;
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
+  return outcome;
+}
+
 static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, const double *speed)
 {
   static float cost[997];
   mill_random random;
-  mill_schedule_outcome outcome;
   const double rate = 127;
   const int n_file = make_uneven((int64_t)n_rank * rows, 5000, rate, 5);
   mill_random_begin(&random, 9, 9, 9);
@@ -317,23 +331,13 @@ static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, con
   for (int i = 0; i < 997; i++)
     cost[i] = (float)(0.7 + 0.6 * mill_random_uniform(&random));
   const mill_schedule_plan plan = plan_of(n_file, n_rank);
-  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-  const mill_schedule_model model = {.schedule = schedule,
-                                     .file = file,
-                                     .n_rank = n_rank,
-                                     .rate = rate,
-                                     .speed = own,
-                                     .cost = cost,
-                                     .n_cost = 997,
-                                     .read_s = 0.0003,
-                                     .alone_s = 0.008,
-                                     .shares_core = 1,
-                                     .answer_s = 1e-5,
-                                     .travel_s = 2e-3,
-                                     .n_slot = 32,
-                                     .n_ahead = 48};
-  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
-  return outcome;
+  return run_of(&plan, (mill_schedule_model){.n_rank = n_rank,
+                                             .speed = own,
+                                             .cost = cost,
+                                             .n_cost = 997,
+                                             .read_s = 0.0003,
+                                             .shares_core = 1,
+                                             .n_slot = 32});
 }
 
 MILL_TEST(idle_tail_on_an_uneven_catalog)
@@ -376,7 +380,6 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
   static const int64_t slots[N_RANK] = {4096, 4096, 32, 32, 32, 32, 32, 32};
   static const float cost[] = {1, 0.9F, 1.1F};
   const int n_at_once[N_RANK] = {told, told, 1, 1, 1, 1, 1, 1};
-  mill_schedule_outcome outcome;
   const double rate = 127;
   const int n_file = make_uneven(n_row, 5000, rate, 5);
   /* opening a file takes a fast rank no less time, and none are compressed */
@@ -384,24 +387,14 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
     file[i].open_cost = mill_schedule_open_cost(0, 0, rate);
   mill_schedule_plan plan = plan_of(n_file, N_FAST * told + N_RANK - N_FAST);
   plan.n_held = told > 1 ? 52 : 80;
-  MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
-  const mill_schedule_model model = {.schedule = schedule,
-                                     .file = file,
-                                     .n_rank = N_RANK,
-                                     .rate = rate,
-                                     .speed = speed,
-                                     .n_at_once = n_at_once,
-                                     .cost = cost,
-                                     .n_cost = 3,
-                                     .read_s = 0.00003,
-                                     .alone_s = 0.008,
-                                     .answer_s = 1e-5,
-                                     .travel_s = 2e-3,
-                                     .n_slot = 4096,
-                                     .slots = slots,
-                                     .n_ahead = 48};
-  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
-  return outcome;
+  return run_of(&plan, (mill_schedule_model){.n_rank = N_RANK,
+                                             .speed = speed,
+                                             .n_at_once = n_at_once,
+                                             .cost = cost,
+                                             .n_cost = 3,
+                                             .read_s = 0.00003,
+                                             .n_slot = 4096,
+                                             .slots = slots});
 }
 
 MILL_TEST(slow_ranks_do_not_hold_the_end)
