@@ -192,7 +192,7 @@ class Merge(ProgramTest):
         self.assertRefused(one, says=["--wrong"], options=["--wrong"])
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)
         self.assertRefused(one, other, says=[one, other, "different settings", "npoly"])
-        unfinish(shutil.copy(one, tmp("unfinished.h5")))
+        unfinish(shutil.copy(one, tmp("unfinished.h5")), slice(0))  # FINISHED alone
         self.assertRefused(tmp("unfinished.h5"), says=["is not finished"])
         with h5py.File(shutil.copy(one, tmp("less.h5")), "r+") as f:
             del f["fits/VRAD"]
