@@ -84,8 +84,8 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
     /* default of ZTILEn: a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
-      return ERROR_HDU(at, "axis %d: %lld pixels in tiles of %lld, not 1 to all pixels; " BAD, i + 1,
-                       (long long)axis, (long long)tile);
+      return ERROR_HDU(at, "axis %d: %lld pixels in tiles of %lld, not 1 to all pixels; " BAD,
+                       i + 1, (long long)axis, (long long)tile);
     hdu->axis[i] = axis;
     im->tile[i] = tile;
     if (__builtin_mul_overflow(n_tile, (axis + tile - 1) / tile, &n_tile) ||
