@@ -410,7 +410,7 @@ static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t 
   return MILL_OK;
 }
 
-/* Read rows fits_row [n] of an image into out, where rows are `pitch` bytes apart.  A row has
+/* Read n rows of an image, fits_row [n], into out.  In out a row begins every `pitch` bytes and has
  * row_pix values: int32 in a mask, float in other images.  NaN and infinity are kept. */
 static int read_rows(mill_desi_file *file, const mill_desi_image *im, const int64_t *fits_row,
                      int n, int64_t row_pix, size_t pitch, void *out)

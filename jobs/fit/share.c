@@ -159,7 +159,7 @@ static void complain_nonfinite(const mill_inputs *inputs, const mill_fit_result 
 
 /* ---- stars from the reader ---- */
 
-/* Note that a segment's arm is left out or suspect, and why. */
+/* Record in *left that a segment's arm is left out or suspect, and the reason `why`. */
 static void leave_out(left_out *left, enum complaint why, const mill_raw_segment *s)
 {
   left->arms[why] |= s->arm < 0 ? 1u : 1u << s->arm;
@@ -376,7 +376,7 @@ static void tell_failure(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
-  /* a failure to write is common to all ranks and reported once, at the end */
+  /* all ranks learn of a failure to write, and the end of the run reports it once */
   if (call->mpi->size > 1 && err != MILL_ERR_OUTPUT) {
     if (hear_lower_rank(call->mpi))
       mill_log_debug("this rank fails too (%s): %s", kept.place, kept.message);

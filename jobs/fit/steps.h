@@ -93,7 +93,7 @@ int mill_star_output_put(mill_star_output *output, mill_star *star);
 void mill_star_output_clear(mill_star_output *output);
 
 typedef struct mill_fit_output {
-  /** on rank 0: the existing result; zeroed if the run does not continue it */
+  /** on rank 0: the result found at the output; set to zero unless the run continues it */
   mill_existing existing;
   int outcome; /**< outcome of mill_result_open */
   mill_result_file *result;
@@ -116,7 +116,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err,
                           int *is_settled);
 
-/** Write the final status if is_settled, with the reason why the run ended.  Not collective. */
+/** If is_settled, write the final status with the reason why the run ended.  Not collective. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);
 
 /** A rank's counts and wall-clock seconds, for the summary. */

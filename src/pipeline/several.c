@@ -185,7 +185,7 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
-  /* library 0 guesses last, and fits in the same turn if this guess is within the tie */
+  /* library 0 guesses last; if its guess is within the tie, library 0 fits in the same turn */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess || *next >= 0)
     return is_best ? keep(c, slots, i_slot) : MILL_OK;

@@ -220,7 +220,7 @@ class Sample(ProgramTest):
         shutil.copy(other, same)
         run("fit", "--library", self.library, "--output", tmp("twins.h5"), "--quiet", self.input, same)
         np.testing.assert_array_equal(*read(tmp("twins.h5"), "catalog")["IDENTIFIER"].reshape(2, N_STAR))
-        # status 3 if sample took the other file's rows
+        # with the other file's rows sample would end with status 3
         self.sample("twin.h5", os.path.relpath(same), "--quiet", fit=tmp("twins.h5"))
         np.testing.assert_array_equal(read(tmp("twin.h5"))["STATUS"], read(tmp("rows.h5"))["STATUS"])
 
