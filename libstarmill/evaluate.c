@@ -275,7 +275,7 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 /* ---- templates ---- */
 
 /* Evaluate the template at a spectrum's pixels: copy it from the model of a temporary star with
- * these pixels and an S/N above the key minsn.  Keep NaN where the star has no piece. */
+ * these pixels and an S/N above the key minsn.  Pixels in no segment become NaN. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {

@@ -170,7 +170,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* Rows with one position do not count as repeated: find_place fails if a star has two rows. */
+/* Two rows at one place do not count as repeated: find_place refuses them if a star is there. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {

@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
                       v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
 }
 
-/** Set the density at a grid point to the sum of all slabs.  One warp per point and cloud. */
+/** Sum a grid point's density over all slabs of particles.  One warp per point and cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_total(const __grid_constant__ particle_view v, int i_record)
 {

@@ -44,7 +44,7 @@ typedef struct mill_segment {
    *  summed in bins (guess.h defines w, n).  First index: group of blocks; last: block in group. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
-  double dd;         /**< sum (flux / sigma)^2; with model error D^T (1 - E^T E) D */
+  double dd;         /**< D^T (1 - E^T E) D, D = flux / sigma, E = error (or 0) */
   /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` and `is`
    * includes its part that is uncorrelated between pixels */
   int error_fixed;       /**< 1: the model error is fixed */

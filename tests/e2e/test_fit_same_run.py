@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks and starts of a run have the same rows and settings; failed rows are tried again."""
+"""All ranks, and a continued run, have the same rows and settings; failed rows are retried."""
 
 from common import *  # noqa: F403
 

@@ -174,7 +174,7 @@ class Merge(ProgramTest):
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
                 seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
-            self.assertEqual("stars more than 1 arcmin from the first row of their TARGETID or name: 1;"
+            self.assertEqual("groups of rows over 1 arcmin from the first row of their TARGETID or name: 1;"
                              in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
             self.assertEqual(primary.tolist(), [

@@ -289,7 +289,7 @@ def write_files(product, result):
 
 
 def rows(result, columns, whole, texts, start=0):
-    """Yield packed rows of a result in blocks: from row start on, those of the mask whole."""
+    """Yield packed rows of a result in blocks.  start: first row; whole: mask from there on."""
     for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 

@@ -175,7 +175,7 @@ def read_arm(file, path, arm_name, sigma):
 def verify(file, library):
     """Return the largest difference from the check values, in the unit of CHECK_TOLERANCE."""
     need("check/params" in file, ValueError, "has no check values (check/params, check/spectra, "
-         "check/outside), which prove that it is read correctly")
+         "check/outside), which prove that it is read correctly: write them into the file")
     label = array_of(file, "check/params", "f8", 2)
     spectrum = array_of(file, "check/spectra", "f8", 2)
     outside = array_of(file, "check/outside", "f8", 1)

@@ -326,7 +326,7 @@ MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 
 enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
 
-/** F and derivatives of two stars with rows row[star]; star: whose parameters come first. */
+/** Return F and derivatives of a pair.  star (0, 1): the one whose parameters come first. */
 static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
                          double *answer)
 {
