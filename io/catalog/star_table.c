@@ -62,7 +62,7 @@ int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name)
 {
   int found = 0;
   mill_fits_column column;
-  return name && mill_fits_column_find(file, i_hdu, name, &found, &column) == MILL_OK && found;
+  return name && (mill_fits_column_find(file, i_hdu, name, &found, &column) != MILL_OK || found);
 }
 
 /* ---- the star of a row ---- */

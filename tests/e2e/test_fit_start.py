@@ -199,6 +199,9 @@ class FitStart(ProgramTest):
             for name in columns:
                 columns[name] = columns[name][:0]
 
+        def twice(columns):
+            columns["TEFF_2"] = columns["TEFF"]
+
         def without(name):
             path = shutil.copy(tmp("whole.h5"), tmp(os.path.basename(name) + ".h5"))
             with h5py.File(path, "r+") as f:
@@ -223,6 +226,8 @@ class FitStart(ProgramTest):
             (tmp("missing.fits"), ("cannot be opened",)),
             (tmp("primary.fits"), ("no table",)),
             (table("nameless.fits", nameless), ("lacks TARGETID",)),
+            (put("twice.fits", content(table("twice.fits", twice)).replace(b"TEFF_2", b"TEFF  ")),
+             ("two columns have the name TEFF",)),
             (table("wide.fits", wide), ("column VRAD must hold one number",)),
             (table("empty.fits", empty), ("no rows",)),
             (tmp("hdf5.h5"), ("HDF5",)),
