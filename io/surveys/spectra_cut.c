@@ -20,7 +20,6 @@ void mill_spectra_set_rules(mill_spectra *spectra)
   const mill_config *config = spectra->settings.config;
   for (int a = 0; a < lib->n_arm; a++) {
     mill_arm_rule *rule = &spectra->arm[a];
-    rule->wanted = spectra->settings.arm_wanted[a];
     rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && config->lsf != MILL_LSF_OFF;
     const mill_arm_choice choice = mill_config_arm(config, lib->arm[a].name);
     rule->resolving_power = choice.resolving_power;

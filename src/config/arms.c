@@ -195,7 +195,9 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 {
   const double power =
       choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
-  const double own = choice->most_power > 0.0 ? 1.0 / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
+  const double factor = fmin(config->lsf_factor, 1.0); /* Astra's widths stay */
+  const double own =
+      choice->most_power > 0.0 ? factor / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
   const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
                      : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
                                            : 0.0;

@@ -222,7 +222,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   return 1;
 }
 
-/* The shift is the first moment of the matrix's middle row. */
+/* The shift is the first moment of the matrix's middle column. */
 int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 {
   double sum = 0.0, moment = 0.0;

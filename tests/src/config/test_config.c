@@ -389,6 +389,7 @@ MILL_TEST(the_line_spread_function_s_width_chooses_the_grid)
              {"{name: b, resolving_power: 1000}", "auto", 900, 2}, /* none of this format has */
              {"{name: b, resolving_power: 1000}", "auto", 3000, 0},
              {"b", "sigma", 900, 2},
+             {"b", "sigma\nlsf_factor: 0.5", 900, 0}, /* is as sharp as 1800 */
              {"b", "matrix", 900, 0}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char yaml[200];
