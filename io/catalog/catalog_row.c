@@ -103,14 +103,13 @@ static void identify_rows(const char *path, mill_file_index *index)
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
   /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
   enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
-  char file[MOST + 1];
-  mill_name_cut(name, n, file, sizeof file);
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];
-    if (row->identifier[0] && index->n_row == 1)
+    const char *given = row->identifier;
+    if (given[0] && index->n_row == 1)
       continue;
     char own[MOST + 1];
-    snprintf(own, sizeof own, "%.*s", MOST, row->identifier[0] ? row->identifier : file);
+    mill_name_cut(given[0] ? given : name, given[0] ? strlen(given) : n, own, sizeof own);
     snprintf(row->identifier, SIZE, "%s:%lld", own, (long long)row->fits_row);
   }
 }
