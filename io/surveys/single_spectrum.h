@@ -30,7 +30,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 /** Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start);
 
-/** Read a keyword of an HDU.  If it is missing, *found is 0 and out is unchanged.
+/** Read a keyword of an HDU.  If it is missing or a number NaN, *found is 0 and out is unchanged.
  *  found may be NULL.  MILL_ERR_INPUT: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found);
@@ -43,8 +43,12 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
  *  frame is heliocentric if HELIO_RV has a value, else unknown.  VACUUM F: air; else vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
-/** Read the frame from SPECSYS of the HDU, else of the primary header. */
+/** Read the frame from SPECSYS of the HDU, else of the primary header.  MILL_ERR_INPUT: the frame
+ *  is another one than those of enum mill_frame. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
+
+/** Convert a text YYYY-MM-DDThh:mm:ss, with or without a fraction, to MJD; NaN: other text. */
+double mill_single_mjd(const char *text);
 
 /** Combine an HDU's frame `own` with *frame, the frame of earlier spectra.  If either is unknown,
  *  *frame becomes unknown.  MILL_ERR_INPUT: both are known, and only one is topocentric. */

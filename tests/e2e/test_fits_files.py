@@ -28,6 +28,13 @@ class Files(unittest.TestCase):
         for part in (path, *parts):
             self.assertIn(part, answer["message"])
 
+    def test_two_hdus_of_one_name(self):
+        for kind, name in (("sdss", "COADD"), ("sdss", "SPECOBJ"), ("mwm star", "BOSS/LCO"),
+                           ("lamost", "COADD"), ("4most", "SPECTAB"), ("pfs", "TARGET")):
+            s = Sample(kind)
+            s.hdus.append(next(hdu for hdu in s.hdus if hdu.name == name))
+            self.says(packed(s.hdus)[0], f"are both named {name}")
+
     def test_what_is_no_fits_file(self):
         for data, part in ((b"", "empty"), (b"S", "not a FITS file"),
                            (b"hello, this is no FITS file", "not a FITS file")):

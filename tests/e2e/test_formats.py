@@ -111,7 +111,7 @@ class Alike(Formats):
 
     def test_frames_of_the_headers(self):
         for kind, edits, exposures, frame in (
-                ("sdss", "!HELIO_RV", "coadd", UNKNOWN),
+                ("sdss", "!HELIO_RV;+HELIO_RV= NaN", "coadd", UNKNOWN),
                 ("sdss", "+HELIO   =                    F", "coadd", TOPOCENTRIC),
                 ("sdss", "!HELIO_RV", "joint", HELIOCENTRIC),
                 ("lamost", "!HELIO;+HELIO   =                    F", "coadd", TOPOCENTRIC),
@@ -157,8 +157,9 @@ class Alike(Formats):
                 ("lamost", "!FIB_TYPE;+FIBERTYP= 'Sky     '", "", 0, 0), ("lamost", "", "F-STD", 0, 0),
                 ("desi", "FIBERMAP COADD_FIBERSTATUS@0=9;FIBERMAP+TNULL3  = 9",
                  "]\nfiberstatus_allowed_bits: [0, 3, 20", 0, 4), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
-                ("weave", "", "C", 0, 1),
-                ("4most", "", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
+                ("weave", "", "C", 0, 1), ("weave", "FIBTABLE FIBREID>NSPEC;" + ";".join(
+                    f"FIBTABLE NSPEC@{i}={i + 1}" for i in range(5)), "", 0, 3),
+                ("4most", "FIBMETATAB+TNULL4  = 1;FIBMETATAB+TNULL5  = 4", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
                 ("4most", "FIBMETATAB OBJ_UID@1=20", "", 1, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
                 ("pfs", "", "SCIENCE", 0, 1), *(
                     ("pfs", "TARGET!HIERARCH TARGETTYPE;TARGET+HIERARCH TARGETTYPE = 2", objtype, 0, n)
@@ -260,10 +261,19 @@ class Desi(Formats):
     def test_times_of_exposures(self):
         for kind, key in ("weave", "MJD-OBS"), ("4most", "MJD-OBS"), ("4most single", "MJD-OBS"), ("lamost", "MJD"):
             with self.subTest(kind):
-                for edits in "", f"+{key:<8}= 0.0":
+                for edits in "", f"+{key:<8}= 0.0", f"+{key:<8}= 'NaN'", f"+{key:<8}= -NaN":
                     self.assertTrue(np.isnan(self.read(Sample(kind, edits=edits))["exposure_mjd"]).all())
                 answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
                 self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
+        tai, no_middle = "+MJD     = 51602;+TAI     = 4458436689.5", ";+TAI-BEG = NaN;+TAI-END = NaN"
+        middles = "".join(f";@{i}+TAI-BEG = {4458e6 + i};@{i}+TAI-END = {4458e6 + i + 10}" for i in (3, 4))
+        for kind, edits, mjd in (
+                ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11T21:26:04.25'", 55876 + 77164.25 / 86400),
+                ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11'", 55877),
+                ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436689.5 / 86400),
+                ("sdss", tai + middles + no_middle, 4458000008.5 / 86400),
+                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 51597.2222222222)):
+            np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
 
     def exposures(self, s, config=""):
         answer = self.read(s, config)
@@ -454,6 +464,9 @@ class Others(Formats):
             names.set("39A", ["x" * 39, *names.values[1:]])
             cut = "x" * 22 + "~" + hashlib.sha256(b"x" * 39).hexdigest()[:8]
             self.assertEqual([row["object"] for row in self.read(s)["rows"]], [cut, *s.of_rows("object")[1:]])
+        edits = f"!PLANID;+PLANID  = '{'x' * 30}';!FIBERID;+FIBERID = "  # differ only in what is cut
+        self.assertEqual(len({self.read(Sample("lamost-mrs", edits=f"{edits}{n}"), "exposures: single\n")["rows"][0][
+            "identifier"] for n in (1, 2)}), 2)
 
     def test_pfs_observations(self):
         """The red arm has the width of its resolution; times are means of the visits."""

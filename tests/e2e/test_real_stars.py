@@ -38,7 +38,7 @@ def another_night(path, day, velocity, ratio=0.45):
     """Write a night of KIC 8098300 with its two stars moved from -60 and +56 km/s to velocity.  The
     stars are taken to differ in flux alone (by ratio), so Fourier transforms can move them."""
     with pyfits.open(TWO_STARS) as hdus:
-        hdus[0].header["MJD"] += day
+        hdus[0].header["DATE-OBS"] = f"2019-06-{10 + day}T17:41:00"
         for name in "COADD_B", "COADD_R":
             table = hdus[name].data
             x, flux = np.log(10) * table["LOGLAM"].astype(float), table["FLUX"].astype(float)
