@@ -27,8 +27,8 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
-/** Return the integral of exp(-prior penalty / 2) of parameter j within its limits; without a prior,
- *  the width of its range. */
+/** Return the integral of exp(-prior penalty / 2) of parameter j within j's limits.  Without a
+ *  prior, return the width of j's range. */
 MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, const mill_slot *slot,
                                                         int j)
 {
@@ -39,7 +39,7 @@ MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, con
     return hi - lo;
   lo = (mill_par_min(m, j) - mean) / (sqrt(2.0) * sigma);
   hi = (mill_par_max(m, j) - mean) / (sqrt(2.0) * sigma);
-  /* the side on which a tail keeps its digits */
+  /* subtract the smaller tails: their difference keeps its digits */
   const double twice = lo > 0.0 ? erfc(lo) - erfc(hi) : erfc(-hi) - erfc(-lo);
   return sqrt(2.0 * MILL_PI) * sigma * (0.5 * twice);
 }
@@ -84,7 +84,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
     left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
   }
   left = mill_block_sum(b, left);
-  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS); /* as if a draw gave 0 or 1 */
+  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS); /* binomial: as if each draw gave 0 or 1 */
   return ln_all + log(left);
 }
 

@@ -52,7 +52,7 @@ MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const
   }
 }
 
-/** Inner parameter of v sin i, less that of the solution. */
+/** Return u (mill_vsini_inner) of a v sin i, less u of the solution. */
 MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *slot, double vsini)
 {
   return mill_par_inner(m, MILL_PAR_VSINI, vsini) -

@@ -100,7 +100,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
  *  it differs by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit that ends this much above the row's F saw another spectrum; 0.05 is usual. */
+/** A refit that ends this much above the row's F saw another spectrum; usual rises are 0.05. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Does the row of --fit belong to another spectrum than this one?  Another chi-square of the
