@@ -57,8 +57,8 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
 }
 
 /** Compute each tap's P0 to P3 (top of this file) from K, whose middle and right half is kernel
- *  [half + 1].  The last tap is where K or B (mill_taps_bend) is still above MILL_BLUR_LEAST times
- *  the middle of K.  Returns 0 if the kernel is too broad. */
+ *  [half + 1].  Farther taps, where both K and B (mill_taps_bend) are below MILL_BLUR_LEAST times
+ *  the middle of K, are left out.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {

@@ -461,7 +461,7 @@ static void shape(batch *b)
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
-  /* the integer must hold all particles and images at one node */
+  /* a node's integer must hold all particles and their images */
   while (((int64_t)1 << bits) < n_image * s->n_particle)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);
