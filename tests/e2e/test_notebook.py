@@ -149,7 +149,7 @@ class Notebook(unittest.TestCase):
         backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True,
                                             resolution=[[1, 2], [3, 4], [5, 6]])
         self.assertEqual([*backwards.flux, *backwards.ivar, *backwards.mask, *backwards.sigma,
-                          backwards.air], [2, 1, 1, 4, 1, 0, 2, 1, True])
+                          backwards.air], [2, 1, 1, 4, -1, 0, 2, 1, True])
         self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
         sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
         self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
