@@ -7,7 +7,9 @@ STARMILL_TEST_LIBRARY, STARMILL_TEST_SURVEY and STARMILL_TEST_RESULT
 """
 
 import os
+import pickle
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,8 +74,10 @@ def test_keys_may_be_words_and_numbers_of_numpy(made):
         starmill.Library(LIBRARY, npoly={3})
 
 
-def test_fits_are_those_of_the_program(stars, result):
+def test_fits_are_those_of_the_program(library, stars, result):
     table = starmill.fit(stars)
+    for same in library.open(SURVEY), iter(stars):
+        assert starmill.fit(same)["CRC"].tolist() == table["CRC"].tolist()
     assert sorted(table.names) == sorted(result.names)
     assert len(table) == len(result) == len(stars)
     for name in table.names:
@@ -219,7 +223,8 @@ def test_what_is_wrong_is_said(library, made, tmp_path):
     spectrum, theta = made
     with pytest.raises(starmill.StarmillError, match="nowhere.h5") as caught:
         starmill.Library(str(tmp_path / "nowhere.h5"))
-    assert caught.value.code == 3
+    again = pickle.loads(pickle.dumps(caught.value))  # as from a worker process
+    assert (again.code, str(again)) == (caught.value.code, str(caught.value)) and again.code == 3
     star = library.star(spectrum)
     for error, match, call, *given in (
             (starmill.StarmillError, "npolly", lambda: starmill.Library(LIBRARY, npolly=3)),
@@ -246,7 +251,29 @@ def test_masked_and_wide_values_are_bad_pixels():
     spectrum = starmill.Spectrum(masked.data, masked, ivar=masked, mask=[0, 1 << 40, 3])
     assert np.isnan([spectrum.flux[1], spectrum.ivar[1]]).all() and spectrum.flux[2] == 3
     assert list(spectrum.mask) == [0, -2**31, 3]
-    assert list(starmill.Spectrum([1, 2], [1, 2], [1, 2], mask=[0.5, 0]).mask) == [1, 0]
+    # not bit 0, which mask_ignore may have
+    for mask in [0.5, 0], [True, False], np.ma.MaskedArray(np.uint8([2, 0]), [1, 0]):
+        assert list(starmill.Spectrum([1, 2], [1, 2], [1, 2], mask=mask).mask) == [-1, 0]
+
+
+def test_attributes_may_be_set(library, made):
+    spectrum, theta = made
+    own = replace(spectrum)
+    own.flux = spectrum.flux.astype(float) + 1
+    new = replace(spectrum, flux=own.flux)
+    assert starmill.loglike(library.star(own), theta) == starmill.loglike(library.star(new), theta)
+    own.flux = own.flux[:9]
+    with pytest.raises(ValueError, match="flux has shape"):
+        library.star(own)
+
+
+def test_arrays_are_copied():
+    given = {name: np.ones(2, "f4") for name in ("flux", "ivar", "sigma", "systematic")}
+    given.update(wave=np.ones(2), resolution=np.ones((1, 2), "f4"))
+    spectrum = starmill.Spectrum(**given)
+    for name, array in given.items():
+        array += 1
+        assert (getattr(spectrum, name) == 1).all(), name
 
 
 class Quantity:

@@ -47,7 +47,7 @@ class Generic(Formats):
     def test_masks_of_all_types(self):
         top, low = -2**31, -2**63
         for form, values, first in (
-                ("4L", list("FTFFFFFFFFTF"), [0, 1, 0, 0]), ("4B", [0, 255, 1], [0, 255, 1, 0]),
+                ("4L", list("FTFFFFFFFFTF"), [0, -1, 0, 0]), ("4B", [0, 255, 1], [0, 255, 1, 0]),
                 ("4I", [0, -1, 4], [0, -1, 4, 0]), ("4K", [0, 1 << 40, 3, low], [0, top, 3, top]),
                 # stored as unsigned integers are: less 2^63 and 2^15
                 ("4K;SPECTRA+TZERO5  =  9223372036854775808", [low, low + 1, -1], [0, 1, -1, top]),

@@ -192,8 +192,7 @@ def corner(result, row):
     for i, p in enumerate(free):
         for k, q in enumerate(free):
             axes = grid[i, k]
-            axes.set_visible(k <= i)
-            axes.set_xlim(low[q], high[q])
+            axes.set(visible=k <= i, xlim=(low[q], high[q]))
             axes.locator_params(nbins=3)
             axes.tick_params(labelsize=8, labelleft=k == 0 and i > 0, labelbottom=i == n - 1)
             if k < i:

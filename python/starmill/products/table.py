@@ -228,7 +228,7 @@ def native(column, rows):
     """Return a column of packed rows as other programs take it."""
     values = rows[column.name]
     if column.form == "A":
-        return np.char.decode(values, "utf-8", "backslashreplace")
+        return np.char.decode(values, "utf-8", "backslashreplace").astype(str)  # float64 if empty
     if column.form == "L":
         return values == ord("T")
     return values.astype(values.dtype.newbyteorder("="))

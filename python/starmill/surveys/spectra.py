@@ -28,6 +28,7 @@ class SpectraFile:
         self._c, handle = binding, binding.ffi.new("starmill_channels **")
         self._call("open", os.fsencode(path), config.encode(), handle)
         self._handle = binding.ffi.gc(handle[0], binding.lib.starmill_channels_close)
+        self.unit = ""
 
     def _call(self, function, *arguments):
         with as_failure(INPUT, "", self._c.StarmillError):
@@ -101,7 +102,8 @@ class Inputs:
                 found.append((max(median_sn(a.flux, a.ivar) for a in arms), k, arms))
             for a in arms:
                 n_inner[a.name] += np.count_nonzero(~a.bad[edge:a.bad.size - edge])
-        need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
+        need(found, INPUT, f"row {row} of {self.result.path} has no "
+             f"{'spectrum' if models is None else 'model'} in any exposure")
         (_, k, arms), *rest = sorted(found, reverse=True)
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
         for _, _, others in rest:

@@ -115,9 +115,8 @@ def read_range(file, labels):
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
-        if not least < most:
-            raise ValueError(f"outside/points: {label.name} is the same at all points; "
-                             "train with a range of it")
+        need(least < most, ValueError, f"outside/points: {label.name} is the same at all points; "
+             "train with a range of it")
         # round: float32 makes 4000.0008 of 4000, and mapping 2.8e-17 of 0
         digits = 5 - math.floor(math.log10(most - least))
         label.min, label.max = round(float(least), digits) + 0.0, round(float(most), digits) + 0.0

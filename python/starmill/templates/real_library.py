@@ -53,7 +53,7 @@ from astropy.table import Table
 from scipy.interpolate import CubicSpline
 
 from starmill.cli import shipped_file
-from starmill.cli.basics import Failure
+from starmill.cli.basics import Failure, need
 from starmill.grids import plan
 from starmill.surveys import generic
 from starmill.templates import elements, emulate, library_file
@@ -108,9 +108,8 @@ class Recipe:
         print("starmill", shlex.join(command), flush=True)
         self.commands.append(
             "starmill " + shlex.join([os.path.basename(c) if "/" in c else c for c in command]))
-        done = subprocess.run([self.starmill, *command])
-        if done.returncode:
-            raise SystemExit("real-library: starmill ended with status %d" % done.returncode)
+        status = subprocess.run([self.starmill, *command]).returncode
+        need(status == 0, SystemExit, "real-library: starmill ended with status %d" % status)
 
 
 def set_benchmarks(labels, path):
@@ -335,9 +334,8 @@ def make(args):
             join(recipe, args, full)
     write_attributes(full, recipe, name, n, sources)
     size = os.path.getsize(full) / 1e6
-    if size > args.limit:
-        raise SystemExit("real-library: %s has %.1f MB, more than %g (--limit): fewer components, "
-                         "or pixels" % (full, size, args.limit))
+    need(size <= args.limit, SystemExit, "real-library: %s has %.1f MB, more than %g (--limit): "
+         "fewer components, or pixels" % (full, size, args.limit))
     recipe.run("library", "info", full)
     os.makedirs(os.path.dirname(os.path.realpath(args.out)), exist_ok=True)
     shutil.copy(full, args.out + ".part")
