@@ -204,10 +204,10 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
  *  exposures that share a model error add up to 1: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
-  const int kind = m->set.likelihood;
-  if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && m->arm[s->arm].error.fraction))
+  const int kind = m->set.likelihood, has_error = m->arm[s->arm].error.fraction != NULL;
+  if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && has_error))
     return 0.0;
-  return s->error_fixed ? 1.0 / s->n_share : 1.0;
+  return has_error && s->error_fixed ? 1.0 / s->n_share : 1.0;
 }
 
 /** Return the part of a segment's F that depends on the unit of the flux.  It is the sum of

@@ -88,13 +88,26 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   return ln_all + log(left);
 }
 
+/** Do exposures share template or width errors?  F counts the ln det of such an error once for each
+ *  exposure, so F's normalisation, and with it the evidence, is wrong. */
+MILL_HD static inline int mill_is_shared(const mill_model *m, const mill_slot *slot)
+{
+  int shared = 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    shared |= s->used && s->error_fixed && s->n_share > 1.0 &&
+              (m->arm[s->arm].error.fraction || s->width_error > 0.0);
+  }
+  return shared;
+}
+
 /** Store ln of the evidence and its error in the posterior.  The integral of exp(-F/2) is the mean
  *  weight of all draws; draws outside limits or hulls were refused and count as weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
   const double n = (double)slot->n_free, t = MILL_PART_T;
-  double part[2] = {0.0, 0.0}, sum[2], var;
+  double part[2] = {0.0, 0.0}, sum[2], var = 0.0;
   MILL_FOR(b, i, s->n_point)
   {
     const double w = exp((double)s->ln_w[i]);
@@ -104,7 +117,8 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
   mill_block_sum_n(b, part, 2, sum);
   /* ln of the t distribution's normalisation, which the densities leave out */
   const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
-  const double ln_prior = mill_block_prior_integral(b, m, slot, &var);
+  const double ln_prior =
+      mill_is_shared(m, slot) ? (double)NAN : mill_block_prior_integral(b, m, slot, &var);
   MILL_SERIAL(b)
   {
     const double ln_z = s->ln_most + log(sum[0]) - ln_t - 0.5 * slot->result.m2ll - ln_prior;
