@@ -171,7 +171,7 @@ class RealStars(EndToEnd):
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
             shipped, every = os.path.join(SOURCE, "config", survey + ".yaml"), {}
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
-                # without covariances, which one more step fixes elsewhere, so that F moves
+                # no covariance K: if one fit takes a step more, K is computed elsewhere and F moves
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)

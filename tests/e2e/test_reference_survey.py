@@ -43,7 +43,7 @@ class Likelihood(EndToEnd):
             m = libstarmill.model(file[of["row"]], [of[name] for name in (
                 "vel", "vsini", "teff", "logg", "feh", "alpha")])
             weight = 30 * sum(piece.wave.size for piece in m.pieces)
-            # rvspecfit's distance to the hull is that of labels rounded to float32
+            # rvspecfit takes the distance to the hull from labels rounded to float32
             self.assertAlmostEqual(m.penalty / weight, of["outside"], delta=1e-5 * (1 + of["outside"]))
             self.assertEqual([*m.n_pix.values()], of["npix"])
             if rotation == "linear":
@@ -73,7 +73,7 @@ class Likelihood(EndToEnd):
 
 
 class ReferenceSurvey(EndToEnd):
-    """With rvspecfit's kind of rotation, for which its likelihoods are."""
+    """With rvspecfit's kind of rotation, as rvspecfit's likelihoods have it."""
 
     def setUp(self):
         self.survey = survey("linear")

@@ -179,7 +179,7 @@ MILL_TEST(values_that_are_no_numbers_are_named)
 
 /* --- kernel densities (tests/kernels/particles/kernel_density.h) --- */
 
-/* By every instruction set that runs here, to what their fused products leave. */
+/* Check every instruction set that runs here; fused products change the last digits. */
 MILL_TEST(exact_form_is_the_sum_of_kernels)
 {
   static const char *const isa[] = {NULL, "x86-64-v2", "x86-64-v3", "x86-64-v4"};
