@@ -143,8 +143,8 @@ class Campaign:
         return wave, flux, labels
 
     def miles_stars(self, name, sn, seed, rows=None):
-        """Write every second spectrum, or these rows, as input of fit, with noise to S/N sn (0:
-        none)."""
+        """Write every second spectrum, or `rows`, as input of fit.  sn: S/N of added noise (0: no
+        noise)."""
         path = self.at(name + ".fits")
         wave, flux, labels = self.miles()
         if rows is None:

@@ -81,7 +81,7 @@ static inline void work_make(work_input *in, int kind)
   }
   /* a normal matrix that is finite but not positive definite */
   in->thin = in->star[1];
-  in->thin.n_segment = 1; /* one segment: none after it brings barriers of its own */
+  in->thin.n_segment = 1; /* no later segment, whose barriers would hide a missing one */
   made_segment *thin = &in->thin.segment[0];
   for (int p = 0; p < thin->n_pix; p++) {
     const int is_good = p % (thin->n_pix / 3 + 1) == 9;

@@ -127,7 +127,7 @@ class FitStart(ProgramTest):
         plain = np.zeros(N_STAR, bool)
         plain[missing + bad] = True
         np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
-        # such a star's row is the one of a fit without a table
+        # such a star has the same row as in a fit without a table
         for name in given:
             self.assertEqual(given[name][plain].tobytes(), self.guessed[name][plain].tobytes(), name)
 

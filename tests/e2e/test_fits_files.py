@@ -48,7 +48,7 @@ class Files(unittest.TestCase):
             self.assertIn(part, answer["message"])
 
     def test_every_cut(self):
-        """Every length short of the whole file but those that end an HDU."""
+        """Files cut at many lengths are refused; the format refuses those cut after a whole HDU."""
         data, starts = packed(small())
         begins = [start for start, _ in starts]
         for n in sorted({*range(1, len(data), 719), *(b + k for b in range(0, len(data), 2880)

@@ -274,7 +274,7 @@ class LibraryCorrect(ProgramTest):
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
-        # A correction of degree 0 is that of the mean star, -DEPTH, at all labels (true: -0.075 at
+        # A correction of degree 0 is the mean star's, -DEPTH, at all labels (true: -0.075 at
         # 5000 K, -0.125 at 6000 K).  Radial functions miss it slightly between their centers.
         change = change[:, np.argmin(abs(wave - LINE))]
         self.assertAlmostEqual(change[0], change[1], delta=0.005)

@@ -271,7 +271,7 @@ class Merge(ProgramTest):
 
     def test_a_part_without_a_readable_input(self):
         """A part without rows may differ in arms, device and an automatic wave_mask.  The merged
-        result has those of the part with rows, in either order of the parts."""
+        result takes these three from the part with rows, in either order of the parts."""
         shipped, wave = os.path.join(SOURCE, "libraries", "fgk.h5"), np.arange(5000, 5500, 1.0)
         generic.write(tmp("generic.fits"), [{
             "NAME": f"star {i}", "WAVELENGTH": wave, "FLUX": np.cos(wave / 9 + i) + 9,

@@ -544,6 +544,6 @@ class RealLibrary(ProgramTest):
         self.assertEqual(cells[3], "40")
         # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
         self.assertLess(abs(float(cells[6].split()[0])), 25)
-        # the spectra's mean velocity, 20 km/s, is not taken for that of the templates
+        # the spectra's mean velocity, 20 km/s, does not become the templates' velocity
         self.assertLess(abs(float(cells[9].split()[0])), 1)
         self.assertLess(float(cells[6].split()[2]), 60)

@@ -99,7 +99,7 @@ class RealStars(EndToEnd):
         """RCHISQ against its definition: these stars have one segment in each arm."""
         n_cont = 0
         for arm, width in zip("BR", widths):
-            # 9 functions for 1000 A of an arm's pixels, whose ends are those of the templates
+            # 9 functions for 1000 A of an arm's pixels, which end where the templates end
             left = table["NPIX_" + arm] - table["CHISQ_" + arm] / table["RCHISQ_" + arm]
             functions = np.round(left)
             np.testing.assert_allclose(left, functions, atol=1e-6)
@@ -464,7 +464,7 @@ class RealStars(EndToEnd):
 
 
 class SpectraToDraw(EndToEnd):
-    """Spectra that are put next to models are those of the files."""
+    """Spectra that are drawn next to models are the files' spectra."""
 
     def star(self, folder, name, config, out, *options):
         path = os.path.join(DATA, "real", folder, name)

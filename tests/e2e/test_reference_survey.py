@@ -187,7 +187,7 @@ class SmoothRotation(EndToEnd):
 
     def test_rotation_is_less_biased(self):
         """For v sin i above a pixel of the templates (14 to 26 km/s) the median of fitted minus
-        true is below 0.6 times that of the linear kernel, and below 0.6 times rvspecfit's.
+        true is below 0.6 times the linear kernel's median, and below 0.6 times rvspecfit's.
 
         The kernel does not cause the rest of the bias (docs/science/validation.md).  A bin has 9
         to 18 stars; chance moves all three medians together.

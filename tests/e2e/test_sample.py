@@ -75,7 +75,7 @@ class Sample(ProgramTest):
             order = [n.decode() if isinstance(n, bytes) else n
                      for n in f["fits/POST_MEAN"].attrs["ORDER"]]
         self.assertEqual(order, ORDER)
-        # the row's F is that of a fit started at the solution, within what a polish leaves
+        # the row's F equals F of the fit's solution within what a polish leaves
         np.testing.assert_allclose(table["M2LL"][good], fit["M2LL"][good], rtol=0, atol=0.05)
         levels = [table[f"POST_{p}"][good] for p in ("P2_5", "P16", "P50", "P84", "P97_5")]
         self.assertTrue((np.diff(levels, axis=0) >= 0).all())

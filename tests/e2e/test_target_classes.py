@@ -60,7 +60,7 @@ class Selection(ProgramTest):
         return [self.ids.index(i) for i in read(self.path)["TARGETID"]]
 
     def test_expressions_as_of_python(self):
-        """Names are matched as by re.match, whose answers decide what is expected."""
+        """Names are matched as by re.match, which gives the expected rows."""
         desi = {"MWS_ANY": 61, "SCND_ANY": 62, "STD_WD": 34, "BGS_ANY": 60}
         mws = {"MWS_MAIN_BLUE": 8, "GAIA_STD_FAINT": 33}
 

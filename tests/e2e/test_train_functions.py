@@ -101,7 +101,7 @@ def between(n, seed=5):
 
 
 def table(text, begin):
-    """The row of numbers of the report's pixels whose first word is begin."""
+    """Numbers of the row that begins with `begin`, in the report's table of pixel errors."""
     text = text.split("error of their pixels")[1].split("worst")[0]
     row, = (line.split()[1:] for line in text.splitlines() if line.split()[:1] == [begin] and "pixels" not in line)
     return [float(x) for x in row]

@@ -236,7 +236,7 @@ static double weight_of(const made_segment *s)
   return prepared.n_good * (1 + pow(fmax(prepared.sn, 0), 2));
 }
 
-/** The weight of an arm's segments in the range of s, divided by that of s. */
+/** Sum of the weights of an arm's segments in the range of s, divided by the weight of s. */
 static double share_of(const made_segment *s)
 {
   double sum = 0;

@@ -329,7 +329,7 @@ MILL_TEST(hull_is_respected)
       if (r->hull_dist > 0)
         assert_true(r->warn & MILL_WARN_HULL);
       n_edge += (r->warn & MILL_WARN_HULL) != 0; /* also just inside */
-      /* errors are those of the data, without the penalty's stiffness */
+      /* errors come from the data, without the penalty's stiffness */
       for (int l = 0; l < 4; l++)
         assert_true(r->label_err[l] > 1e-3 * lib.label[l].scale);
     }

@@ -116,7 +116,7 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
     if (run_once(path, &settings, format) == FUZZ_ACCEPTED)
       accepted = FUZZ_ACCEPTED;
   }
-  /* without a line-spread function pixels are only read if none is asked for */
+  /* files without a line-spread function: lsf "off" reads their pixels */
   config.format[0] = '\0';
   config.lsf = MILL_LSF_OFF;
   (void)run_once(path, &settings, NULL);

@@ -259,7 +259,7 @@ class Jobs(ProgramTest):
         return content(path, "r")
 
     def assertSame(self, path, want="reference.h5", rows=slice(None)):
-        """/fits and /catalog are those of a run that nothing stopped, bit for bit."""
+        """/fits and /catalog have the bits of an undisturbed run."""
         for group in ("fits", "catalog"):
             have, all_rows = read(path, group), read(tmp(want), group)
             self.assertEqual(differing(have, {k: v[rows] for k, v in all_rows.items()}), [], group)

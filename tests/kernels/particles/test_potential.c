@@ -131,7 +131,7 @@ MILL_TEST(edges_and_times)
   }
 }
 
-/* Splines reproduce a parabola, so the particles are those in the named potential. */
+/* Splines reproduce a parabola, so particles move as in the potential with this name. */
 MILL_TEST(parabola_is_the_named_one)
 {
   static double value[33 * 33];

@@ -395,7 +395,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
     slot.starts.minimum[0][0] += 24;
     slot.starts.n_minimum = 1;
     sample(two_in_a_box);
-    /* volumes of the Gaussians over that of the box, times the prior at the labels */
+    /* volumes of the Gaussians / volume of the box, times the prior at the labels */
     double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
     for (int j = 0; j < NP; j++)
       ln_z += log(width[j]);

@@ -495,7 +495,7 @@ MILL_TEST(one_star_keeps_its_row)
   }
 }
 
-/* Velocities of a pair at epochs: both told; the second star's not measured; an exchange fits. */
+/* Epochs of a pair: both velocities given; the second star's unknown; exchanged stars also fit. */
 MILL_TEST(epochs_of_a_pair)
 {
   enum { N = 3 };

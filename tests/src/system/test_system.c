@@ -185,7 +185,7 @@ MILL_TEST(own_memory)
   mill_process_memory(&with, &peak_with);
   assert_int_equal(munmap(memory, BYTES), 0);
   mill_process_memory(&after, &peak_after);
-  /* a sanitizer has shadow pages of it, and the kernel counts pages in batches */
+  /* a sanitizer adds shadow pages to BYTES, and the kernel counts pages in batches */
   assert_true(with - before >= BYTES - (1 << 20) && with - before < BYTES + BYTES / 4);
   assert_true(after < with - BYTES / 2);
   assert_true(peak_after >= with - (1 << 20));
