@@ -55,7 +55,7 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* Hash TARGETID and OBJECT of each row, and FITS_ROW and EXPID of the row's exposures. */
+/* Hash TARGETID, N_EXPOSURE and OBJECT of each row, FITS_ROW and EXPID of its exposures. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;

@@ -170,7 +170,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* Two rows at one place do not count as repeated: find_place refuses them if a star is there. */
+/* Does not count two rows at one place as repeated: find_place refuses them if a star is there. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -210,7 +210,7 @@ void mill_star_rows_clear(mill_star_rows *rows)
   MILL_FREE(rows->row, rows->text[0], rows->text[1]);
 }
 
-/* Index of the first row that does not sort before key. */
+/* Index of the first row whose key is `key` or sorts after it. */
 static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
 {
   int64_t lo = 0, hi = rows->n_row;

@@ -214,8 +214,8 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
-/* Fail unless the recorded path `then` and the path `now` name the same file.  what: NULL for an
- * input's own path, else a text that relates the paths to the input. */
+/* Fail unless the recorded path `then` and the path `now` name the same file.  The message gives
+ * both after input and what (": its redrock file was "); what NULL: they are the input's path. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {

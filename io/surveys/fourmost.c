@@ -27,7 +27,7 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* Is it 4MOST?  A single spectrum must name it: other ESO spectra have the same layout. */
+/* Is it 4MOST?  A single spectrum must say so: other ESO spectra have the same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&

@@ -44,8 +44,8 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Set camera->mjd to the middle of the exposure.  For a coadd, it is the mean of the exposures'
- * middles; if the file has no exposures, DATE-OBS, the middle in UTC, else the day. */
+/* Set camera->mjd to the middle of the exposure, for a coadd to the mean of all exposures' middles.
+ * If the file has no exposures, use DATE-OBS (the middle, UTC), else the day in MJD. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -85,7 +85,7 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: DR1's image has another quantity in their row. */
+/* Compute wavelengths from keywords: the row of wavelengths in DR1's image has another quantity. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -164,7 +164,7 @@ static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minu
                                    [MILL_MASK] = minute < 0 ? "ANDMASK" : "PIXMASK"});
 }
 
-/* `open` for medium resolution: take the tables of coadds or those of exposures. */
+/* `open` for medium resolution: take the tables of either coadds or exposures. */
 static int open_mrs(void *state, const mill_spectra_settings *settings, int *frame)
 {
   lamost *l = state;

@@ -117,8 +117,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Set camera->mjd to the middle of the exposure.  For a coadd it is that of the primary header, else
- * the mean of the exposures' middles, else TAI (the exposures' mean end), else the day MJD. */
+/* Set camera->mjd to the middle of the exposure.  A coadd takes the middle in the primary header,
+ * else the mean of the exposures' middles, else TAI (the exposures' mean end), else the day MJD. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const int is_coadd = camera->exposure_id < 0, first = is_coadd ? 0 : camera->i_hdu;
@@ -156,7 +156,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
-  /* in SDSS-V the applied barycentric velocity; if present, the frame is barycentric */
+  /* V_RAD is the barycentric velocity that SDSS-V applied; if present, the frame is barycentric */
   MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
   frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
   MILL_CHECK(read_middle(c, camera));
@@ -306,7 +306,7 @@ static int open_mwm(sdss *s, int *frame)
   return MILL_OK;
 }
 
-/* Find the file's spectra: those of Astra, the coadd, or the single exposures. */
+/* Find the file's spectra: Astra's spectra, the coadd, or the single exposures. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   sdss *s = state;

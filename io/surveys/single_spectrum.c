@@ -59,8 +59,8 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* Read a keyword into out [size]; without the keyword or its value, out is unchanged.  A number NaN
- * is no value: SDSS and Astra write it for what they do not know. */
+/* Read a keyword into out [size]; without the keyword or its value, out is unchanged.  NaN counts
+ * as no value: SDSS and Astra write it for unknown numbers. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, size_t size, int *found)
 {

@@ -77,7 +77,7 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm if the file has any of its images.  *frame: that of all arms so far, or unknown. */
+/* Open an arm if the file has any of its images.  *frame: the arms' frame so far, or unknown. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
   int n_there = 0, i_hdu[N_IMAGE], own_frame;

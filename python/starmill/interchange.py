@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# names of columns, in any case, by argument of Spectrum or by "variance" or "deviation"
+# {argument of Spectrum, or "variance" or "deviation": names of columns, in any case}
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
@@ -171,7 +171,7 @@ class FromOthers:
         if spectrum.mask is not None:
             more.setdefault("mask", np.asarray(spectrum.mask))
         turn = np.flip if wave.size > 1 and wave[0] > wave[-1] else np.asanyarray
-        # all axes: a resolution matrix has both turned
+        # flip all axes: a resolution matrix needs both flipped
         more = {k: turn(np.asanyarray(v)) if np.ndim(v) else v for k, v in more.items()}
         return cls(turn(wave), turn(flux), **more)
 

@@ -50,9 +50,9 @@ class Spectrum(FromOthers):
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
         ivar, error (array [n_pix]): Inverse variance or error of the flux: give one; kept as ivar.
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
-        mask (array [n_pix], optional): Not 0: a bad pixel (true: all bits), as is a masked element.
+        mask (array [n_pix], optional): Not 0: a bad pixel.  True and masked elements set all bits.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix]): Line-spread function's sigma, Angstrom (no lsf_factor).
+        sigma (number or array [n_pix]): Line-spread sigma, Angstrom; lsf_factor does not apply.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
         air (bool): wave is in air; the key medium is for files only.
@@ -236,7 +236,7 @@ class Library:
             self._constraints = fixed, priors
 
     def _call(self, function, *args) -> None:
-        """Call a function of the library, not during another thread's fit with constraints."""
+        """Call a function of the library under its lock, which another thread's fit may hold."""
         with self._lock:
             _call(function, self._handle, *args)
 

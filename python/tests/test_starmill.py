@@ -39,7 +39,7 @@ def result():
 
 @pytest.fixture(scope="module")
 def made(library):
-    """A star of one arm without a line-spread function of its own, and its spectrum."""
+    """Return the noisy spectrum of a made star in one arm (sigma 1.2 A), and the star's theta."""
     name, (low, high) = list(library.arms.items())[0]
     wave = np.arange(low + 5, min(high, low + 600), 1.0)
     theta = library.theta(vrad=30, vsini=20, teff=5500, logg=3.5, feh=-1, alpha=0.2)
@@ -119,7 +119,7 @@ def test_a_model_is_its_template_times_its_continuum(library, made):
     np.testing.assert_array_equal(model.spectrum(0), piece.flux)
     alone = starmill.template(library, theta, spectrum.wave, name=spectrum.name, sigma=1.2)
     np.testing.assert_array_equal(alone, piece.template)
-    # the best coefficients by least squares, float64; float32 of d and 1 / sigma
+    # chisq counts good pixels alone; some five pixels at each end are bad
     x = 2 * (piece.wave - piece.wave[0]) / np.ptp(piece.wave) - 1
     resid = (spectrum.flux - piece.flux) * np.sqrt(spectrum.ivar)
     assert model.chisq[spectrum.name] == pytest.approx(np.sum(resid[5:-5] ** 2), rel=0.1)
@@ -142,7 +142,7 @@ def test_likelihoods_one_by_one_and_together(library, made):
     step = 0.1 / np.sqrt(curvature[2, 2])
     up, down = (starmill.minus2loglike(star, theta + s * np.eye(theta.size)[2])
                 for s in (step, -step))
-    # values have 1e-3 of noise in float32, over a fifth of a standard deviation
+    # up and down lie 0.1 standard deviations away; float32 makes noise of 1e-3 in each value
     assert gradient[2] * step == pytest.approx((up - down) / 2, abs=2e-3)
     assert value == pytest.approx(starmill.minus2loglike(star, theta), abs=1e-3)
 

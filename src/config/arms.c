@@ -109,7 +109,7 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm of that name; if none, the arm that covers most of the range. */
+/* Return the library's arm choice->arm, or else the arm that covers most of choice's range. */
 static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   const int own = mill_library_find_arm(lib, choice->arm);
@@ -261,7 +261,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 
 /* ---- cutting arms to ranges ---- */
 
-/* Is entry i of arms a range with a name of its own, to be cut out of a library's arm? */
+/* Is config->arm[i] a range with a new name, to be cut out of one of the library's arms? */
 static int is_part(const mill_config *config, const mill_library *lib, int i)
 {
   const mill_arm_choice *choice = &config->arm[i];
@@ -348,7 +348,7 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
   return MILL_OK;
 }
 
-/* Copy the grid points [first, end) of an arm into a new one. */
+/* Copy the grid points [first, end) of an arm into the new arm `part`. */
 static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
 {
   *part = *whole;

@@ -83,7 +83,7 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Zero the models in new memory: dropped segments write none, but all are downloaded. */
+/** Zero the models in new memory: all are downloaded, but dropped segments write no model. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
@@ -376,7 +376,7 @@ static void add_pixels(mill_slots *s, const mill_slot_entry *e)
     add_piece(s, e->memory.at + e->lsf_at, s->lsf, (size_t)s->n_lib * e->lsf_bytes, 0);
 }
 
-/** Plan, place and upload a star; without success the caller frees the slot. */
+/** Plan, place and upload a star; after a failure the caller frees the slot. */
 static int load(mill_slots *s, int i_slot, mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];

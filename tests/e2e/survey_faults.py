@@ -3,7 +3,7 @@
 
 NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
     "FLUX", "WAVELENGTH", "IVAR", "MASK", "RESOLUTION"))
-# of each kind: edits of a good file, and what the message has
+# {kind of file: ((edit of a good file, words of the message ...) ...)}
 WRONG = {
     "desi": (
         ("-B_WAVELENGTH", "no HDU B_WAVELENGTH"),

@@ -175,7 +175,7 @@ class Repaired(EndToEnd):
             self.assertIn(said, alone.stderr)
 
     def test_a_file_in_another_frame(self):
-        """The result says one frame of all its files, which does not change."""
+        """A result has one velocity frame for all its files, so a retry in another is refused."""
         damage_tiles(self.bad, range(3))
         self.fit("out.h5", self.bad, self.good, status=3)
         with pyfits.open(SURVEY) as hdus:

@@ -139,7 +139,7 @@ class Alike(Formats):
                 ("generic", "SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'Air'", "auto", True),
                 ("generic", "SPECTRA!MEDIUM", "vacuum", False)):
             s = Sample(kind, edits=edits)
-            # samples have vacuum wavelengths, but those of two are written as air
+            # samples have vacuum wavelengths, but weave and 4most store them in air
             wave = s.spectra[0]["wave"]
             if kind in ("weave", "4most"):
                 wave = (3650.0 + 0.25 * np.arange(4) if kind == "weave" else
@@ -304,7 +304,7 @@ class Desi(Formats):
                      config="fiberstatus_allowed_bits: [3]\n")
 
     def test_exposures_of_a_spectra_file(self):
-        """Of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused."""
+        """Rows of targets 30, 10, 30, 20, 10; the config `few` refuses the fiber status of rows 2 and 4."""
         s = Sample("desi", edits="FIBERMAP TARGETID@2=30;FIBERMAP TARGETID@4=10;FIBERMAP FIBER>EXPID;"
                    "FIBERMAP COADD_FIBERSTATUS>FIBERSTATUS;"
                    + ";".join(f"FIBERMAP EXPID@{i}={101 + i};FIBERMAP TARGET_DEC@{i}=90" for i in range(5)))
@@ -345,7 +345,7 @@ class Desi(Formats):
         all_rows = rows("")
         self.assertEqual((len(all_rows), all_rows[0]), (5, stars[0]))
         self.assertTrue(np.isnan(all_rows[3][1]) and all_rows[3][2] == "")
-        # a bad one costs nothing then, and the file's rows when it is needed
+        # a bad redrock file costs nothing if no key needs it; else the coadd is refused
         save("redrock-x.fits", "WRONG")
         self.assertTrue(np.isnan([row[1] for row in rows("")]).all())
         self.refused(s, "no HDU REDSHIFTS or ZBEST", config=by, name="redrock-x.fits")
@@ -387,7 +387,7 @@ class Others(Formats):
     """What only SDSS, LAMOST or WEAVE has."""
 
     def test_sdss_marks_missing_widths(self):
-        """Where wdisp is none: interpolated between neighbours, else the nearest, else one pixel."""
+        """A missing wdisp is interpolated between neighbours, else the nearest, else one pixel."""
         for more, widths, missing in (
                 ("", [1] * 6, [1] * 6),
                 (";".join(f";COADD wdisp@{i}={v}" for i, v in enumerate(("1.25", 0, "nan", 2, 11, -3))),

@@ -473,7 +473,7 @@ class Report(Look):
             known = at & (f["SN_" + a] > -1e9)
             self.assertEqual(got[f"SN_{a}-p5"], np.percentile(f["SN_" + a][known], 5))
             self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
-        # pairs, one star after the other; one by its position
+        # pairs of a star's rows, star by star; the first pair is matched by position
         delta = [f["VRAD"][3] - f["VRAD"][1]]
         for t in np.unique(f["TARGETID"][good]):
             rows = np.flatnonzero(good & (f["TARGETID"] == t))

@@ -99,7 +99,7 @@ class RealStars(EndToEnd):
         """RCHISQ against its definition: these stars have one segment in each arm."""
         n_cont = 0
         for arm, width in zip("BR", widths):
-            # 9 functions for 1000 A of an arm's pixels, whose ends are those of the templates
+            # 9 functions for 1000 A of an arm's pixels, which end where the templates end
             left = table["NPIX_" + arm] - table["CHISQ_" + arm] / table["RCHISQ_" + arm]
             functions = np.round(left)
             np.testing.assert_allclose(left, functions, atol=1e-6)
@@ -171,7 +171,7 @@ class RealStars(EndToEnd):
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
             shipped, every = os.path.join(SOURCE, "config", survey + ".yaml"), {}
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
-                # without covariances, which one more step fixes elsewhere, so that F moves
+                # no covariance K: if one fit takes a step more, K is computed elsewhere and F moves
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
@@ -464,7 +464,7 @@ class RealStars(EndToEnd):
 
 
 class SpectraToDraw(EndToEnd):
-    """Spectra that are put next to models are those of the files."""
+    """Spectra that are drawn next to models are the files' spectra."""
 
     def star(self, folder, name, config, out, *options):
         path = os.path.join(DATA, "real", folder, name)

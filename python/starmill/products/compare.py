@@ -16,7 +16,7 @@ from starmill.templates.spectra_fits import check_whole, opened
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
 UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
          "SN": ("", 2)}  # column: unit, digits
-# bits of rvspecfit's RVS_WARN; starmill's files name all of theirs
+# bits of RVS_WARN in rvspecfit's files; starmill's files name their bits themselves
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted

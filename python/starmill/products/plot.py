@@ -30,7 +30,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return three [(title, (low, high))]: of LINES with good pixels, else of parts of an arm."""
+    """Return three ranges [(title, (low, high))]: LINES with good pixels, else parts of an arm."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:

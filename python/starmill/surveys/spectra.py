@@ -187,7 +187,7 @@ def matched(channels, models, path):
         wave, model = wave[known], model[known].astype(float)
         # the channel of the arm's name goes first: DESI's arms overlap on one grid
         unused = sorted(channels, key=lambda c: c.name != name)
-        while len(wave):  # an arm's model joins those of its spectra
+        while len(wave):  # the model of an arm may span several channels
             at, c = max(((pixels(c.wave, wave), c) for c in unused), key=lambda p: len(p[0]),
                         default=((), None))
             n, unused = len(at), [other for other in unused if other is not c]
@@ -198,8 +198,8 @@ def matched(channels, models, path):
 
 
 def pixels(have, wanted):
-    """Return the indices in have of the wanted wavelengths up to the first that is missing or not
-    above the one before."""
+    """Return the indices in `have` of the wavelengths `wanted`, up to the first that `have` lacks
+    or that does not ascend."""
     if len(have) < 2:
         return []
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)

@@ -66,7 +66,7 @@ SN_MILES = 150  # a pixel; MILES gives no errors
 FWHM_MILES_AA = 2.5
 RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
-NEAR = 400  # K; stars this far beyond the shared range of two libraries may be in both
+NEAR = 400  # K; both libraries fit stars up to this far outside their shared range of Teff
 FADE = 4  # power of Teff with which a shift of labels fades
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
@@ -248,8 +248,8 @@ def measure_error(recipe, args, bare, out):
 
 
 def join(recipe, args, path):
-    """Make the labels of the hot-star library at `path` agree with those of --base.  The shift is
-    the median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
+    """Shift the labels of the hot-star library at `path` to agree with --base.  The shift is the
+    median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
     hot, cool = (library_file.read(p) for p in (path, args.base))
     teff, end = hot.label[0], cool.label[0].max
     wave, flux, labels = read_miles(args.miles)
@@ -259,7 +259,7 @@ def join(recipe, args, path):
     both = (theirs["SUCCESS"] == 1) & (ours["SUCCESS"] == 1)
     step = [np.median((ours[x.column] - theirs[x.column])[both]) for x in hot.label]
     front = hot.arm[0].emulator.front
-    at = hot.unmap(front.center)  # labels that get the templates of shifted labels
+    at = hot.unmap(front.center)  # each of these labels gets the template of shifted labels
     value = emulate.front(front, hot.map(at + np.minimum(1, end / at[:, :1]) ** FADE * step))
     front.coef = RadialFit(front.center, front.length, np.ones(len(at)), value, front.degree,
                            np.array([THROUGH])).coef.astype("f4")

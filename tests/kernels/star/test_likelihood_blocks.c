@@ -171,7 +171,7 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
   static const struct {
     int n_pix, n_cont, kind, cell;
-    double power; /* of the wavelengths' spacing: 0 even, 1 in ln wavelength */
+    double power; /* wavelengths are even (0), or even in ln wavelength (1) */
   } c[] = {{63, 3, MILL_CONT_RBF, 64, 0},        {64, 3, MILL_CONT_RBF, 64, 0},
            {65, 3, MILL_CONT_RBF, 64, 1},        {300, 1, MILL_CONT_RBF, 64, 1},
            {300, 5, MILL_CONT_CHEBYSHEV, 64, 0}, {299, 5, MILL_CONT_RBF, 16, 0},
