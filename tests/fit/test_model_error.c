@@ -210,7 +210,7 @@ static double project_dense(const made_segment *s, double n_share, const dense *
   invert(nk, normal, &ln_det);
   const int kind = fx.set.likelihood;
   if (kind == MILL_LIKE_MARGINAL || (kind == MILL_LIKE_AUTO && !fx.lib.arm[0].error.fraction))
-    f += ln_det / n_share;
+    f += ln_det / (fx.lib.arm[s->arm].error.fraction ? n_share : 1); /* a width has weight 1 */
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, nk, nk, 1, with, nk, normal, nk, 0, x,
               nk);
   memcpy(left, d->inverse, sizeof *left * (size_t)(n * n));

@@ -462,6 +462,21 @@ MILL_TEST(the_evidence_knows_hulls)
   assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
+/** F is not normalised where exposures share an error of the line-spread function's width. */
+MILL_TEST(exposures_with_a_shared_error_have_no_evidence)
+{
+  for (int n = 1; n <= 2; n++) {
+    mill_segment shared = {.used = 1, .error_fixed = 1, .n_share = n, .width_error = 0.05};
+    make_few();
+    for (int l = 0; l < N_LABEL; l++)
+      model.set.prior_sigma[MILL_PAR_LABEL0 + l] = 2;
+    slot.segment = &shared;
+    slot.n_segment = 1;
+    sample(gaussian);
+    assert_int_equal(isnan(out.posterior.ln_evidence), n == 2);
+  }
+}
+
 /** NOT_GAUSSIAN compares the posterior with a Gaussian of the fit's formal errors.  It is set for
  *  errors twice the posterior's deviations (i = 1), but not if a label's floor explains them
  *  (i = 2): errors contain the floor, the likelihood does not. */
