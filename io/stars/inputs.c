@@ -351,7 +351,7 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
   return MILL_OK;
 }
 
-/* Join the rows of all files; then count each file's joined rows and exposures in its facts. */
+/* Join each object's rows over all files; set facts: each file's joined rows and exposures. */
 static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {

@@ -469,7 +469,7 @@ class Others(Formats):
             "identifier"] for n in (1, 2)}), 2)
 
     def test_pfs_observations(self):
-        """The red arm has the width of its resolution; times are means of the visits."""
+        """Arms r and m have line widths of their own; times are means of the visits."""
         for arm, fwhm, visits, found in ("r", 2.7, (7, 8), -1), ("m", 1.6, (7, 7), 7):
             s = Sample("pfs wave", edits=f"OBSERVATIONS arm@1={arm};OBSERVATIONS visit@1={visits[1]}")
             s.hdus[-1].columns[0].values += 300  # nm: red

@@ -17,7 +17,7 @@ LONG_WORK_S = 56.0
 WARN_S = 25
 
 PACE = '''#!{python}
-"""Run starmill at a part of a CPU, so that little work takes long; as gentle to stop."""
+"""Run starmill on a share of a CPU, so that little work takes long; pass on signals."""
 import os, signal, subprocess, sys, time
 SHARE, TICK_S = {share}, 0.5  # a tick is the same for all ranks, lest they wait for each other
 if "--output" not in sys.argv:  # help, for starmill-submit

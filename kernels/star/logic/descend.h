@@ -95,8 +95,8 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 enum { MILL_MAX_SETTLE = 8 };
 
 /** If the minimum is close, let the next Jacobian recompute the model error (fix_error), and
- *  return 1.  F values of different model errors are not compared, so the polish forgets its F, or
- *  restarts if the last Jacobian did not compute the model error (error_is_here is 0). */
+ *  return 1.  F values of different model errors cannot be compared: the polish forgets F, or
+ *  restarts if the last Jacobian used an older model error (error_is_here is 0). */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;

@@ -66,7 +66,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is slot->theta within the limits, and not refused by the hulls? u: uniform random number. */
+/** Is slot->theta within the limits, and u (uniform, random) < exp(-hull penalty / 2)? */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
