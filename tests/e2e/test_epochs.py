@@ -14,6 +14,13 @@ AMPLITUDE = np.array([0] * 6 + [40] * 2 + [200] * 2)
 JOIN = tmp("join.yaml")
 
 
+def scale_ivar(paths, factor):
+    for path in paths:
+        with pyfits.open(path, mode="update") as hdus:
+            for arm in "BRZ":
+                hdus[f"{arm}_IVAR"].data *= np.float32(factor)
+
+
 class Epochs(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -205,6 +212,24 @@ class Epochs(ProgramTest):
             self.assertTrue(f"{low} of them ({100 * low / n:.1f} %) a constant velocity" in f.read())
 
 
+class FaintEpochs(ProgramTest):
+    def test_far_velocities_are_found(self):
+        """Those of the last of five epochs, with a prior of VRAD or errors that are too large."""
+        far = np.array([60.0, 70, 80, 90, 100, 120, 140, 160] * 3)
+        velocity = np.outer(far, [0, 0, 0, 0, 1])
+        files, _ = pair_survey.make_epochs(tmp("faint"), os.environ["STARMILL"], velocity, seed=5,
+                                           library=coarse_library(), sn="4,6", vsini="1,5")
+        for ivar, more in (1, "priors: [{param: vrad, mean: 0, sigma: 0.1}]\n"), (0.5, ""):
+            scale_ivar(files, ivar)
+            put("faint.yaml", "join_by_name: true\nepochs: exposure\n" + more)
+            run("fit", "--overwrite", "--library", coarse_library(), "--output", tmp("faint.h5"),
+                "--config", tmp("faint.yaml"), *files)
+            of = read(tmp("faint.h5"), "epochs")
+            v, err = of["VRAD"].reshape(-1, 5), of["VRAD_ERR"].reshape(-1, 5)
+            off = v[:, 4] - np.average(v[:, :4], axis=1, weights=err[:, :4] ** -2) - far
+            self.assertLess(np.abs(off / err[:, 4]).max(), 4.5, more)  # in 24 values, chance is less
+
+
 PAIR = 4096
 # velocity differences: wider than the coarse library's lines, narrower, and single stars
 APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
@@ -360,6 +385,13 @@ class PairsWithEpochs(ProgramTest):
         single, alone = self.row["SB2"] == 0, read(tmp("alone.h5"))
         for name in set(alone) - {"CRC"}:
             self.assertEqual(alone[name][single].tobytes(), self.row[name][single].tobytes(), name)
+
+    def test_pairs_are_found_if_errors_are_too_large(self):
+        files = [shutil.copy(path, tmp(f"large-{k}.fits")) for k, path in enumerate(self.files)]
+        scale_ivar(files, 0.05)
+        run("fit", "--library", coarse_library(), "--output", tmp("large.h5"), "--config",
+            tmp("visits.yaml"), *files)
+        np.testing.assert_array_equal(read(tmp("large.h5"))["SB2"], EPOCHS_RATIO > 0)
 
     def test_an_epoch_without_data_has_no_velocity(self):
         pair, off = int(np.flatnonzero(CONSTANT)[0]), 1

@@ -164,22 +164,27 @@ MILL_HD_CALLED static inline int mill_seeks_doubt(const mill_model *m, mill_slot
   return doubt;
 }
 
-/** Squared significance of the lines of all arms together. */
+/** Squared significance of the lines of all arms together.  Overestimated errors make lead.signal
+ *  too low: the drop of chi-square by the guess's best template is a lower limit. */
 MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
 {
   double signal = 0.0;
   for (int a = 0; a < m->n_arm; a++)
-    signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
-  return signal;
+    signal += fmax(slot->lead.signal[a], 0.0);
+  return fmax(signal, -slot->result.guess_chisq);
 }
 
 /** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2.
  *  At v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
- *  Velocity offsets enlarge err: VRAD's error with all else fixed then replaces err. */
+ *  Velocity offsets enlarge err, and a prior reduces it: VRAD's error by the data with all else
+ *  fixed then replaces err. */
 MILL_HD static inline double mill_line_width(const mill_model *m, const mill_slot *slot, double err,
                                              double signal)
 {
-  const double own = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD]) : err;
+  const double sigma = mill_prior_sigma(m, slot, MILL_PAR_VRAD);
+  const double curvature =
+      slot->best.at.hess[MILL_PAR_VRAD] - (sigma > 0.0 ? 1.0 / (sigma * sigma) : 0.0);
+  const double own = m->n_par > m->n_deriv || sigma > 0.0 ? 1.0 / sqrt(curvature) : err;
   return own * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
 }
 
@@ -279,8 +284,10 @@ MILL_RESUMABLE(mill_epochs_search)
   if (!slot->epochs_shifted)
     MILL_CALL(mill_scan_run);
   for (int i = 0; i < slot->n_epoch; i++) { /* ask for models at the searches' ends */
-    slot->epoch[i].curve.n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0;
-    slot->epoch[i].curve.f_centre = (double)NAN;
+    mill_curve *c = &slot->epoch[i].curve;
+    c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0;
+    c->centre = isfinite(c->found) ? c->found : c->centre; /* a scan has moved it */
+    c->f_centre = (double)NAN;
   }
   mill_ask_curves(m, slot, MILL_OF_EPOCHS);
   MILL_WAIT(MILL_REQ_MODELS);

@@ -336,8 +336,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   mill_pair_epochs_move(m, slot);
   if (p->star == 1)
     p->point = polish->at;
-  else
-    slot->best.converged = converged;
+  /* the second star's turn precedes the first star's */
+  slot->best.converged = converged && (p->star == 1 || slot->best.converged);
   p->n_turn++;
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* up to the last scan */

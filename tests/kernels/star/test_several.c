@@ -237,7 +237,7 @@ enum { RATIO = 2 * NP, N_ROW, OFFSET = RATIO + 2, N_ALL };
 #define OFFSET_TRUE  1.5
 
 static double both_centre[N_ROW], curve[N_ROW * N_ROW], single_f, peak_km_s = 130;
-static int peak_stands = 1;
+static int peak_stands = 1, is_stuck; /* is_stuck: the second star's last turn finds no lower F */
 
 /** Make stars at 12 and 95 km/s.  In units of the errors, F's curvature is 1 on the diagonal, 0.3
  *  between parameters of one star, 0.1 between stars, and -0.15 between a parameter and the flux
@@ -341,6 +341,9 @@ static void answer(void)
       of[k] = of_segment(a, mill_velocities_of(&slot, a)[k], grad, hess_of);
     if (slot.request == MILL_REQ_TANGENTS) {
       double *flux = of + MILL_ANSWER_TANGENTS + N_ROW + N_ROW * (N_ROW + 1) / 2;
+      grad[0] += is_stuck && p->n_turn == 4;
+      if (is_stuck && p->n_turn == 4 && slot.polish.have)
+        of[0] = INFINITY;
       answer_tangents(a, N_ROW, grad, hess_of);
       flux[0] = p->star == 0 ? 1 : ratio;
       flux[1] = p->star == 0 ? ratio : 1;
@@ -427,6 +430,7 @@ static void expect_joint_minimum(int has_priors, int has_hull)
   const double least = joint_minimum(stiff, mean, off, inverse);
   const mill_fit_result *r = &slot.result;
   assert_int_equal((r->warn & MILL_WARN_HULL) != 0, has_hull);
+  assert_int_equal((r->warn & MILL_WARN_NOT_CONVERGED) != 0, is_stuck);
   assert_int_equal((r->info & MILL_INFO_NEAR_HULL) != 0, has_hull);
   assert_close(r->hull_dist, has_hull ? fmax(-0.2 - r->pair_label[0], 0) : 0, 1e-15);
   assert_int_equal(r->pair, 1);
@@ -459,6 +463,9 @@ MILL_TEST(turns_end_in_the_joint_minimum)
   expect_joint_minimum(0, 0);
   expect_joint_minimum(1, 0);
   expect_joint_minimum(0, 1);
+  is_stuck = 1;
+  expect_joint_minimum(0, 0);
+  is_stuck = 0;
 }
 
 MILL_TEST(the_brighter_star_is_the_row)
