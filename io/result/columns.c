@@ -182,7 +182,8 @@ static const line fits_line[] = {
      "lowest -2 ln L of all samples, with priors and hull penalty"},
     {POST, "POST_LN_EVIDENCE", REAL(P(ln_evidence)), "",
      "ln of the marginal likelihood: the likelihood averaged over the priors; hulls count as "
-     "priors; NaN if a label has neither a hull nor a prior"},
+     "priors; NaN if a label has neither a hull nor a prior, or joint exposures share a model or "
+     "width error"},
     {POST, "POST_LN_EVIDENCE_ERR", REAL(P(ln_evidence_err)), "", "error of ln evidence"},
     {POST, "POST_PARETO_K", REAL(P(pareto)), "",
      "Pareto k of the importance weights; above 0.7 do not trust the posterior"},
