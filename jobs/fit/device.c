@@ -108,8 +108,7 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   return MILL_OK;
 }
 
-/* Rank 0: return the device on which the result to continue was begun; NULL: a new result. */
-static const char *begun_on(const mill_fit_call *call, const mill_existing *existing)
+const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *existing)
 {
   const char *device = existing->peek.device;
   const int is_void = existing->found && existing->peek.n_status[MILL_STATUS_FITTED] == 0;
@@ -120,7 +119,7 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  const char *choice = NULL, *begun = begun_on(call, existing);
+  const char *choice = NULL, *begun = mill_fit_begun_on(call, existing);
   const char *path = existing->path[0] ? existing->path : call->options->output;
   if (strcmp(setup->config.backend, "auto") != 0)
     return MILL_OK;

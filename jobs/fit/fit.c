@@ -91,11 +91,14 @@ static int settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err
 }
 
 /* Index the rows of the inputs.  `starmill sample` checks that the inputs are those of its fit. */
-static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
+static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup,
+                        const mill_existing *existing, mill_inputs *inputs)
 {
   mill_input_request request;
   mill_fit_options_inputs(call->options, &request);
   inputs->tables = (mill_star_tables){setup->start, setup->priors};
+  if (existing->found && !existing->peek.finished && mill_fit_begun_on(call, existing))
+    inputs->begun = existing->path;
   MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
                                &setup->roles, inputs));
   MILL_CHECK(agree_to_go_on(call, setup, "while indexing"));
@@ -228,15 +231,15 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   MILL_TRY(agree_to_go_on(call, setup, "at the start"));
   meters->library_s = lap_s(&cpu_s);
   const double start_s = mill_wall_s();
-  MILL_TRY(index_inputs(call, setup, inputs));
+  if (call->mpi->rank == 0) /* opening the result reports its problems */
+    find_existing(options, &out->existing);
+  MILL_TRY(index_inputs(call, setup, &out->existing, inputs));
   meters->index_s = lap_s(&cpu_s);
   if (inputs->n_file == 0) {
     if (call->mpi->rank == 0 && (options->plan || !options->quiet))
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
-  if (call->mpi->rank == 0) /* opening the result reports its problems */
-    find_existing(options, &out->existing);
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));
   if (options->plan) {

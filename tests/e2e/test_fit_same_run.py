@@ -213,6 +213,33 @@ class Repaired(EndToEnd):
         run("merge", "--output", tmp("both.h5"), tmp("out.h5"), self.path)
         self.assertEqual(list(read(tmp("both.h5"))["STATUS"]), 6 * [FITTED])
 
+    def test_a_file_that_one_start_cannot_read(self):
+        inputs, unread = (self.bad, self.good), faults("EIO:open:bad.fits$:1:0")
+        # the first start: the result goes on without the file, also if it was missing
+        self.fit("out.h5", *inputs, status=3, env=unread)
+        for ranks in 0, 2:
+            unfinish(self.path)
+            self.fit("out.h5", *inputs, status=3, ranks=ranks, says=[self.bad, "when the result was begun"])
+            self.assertEqual(list(read(self.path)["STATUS"]), 3 * [FITTED])
+        self.assertIn(b"rror", read(self.path, "catalog/files")["ERROR"][0])
+        self.fit("out.h5", "--retry-failed", *inputs, status=4, says=[self.bad, "it could not be read then"])
+        self.fit("missing.h5", tmp("late.fits"), self.good, status=3)
+        unfinish(self.path)
+        shutil.copy(self.bad, tmp("late.fits"))
+        self.fit("missing.h5", tmp("late.fits"), self.good, status=3)
+        # a later start: it stops, for another one
+        os.unlink(tmp("out.h5"))
+        self.fit("out.h5", *inputs)
+        self.fit("out.h5", *inputs, status=4, env=unread, says=["it cannot be read now", self.bad])
+        unfinish(self.path)
+        for retry in (), ("--retry-failed",):
+            self.fit("out.h5", *retry, *inputs, status=75, env=unread, says=[self.bad, "could be read when"])
+        os.rename(self.bad, tmp("away.fits"))
+        self.fit("out.h5", *inputs, "--retry-failed", status=75, says=[self.bad, "could be read when"])
+        os.rename(tmp("away.fits"), self.bad)
+        self.fit("out.h5", *inputs)
+        self.assertEqual(list(read(self.path)["STATUS"]), 6 * [FITTED])
+
     def test_one_that_still_has_no_rows(self):
         put(self.bad, b"no FITS file")
         self.fit("out.h5", self.bad, self.good, status=3)
