@@ -24,7 +24,13 @@ int mill_sampled_read_config(const char *path, mill_config *config)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_OWNED char *text = NULL;
+  const size_t one = 1;
+  int finished = 0;
   MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &finished));
+  if (!finished)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is not finished: give the fit's command again first",
+                      path);
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_CHECK(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
