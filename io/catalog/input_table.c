@@ -201,7 +201,8 @@ static void print_entry(const mill_input_entry *e, FILE *out)
 static int not_written(const char *path)
 {
   return MILL_ERROR(MILL_ERR_OUTPUT,
-                    "--input-table %s: cannot be written: %s; mend this and repeat the command",
+                    "--input-table %s: cannot be written: %s; mend this and repeat the command, "
+                    "after the fit without --overwrite",
                     path, errno ? strerror(errno) : "no room");
 }
 

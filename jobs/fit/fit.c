@@ -154,10 +154,19 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
+/* Does the table say the same of an input?  NULL: the table has no line of it. */
+static int is_known(const mill_input_entry *then, const mill_input_entry *now)
+{
+  return then && strcmp(then->result, now->result) == 0 && then->is_done == now->is_done &&
+         then->n_row == now->n_row && then->n_fitted == now->n_fitted && then->size == now->size &&
+         then->mtime == now->mtime && strcmp(then->settings, now->settings) == 0;
+}
+
 /* Append a line for each input to the table, unless an earlier run has recorded all inputs. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;
+  int n_known = 0;
   char result[PATH_MAX], now[MILL_UTC_SIZE];
   MILL_OWNED mill_input_entry *entry = NULL;
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
@@ -172,23 +181,15 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
   if (!mill_input_table_takes(result))
     return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: rename %s, whose path has a tab or newline",
                       call->options->output);
-  for (int i = 0; i < inputs->n_file; i++) {
-    MILL_CHECK(mill_input_absolute(inputs->file[i].path, absolute));
-    MILL_CHECK(mill_path_list_add(&path, absolute));
-    entry[i].path = path.path[i];
-  }
-  if (out->outcome == MILL_OPEN_FINISHED) {
+  if (out->outcome == MILL_OPEN_FINISHED)
     MILL_CHECK(mill_input_table_read(table_path, &table));
-    int n_known = 0;
-    for (int i = 0; i < inputs->n_file; i++)
-      n_known += mill_input_table_has(table, result, entry[i].path);
-    if (n_known == inputs->n_file)
-      return MILL_OK;
-  }
   mill_utc_text(mill_unix_s(), now);
   MILL_CHECK(count_rows(inputs, result, entry, reason));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *input = &inputs->file[i];
+    MILL_CHECK(mill_input_absolute(input->path, absolute));
+    MILL_CHECK(mill_path_list_add(&path, absolute));
+    entry[i].path = path.path[i];
     entry[i].size = input->size;
     entry[i].mtime = input->mtime;
     entry[i].redrock_size = input->redrock_size;
@@ -196,8 +197,11 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     entry[i].result = result;
     memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
     snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
+    n_known += table && is_known(mill_input_table_find(table, absolute), &entry[i]);
   }
-  return mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
+  return n_known == inputs->n_file
+             ? MILL_OK
+             : mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
 }
 
 /* If the result is finished, append each input's outcome to the table of inputs (if any). */
