@@ -175,12 +175,6 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
   return line ? &line->entry : NULL;
 }
 
-int mill_input_table_has(const mill_input_table *table, const char *result, const char *path)
-{
-  const mill_input_entry *entry = mill_input_table_find(table, path);
-  return entry && strcmp(entry->result, result) == 0;
-}
-
 int mill_input_table_takes(const char *path)
 {
   return path[strcspn(path, "\t\r\n")] == '\0';

@@ -203,8 +203,7 @@ const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, 
 
 /* ---- comparing ---- */
 
-/* Do the recorded path `then` and the present path `now` name the same file? */
-static int is_path(const char *folder, const char *then, const char *now)
+int mill_recorded_is(const char *folder, const char *then, const char *now)
 {
   char absolute[2 * MILL_MAX_PATH];
   struct stat a, b;
@@ -212,11 +211,6 @@ static int is_path(const char *folder, const char *then, const char *now)
          (then[0] && now[0] && place(folder, then, absolute, sizeof absolute) &&
           stat(absolute, &a) == 0 && stat(now, &b) == 0 && a.st_dev == b.st_dev &&
           a.st_ino == b.st_ino);
-}
-
-int mill_recorded_is(const mill_recorded_inputs *inputs, int i, const char *now)
-{
-  return is_path(inputs->folder, inputs->file[i].path, now);
 }
 
 /* Could the input be read then, and not now although it has not changed? */
@@ -232,7 +226,7 @@ static int check_path(const char *path, const char *folder, const char *input, c
                       const char *then, const char *now)
 {
   now = now ? now : "";
-  if (is_path(folder, then, now))
+  if (mill_recorded_is(folder, then, now))
     return MILL_OK;
   return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s, now %s)",
                     path, what ? input : "", what ? what : "", then[0] ? then : "none",
@@ -260,9 +254,9 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
                       was.n_file, info->n_file);
   for (int i = 0; i < was.n_file; i++)
     MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file && !finished; i++)
+  for (int i = 0; i < was.n_file; i++)
     if (is_lost(&was.file[i], &info->file[i]))
-      return MILL_ERROR(MILL_ERR_STOPPED,
+      return MILL_ERROR(finished ? MILL_ERR_OUTPUT : MILL_ERR_STOPPED,
                         "%s; the file could be read when %s was begun: give the same command again",
                         info->file[i].error, path);
   for (int i = 0; i < was.n_file; i++)
@@ -272,13 +266,12 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
     for (int i = 0; i < was.n_file; i++) {
       const mill_input_file *then = &was.file[i], *now = &info->file[i];
       const char *redrock = k > 1 && now->redrock ? now->redrock : "";
-      const char *changed = !then->error[0] == !now->error[0] ? number[k].changed
-                            : now->error[0]                   ? "it cannot be read now"
-                                                              : "it could not be read then";
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
         return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
-                          path, now->path, redrock[0] ? " with " : "", redrock, changed);
+                          path, now->path, redrock[0] ? " with " : "", redrock,
+                          then->error[0] && !now->error[0] ? "it could not be read then"
+                                                           : number[k].changed);
     }
   return MILL_OK;
 }
@@ -325,7 +318,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
   same = was.n_file == info->n_file; /* if they differ, mill_result_inputs_check reports it */
   for (int i = 0; i < info->n_file && same; i++) {
-    same = mill_recorded_is(&was, i, info->file[i].path);
+    same = mill_recorded_is(was.folder, was.file[i].path, info->file[i].path);
     n_all += was.file[i].n_row;
   }
   for (int i = 0; i < info->n_file && same; i++) {

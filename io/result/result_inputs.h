@@ -24,8 +24,8 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 /** Path of input i, prefixed with the fit's folder if relative.  MILL_ERR_RANGE: too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
-/** Do the recorded path of input i and the present path `now` name the same file? */
-int mill_recorded_is(const mill_recorded_inputs *inputs, int i, const char *now);
+/** Do the path `then`, recorded with its folder, and the present path `now` name the same file? */
+int mill_recorded_is(const char *folder, const char *then, const char *now);
 
 /** An input of a result; path: absolute, with links followed. */
 typedef struct mill_known_input {

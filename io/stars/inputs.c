@@ -249,7 +249,7 @@ static void leave_out(const char *begun, const mill_input_names *names, file_fac
       mill_recorded_inputs_read(file, begun, &was) != MILL_OK || was.n_file != names->n)
     return; /* a bad result is refused later */
   for (int i = 0; i < was.n_file; i++)
-    if (was.file[i].error[0] && mill_recorded_is(&was, i, names->name[i])) {
+    if (was.file[i].error[0] && mill_recorded_is(was.folder, was.file[i].path, names->name[i])) {
       facts[i].left_out = 1;
       facts[i].file = was.file[i]; /* its texts are set later */
     }

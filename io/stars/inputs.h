@@ -33,7 +33,7 @@ typedef struct mill_inputs {
   char *path_text, *file_text;              /**< texts that file points to, owned */
   mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
   mill_star_tables tables;                  /**< set before indexing, borrowed */
-  const char *begun; /**< set on rank 0 before indexing: unfinished result to continue, or NULL */
+  const char *begun; /**< rank 0, set before indexing: its unreadable files stay so; NULL: none */
   mill_join *join;   /**< joins rows across files, owned; NULL: rows are not joined */
   int n_pix[MILL_MAX_ARM]; /**< pixels of each arm's longest exposure; 0: none, or no models */
   /** [arm][n_pix] wavelengths equal in all exposures to 0.001 pixels, owned; NULL: they differ */
@@ -45,8 +45,7 @@ typedef struct mill_inputs {
  *  request, config, lib, arm_wanted [MILL_MAX_ARM]  equal on all ranks
  *  roles  files that rank 0 writes; empty on other ranks; NULL: none
  *
- *  An unreadable file is no failure: its entry and the log say why.  A file that could not be read
- *  when inputs->begun was begun stays unreadable.
+ *  An unreadable file is no failure: its entry and the log say why.
  *  MILL_ERR_USAGE: no input, an unreadable catalog file, an input named twice, or the run would
  *  overwrite an input or its redrock file. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,

@@ -154,24 +154,15 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
-/* Does the table say the same of an input?  NULL: the table has no line of it. */
-static int is_known(const mill_input_entry *then, const mill_input_entry *now)
-{
-  return then && strcmp(then->result, now->result) == 0 && then->is_done == now->is_done &&
-         then->n_row == now->n_row && then->n_fitted == now->n_fitted && then->size == now->size &&
-         then->mtime == now->mtime && strcmp(then->settings, now->settings) == 0;
-}
-
-/* Append a line for each input to the table, unless an earlier run has recorded all inputs. */
+/* Append a line for each input to the table, unless it says all that already. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;
   int n_known = 0;
-  char result[PATH_MAX], now[MILL_UTC_SIZE];
+  char result[PATH_MAX], absolute[PATH_MAX], now[MILL_UTC_SIZE];
   MILL_OWNED mill_input_entry *entry = NULL;
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
   MILL_AT_END(mill_path_list_clear) mill_path_list path = {0};
-  char absolute[PATH_MAX];
   MILL_OWNED char(*reason)[MAX_REASON] = NULL;
   MILL_CHECK(MILL_ALLOC(inputs->n_file, &entry));
   MILL_CHECK(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
@@ -197,7 +188,11 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     entry[i].result = result;
     memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
     snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
-    n_known += table && is_known(mill_input_table_find(table, absolute), &entry[i]);
+    const mill_input_entry *then = table ? mill_input_table_find(table, absolute) : NULL;
+    n_known += then && strcmp(then->result, result) == 0 && then->is_done == entry[i].is_done &&
+               then->n_row == input->n_row && then->n_fitted == entry[i].n_fitted &&
+               then->size == input->size && then->mtime == input->mtime &&
+               strcmp(then->settings, entry[i].settings) == 0;
   }
   return n_known == inputs->n_file
              ? MILL_OK

@@ -219,10 +219,9 @@ class Daily(ProgramTest):
         self.assertEqual(self.inputs("a.h5"), ["coadd-x.fits"])
 
     def test_an_outcome_that_the_table_lacks(self):
-        star = self.add("coadd-x.fits")
-        daily = ("--input-table", self.table, star)
+        daily = ("--input-table", self.table, self.add("coadd-x.fits"))
         self.run_fit("a.h5", *daily)
-        os.utime(star, (1, 1))
+        os.utime(daily[-1], (1, 1))
         self.run_fit("a.h5", *daily, "--overwrite", status=4, env=faults("ENOSPC:write:inputs.tsv$:1:0"),
                      says=["cannot be written", "without --overwrite"])
         for _ in range(2):  # as it says; then all is recorded
