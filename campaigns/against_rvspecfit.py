@@ -65,7 +65,7 @@ class Network(RVSInterpolator.RVSInterpolator):
 
 
 def network(group, use):
-    """rvspecfit's interpolator with the weights of an arm, for the pixels `use` alone."""
+    """Return rvspecfit's interpolator with an arm's weights, for the pixels `use` alone."""
     layer = [[group[f"layer{i}/{what}"][:] for what in ("weight", "bias")]
              for i in range(group.attrs["n_layer"])]
     layer[-1] = [x[use] for x in layer[-1]]  # the last layer has an output for each pixel
@@ -113,7 +113,7 @@ def take_library(path, survey, arms, folder):
 
 
 def desi(row, arms, data, folder, copies):
-    """SpecData of a row, a file of its copies and one of itself."""
+    """Return a row's SpecData, and paths: a file of `copies` copies of the row, a file of one."""
     with fits.open(f"{data}/sim/coadd-dev.fits.gz") as file:
         flux, ivar, mask, wave, res = desi_fit.read_data(file, list(arms))
         use = {k: (wave[k] >= low) & (wave[k] <= high) for k, (low, high, _) in arms.items()}
@@ -170,7 +170,7 @@ def lamost(row, arms, data, folder, copies):
 
 
 def generic_table(survey, part, folder, copies):
-    """Write part {arm: wavelength, flux, inverse variance, line-spread sigma} for both programs."""
+    """Write part {arm: wavelength, flux, ivar, sigma} for starmill; return rvspecfit's SpecData."""
     for name, n in (("copies", copies), ("one", 1)):
         generic.write(f"{folder}/{name}.fits", [
             {"NAME": f"{i}", "TARGETID": i + 1, "ARM": arm, "WAVELENGTH": lam, "FLUX": flux,

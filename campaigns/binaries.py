@@ -12,7 +12,7 @@ pair has 0.1 to 1 times the flux of the first, 20 to 300 km/s away in velocity. 
  --epochs N   N exposures at random phases of a circular orbit; the stars' difference in velocity
               has a semi-amplitude of 20 to 300 km/s.  Single stars move as first stars of pairs do.
  --offsets    shifts the wavelengths of arms r and z by random velocities of some 10 km/s, drawn
-              anew for every 500 stars, and fits with velocity_offsets
+              once for every 500 stars, and fits with velocity_offsets
 """
 
 import os
@@ -33,7 +33,7 @@ LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 
 
 def one_chunk(options, seed, is_pair):
-    """{name: [n]} of a chunk of stars, and seconds of a fit without binaries and with."""
+    """Return {name: [n]} for a chunk of stars; seconds of fits without and with binaries."""
     random = np.random.default_rng(seed)
 
     def log_uniform(limits):
@@ -122,7 +122,7 @@ def pulls(pairs, found):
 
 
 def epoch_pulls(pairs, found):
-    """Pulls of both velocities of each epoch that the stars are known at."""
+    """Print pulls of both stars' velocities in the epochs of the pairs that were found."""
     one, two, first, second = (pairs[name][found] for name in ("epoch VRAD", "epoch VRAD_2", "first",
                                                                "second"))
     sure = pairs["epoch EPOCH_FLAG"][found] == 0

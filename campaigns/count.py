@@ -35,7 +35,7 @@ def files(revision):
 
 
 def functions(text):
-    """Lines from name to last brace, and first line, of each function of a source in our layout."""
+    """For each function of a source in our layout: its number of lines, and its first line."""
     start = None
     lines = text.splitlines()
     for i, line in enumerate(lines):
@@ -49,7 +49,7 @@ def functions(text):
 
 
 def copied(texts):
-    """Lines that stand in a run of WINDOW lines which stands more than once."""
+    """Count the lines that lie in a run of WINDOW lines that occurs more than once."""
     places = collections.defaultdict(list)
     for path, text in texts.items():
         lines = [(i, line.strip()) for i, line in enumerate(text.splitlines())]

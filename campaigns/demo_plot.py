@@ -28,7 +28,7 @@ N_SHADE = 12  # of S/N: few enough that each has its place in the palette
 
 
 def save(figure, path):
-    """The old file stays until the new one is whole."""
+    """Write a figure; an old file stays until the new one is complete."""
     write_whole(path, [png(figure, DPI)], overwrite=True)
 
 

@@ -34,7 +34,7 @@ def run(*args):
 
 
 def make(program, library, folder, n_star, per_file):
-    """Write n_star spectra: those of 100 mock stars again and again, each time with other noise."""
+    """Write n_star spectra: repeat the spectra of 100 mock stars, each time with new noise."""
     run(program, "simulate", "--library", library, "--output", os.path.join(folder, "desi"), "--stars", 100,
         "--per-file", 100, "--seed", 1, "--sn", "20,60", "--quiet")
     with fits.open(os.path.join(folder, "desi", "coadd-mock-00000.fits")) as hdus:

@@ -28,7 +28,7 @@ from scipy import stats
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 SN_CALIBRATE, SN_EMCEE = 50, 40
 N_WALKER, N_STEP = 128, 3000  # of emcee
-# mean and deviation of the labels' mapping; half the box of true labels, in deviations
+# mean and std of the mapped labels; true labels lie within HALF std of the mean
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
 VEL, VSINI = 300.0, 160.0
 
@@ -65,7 +65,7 @@ def calibrate(program, n=400):
         if status != 1 or (w > 0).sum() < 20:  # few draws in the box of true labels
             n_left += 1
             continue
-        # The truth counts as a sample of half its weight, which makes the rank uniform.
+        # The truth is one more sample of mean weight, half of it below: so ranks are uniform.
         low = (w[:, None] * (draws < star["truth"])).sum(axis=0)
         ranks.append((low + 0.5 * w.mean()) / (w.sum() + w.mean()))
     ranks = np.array(ranks)
@@ -84,7 +84,7 @@ def calibrate(program, n=400):
 
 # ---- the fit's errors ----
 
-PLAIN = ("NOT_CONVERGED", "LIMIT", "WIDE")  # of POST_FLAG: said of the sample, not of the fit
+PLAIN = ("NOT_CONVERGED", "LIMIT", "WIDE")  # bits of POST_FLAG about the sampling, not the fit
 
 
 def bits(column):
@@ -94,7 +94,7 @@ def bits(column):
 
 
 def errors(path):
-    """Print the posterior's deviations over the fit's formal errors, by the fit's flags."""
+    """Print posterior standard deviation / formal error of the fit, for each of the fit's flags."""
     import h5py  # only here
 
     with h5py.File(path, "r") as f:
@@ -103,7 +103,7 @@ def errors(path):
         warn, info, post = (bits(f["fits"][n]) for n in ("RVS_WARN", "FIT_INFO", "POST_FLAG"))
     n_par = len(order)
     done = (fits["STATUS"] == 1) & np.isfinite(fits["POST_MEAN"]).all(axis=1)
-    # stars by the flags of a fit that warn of errors other than Gaussian
+    # stars by the fit's flags that warn of non-Gaussian errors
     says = {"none of these": done}
     for column, known, names in (("FIT_INFO", info, ("VSINI_UNRESOLVED", "NEAR_HULL", "TWO_MINIMA")),
                                  ("RVS_WARN", warn, ("HULL", "LABEL_EDGE", "BAD_HESSIAN"))):

@@ -29,7 +29,7 @@ from survey_stats import (
 
 FAR = 3.0  # errors: of a Gaussian 0.27 % are farther
 WIDEST = 5.0  # of the histograms
-RESOLVED_ERRORS = 3.0  # v sin i above which it counts as resolved, in expected errors
+RESOLVED_ERRORS = 3.0  # v sin i counts as resolved above this many expected errors
 # Standard errors, times sqrt(n), of the median of n Gaussian values, and of half the width of their
 # central 68.27 %.  A quantile p has the standard error sqrt(p (1 - p) / n) / density.
 MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
@@ -58,7 +58,7 @@ def distance(library, true, packed):
     for of, facets in hulls:
         for facet in facets:
             inside = -(mapped[:, of] @ facet[:-1] + facet[-1])
-            # the error of `inside`: g, its gradient by labels, through their covariance
+            # error of `inside`: its gradient g by the labels, with the labels' covariance
             g, at = facet[:-1] * slope[:, of], 2 + np.asarray(of)
             sigma = np.sqrt(np.einsum("ni,nij,nj->n", g, covariance[:, at[:, None], at], g))
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -117,7 +117,7 @@ def draw(sn, pull, bins, path):
             for (low, high), axis in zip(bins, line):
                 x = chosen(sn, pull[p.name], low, high)
                 if len(x) >= MIN_STARS:
-                    # beyond the ends counts as at the ends, so that nothing is hidden
+                    # pulls beyond the ends go into the outer bins, so that none is hidden
                     axis.hist(np.clip(x, -WIDEST, WIDEST), edges, density=True, color=DATA)
                     axis.plot(at, np.exp(-0.5 * at**2) / np.sqrt(2.0 * np.pi), color=MODEL)
                     axis.text(0.03, 0.97, f"{np.median(x):+.2f}\n{half_width(x):.2f}", va="top",

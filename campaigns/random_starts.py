@@ -7,7 +7,7 @@
 
 Fits real spectra with a library of MILES, by default and from random starts.  A random start has
 the labels of a random MILES star, a velocity near the guess and any v sin i.  Prints for each set
- - how many default fits miss: their -2 ln L is more than 1 above that of the star's best fit
+ - how many default fits miss: their -2 ln L is more than 1 above the star's lowest
  - how many of these have the flag TWO_MINIMA, and how many of all stars have it
  - the number of evaluations a star
 Sets: lamost, sdss and miles are spectra as observed; miles60 and miles20 have more noise, for S/N
@@ -88,7 +88,7 @@ class Campaign(validate_library.Campaign):
                  *(["--config", config] if config else []), *more, *inputs)
 
     def one_set(self, name, library, config, inputs):
-        """Columns of the fitted stars; excess: -2 ln L of the default fit above the best of all."""
+        """Columns of the fitted stars; excess: -2 ln L of the default fit less the lowest of all."""
         default = self.at(f"{name}.h5")
         self.fit(default, library, config, inputs)
         with h5py.File(default) as file:

@@ -30,7 +30,7 @@ resolving_power: 1800
 arms: [{name: opt, min: 4000, max: 7300}]
 wave_mask: [[5570, 5590], [6865, 6965], [7160, 7340], [7590, 7720], [8120, 8350], [8940, 9870]]
 """
-# what two runs may have different: names of files, the time, the program
+# datasets and groups that may differ between two runs: names of files, the time, the program
 OWN = ("catalog/files", "catalog/FILE", "catalog/INPUT", "provenance", "meta")
 
 

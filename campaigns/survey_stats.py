@@ -52,7 +52,7 @@ PARAMETERS = (
 )
 BINS = ((0, SN_BINS[0][0]),) + SN_BINS + ((SN_BINS[-1][1], np.inf),)  # without their upper end
 CLEAN = "star"  # KIND of a row without a defect
-RESOLVED_KM_S = 40.0  # true v sin i from which its error is expected to be Gaussian
+RESOLVED_KM_S = 40.0  # from this true v sin i on, errors of v sin i are expected to be Gaussian
 MIN_STARS = 5  # fewer have no percentiles to speak of
 
 Statistics = collections.namedtuple("Statistics", "n median scatter error pull")
@@ -110,7 +110,7 @@ class Survey:
     def statistics(self, name, low=0.0, high=np.inf):
         """Statistics of fitted minus true values of one parameter, for stars of low <= S/N < high.
 
-        scatter: half the width of the central 68.27 % of delta; pull: that of delta / error;
+        scatter: half the width of the central 68.27 % of delta; pull: the same of delta / error;
         error: the median stated error.  All are NaN for fewer stars than MIN_STARS.
         """
         at = self.counted(name) & (self.sn >= low) & (self.sn < high)

@@ -60,7 +60,7 @@ COLUMNS = {"TEFF": "Teff, K", "LOGG": "log g", "FEH": "[Fe/H]", "ALPHAFE": "[α/
 MIN_SN = 20
 MIN_STARS = 5  # of a type, for a line or a curve
 MINUS = "−"
-SN_OBSERVED = 150  # MILES gives no errors; its spectra have more than 100 a pixel
+SN_OBSERVED = 150  # assumed for MILES, which gives no errors; its spectra exceed 100 a pixel
 FWHM_AA = 2.5  # of MILES
 # of its labels, against Gaia benchmark stars
 MILES_ERR = {"TEFF_ERR": 82, "LOGG_ERR": 0.16, "FEH_ERR": 0.08}
@@ -90,7 +90,7 @@ PIPELINES = tuple(
      lambda s, span=span: (s["LOGG"] > 3.9) & (s["TEFF"] >= span[0]) & (s["TEFF"] < span[1]))
     for span in ((4000, 4500), (4500, 5000), (5000, 5800), (5800, 6500)))
 DESI_CONFIG = "format: generic\narms: [{name: b, min: 4000, max: 5000}]\n"
-# for fits of MILES spectra; two parts, as a continuum has at most 24 functions
+# for fits of MILES spectra; two arms, as an arm's continuum has at most 24 functions
 MILES_CONFIG = """format: generic
 npoly_per_1000aa: 9
 arms: [{name: b, min: %g, max: 5500}, {name: r, min: 5500, max: 7350}]
@@ -136,15 +136,15 @@ class Campaign:
         return os.path.join(self.args.data, "real/miles/miles_v9.1_packed.fits.gz")
 
     def miles(self):
-        """Flux [star][pixel], wavelengths in air, table of labels; of the stars that are kept."""
+        """Wavelengths in air, flux [star][pixel] and table of labels of all MILES stars."""
         with fits.open(self.miles_path()) as h:
             flux, card, labels = np.asarray(h[0].data, float), h[0].header, Table(h["LABELS"].data)
         wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
         return wave, flux, labels
 
     def miles_stars(self, name, sn, seed, rows=None):
-        """Write every second spectrum, or these rows, as input of fit, with noise to S/N sn (0:
-        none)."""
+        """Write every second spectrum, or `rows`, as input of fit.  sn: S/N of added noise (0: no
+        noise)."""
         path = self.at(name + ".fits")
         wave, flux, labels = self.miles()
         if rows is None:
@@ -181,7 +181,7 @@ class Campaign:
         return self.fit(name + "-" + label, library, self.miles_config(library), [path]), published
 
     def benchmarks(self, folds):
-        """Rows of benchmark stars, each by the library made without it; fundamental labels."""
+        """Rows of benchmark stars, fitted with libraries made without them; fundamental labels."""
         table = Table.read(os.path.join(self.args.data, "real/gbs/benchmark-stars-in-miles.fits"))
         row, paths = table["MILES_ID"] - 1, sorted(glob.glob(folds.replace("%d", "[0-9]")))
         parts = [self.fit_miles("gbs%d-%d" % (k, len(paths)), path,
@@ -286,7 +286,7 @@ class Campaign:
             yield name, rows, {k: np.asarray(table[k]) for k in table.colnames}, TYPES
 
     def repeats(self, label, library, half, _):
-        """Of each set of repeated observations: name, result rows, star of each row."""
+        """Yield each set of repeated observations: name, result rows, star of each row."""
         path = os.path.join(self.args.data, "real/sdss/spec-3586-55181-0500.fits.gz")
         config = self.at("single.yaml")
         with open(os.path.join(CONFIG, "sdss.yaml")) as f, open(config, "w") as out:
@@ -396,7 +396,7 @@ def repeat_line(library, what, rows, star):
             pull.extend(d / e)
             size.extend(d)
         n = max(n, len(pull))
-        # for few numbers the root mean square is better known than the median
+        # of fewer than 30 numbers the rms is more precise than the MAD
         width = (lambda x: np.sqrt(np.mean(np.square(x)))) if len(pull) < 30 else (
             lambda x: 1.4826 * np.median(np.abs(x)))
         line.append("± %.*f (%.1f)" % (digits, width(size), width(pull)) if pull else "")
@@ -404,7 +404,7 @@ def repeat_line(library, what, rows, star):
 
 
 def print_all(campaign, libraries):
-    """Print the table of libraries [(name, path, for MILES, for benchmark stars)]; draw figures."""
+    """Print the table of libraries [(name, LIB.h5, HALF.h5, FOLD%d.h5)]; draw figures."""
     found, repeats, lines = {}, {}, []  # found: {set: [(library, types of stars, ours, theirs)]}
     for name, path, *others in libraries:
         where = os.path.basename(path).removesuffix(".h5"), path, *others

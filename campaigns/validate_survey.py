@@ -78,7 +78,7 @@ class Survey:
         raise KeyError(key)
 
     def excess(self, column):
-        """-2 ln L above a column of the reference, NaN where not fitted."""
+        """Our -2 ln L minus a column of rvspecfit's; NaN where not fitted."""
         return np.where(self.fitted, self.fit["M2LL"] - self.reference[column], np.nan)
 
     def delta(self, name, rows):
@@ -93,20 +93,20 @@ class Survey:
 
 
 def fraction_below(excess, limit):
-    """Of all stars; one that was not fitted does not count as good."""
+    """Share of all stars with an excess of at most limit; a star not fitted is above it."""
     return float(np.mean(np.nan_to_num(excess, nan=np.inf) <= limit))
 
 
 @functools.lru_cache(maxsize=None)
 def resampled(scatter, dtype, data):
-    """Scatter of each bootstrap draw of the numbers, which are given as bytes to be cached."""
+    """Scatter of each bootstrap draw of the numbers in data (bytes, as the cache needs)."""
     values = np.frombuffer(data, dtype)
     draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
     return scatter(values[draws])
 
 
 def ratio_interval(delta, scatter):
-    """Ratio of ours to rvspecfit's scatter and its 95 % interval from resampled stars.
+    """Our scatter, rvspecfit's, their ratio, and its 95 % interval from resampled stars.
 
     Both programs see the same resampled stars, so noise that moves both results alike cancels in
     the ratio.

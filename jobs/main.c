@@ -26,7 +26,7 @@
 typedef struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-  /* tables of its command lines, ends with NULL; NULL: a job in Python */
+  /* list of its command lines' tables, the last NULL; no list (NULL): a job in Python */
   const mill_option_help *const *help;
 } job_row;
 
@@ -89,7 +89,7 @@ static void print_help(FILE *out)
   fprintf(out, "\n%s", more_help);
 }
 
-/* Exit status after a page was printed: a truncated page must not look complete. */
+/* Return the exit status after printing a page: not 0 if the page is truncated. */
 static int printed(void)
 {
   if (fflush(stdout) == 0 && !ferror(stdout))
@@ -151,7 +151,7 @@ static void begin_again(const char *name, const char *value, char **argv)
     execv(program, argv);
 }
 
-/* Restart with one thread of OpenBLAS, which else starts a thread for each core. */
+/* Restart with one thread of OpenBLAS, which would otherwise start a thread for each core. */
 static void use_one_blas_thread(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");

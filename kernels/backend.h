@@ -27,7 +27,7 @@ typedef struct mill_backend {
   const char *name; /**< includes the device's type: "cpu x86-64-v4" */
   int kind;         /**< enum mill_backend_kind */
   int overlaps;     /**< work runs while the host continues */
-  int default_slot; /**< preferred number of stars at once; 0: depends on the threads */
+  int default_slot; /**< preferred number of stars at once; 0: see mill_backend_slots */
   int (*open)(int n_thread, mill_device **out); /**< all opened devices share their memory */
   void (*close)(mill_device *device);
   /** Open thread i of a device as a device of its own (a part), with the same memory and timing.

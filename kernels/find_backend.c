@@ -11,7 +11,7 @@ int mill_backend_slots(const mill_backend *backend, int n_thread)
 {
   if (backend->default_slot > 0)
     return backend->default_slot;
-  /* per thread: an emulator batch holds the stars of one thread */
+  /* a CPU's slots grow with its threads: each thread emulates its own stars in batches */
   return backend->kind == MILL_BACKEND_CPU ? THREAD_SLOTS * n_thread : MANY_SLOTS;
 }
 

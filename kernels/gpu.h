@@ -39,8 +39,8 @@ void mill_cuda_probe_bus(char *out, size_t size);
 /** Return the backend for this rank's GPU, with the name "cuda <GPU> sm_<xy>", or NULL with a
  *  message.  Call it from one thread only.
  *
- *  - The GPU is that of mill_gpu_assign (kernels/cuda/device_choice.h), else the first that is not
- *    PROHIBITED and for which this build has code.
+ *  - The GPU is set by mill_gpu_assign (kernels/cuda/device_choice.h); else it is the first GPU
+ *    that is not PROHIBITED and for which this build has code.
  *  - *err (err may be NULL): MILL_ERR_CONFIG without driver, GPU or code; MILL_ERR_BACKEND if a GPU
  *    fails.
  *  - The table's functions fail with MILL_ERR_MEMORY if the GPU's memory is full, else with
@@ -48,14 +48,14 @@ void mill_cuda_probe_bus(char *out, size_t size);
  *  - A mill_device belongs to one thread at a time. */
 const mill_backend *mill_backend_cuda(int *err);
 
-/** Open this rank's GPU (that of mill_gpu_assign, else the first usable one) and return the
+/** Open this rank's GPU (set by mill_gpu_assign, else the first usable GPU) and return the
  *  particle engine.  NULL on failure, with *err MILL_ERR_CONFIG (no GPU) or MILL_ERR_BACKEND.
  *
  *  A call of evolve computes as many problems together as fit the GPU's memory, then the others.
  *  MILL_ERR_MEMORY if a single problem does not fit.  GPUs of one kind give equal results. */
 const mill_particle_ops *mill_particle_ops_cuda(int *err);
 
-/** Open this rank's GPU (that of mill_gpu_assign, else the first usable one), load cuBLAS and
+/** Open this rank's GPU (set by mill_gpu_assign, else the first usable GPU), load cuBLAS and
  *  cuSOLVER, and return the training functions.  NULL on failure, with *err MILL_ERR_CONFIG (no GPU
  *  or no such library) or MILL_ERR_BACKEND. */
 const mill_train_ops *mill_train_ops_cuda(int *err);

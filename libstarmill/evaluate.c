@@ -61,7 +61,7 @@ static double *at(double *out, size_t i)
 
 enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
-/* Evaluate consecutive points within the limits together; outside, m2ll is inf, derivatives NaN. */
+/* Evaluate successive points within the limits together.  Outside, m2ll is inf, derivatives NaN. */
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
 {
@@ -118,7 +118,7 @@ static int check_within(const starmill_library *h, const double *theta)
   return MILL_OK;
 }
 
-/* Load the star again with the new model error; after a failure, restore the old settings. */
+/* Load the star again with the new model error.  After a failure the star keeps its old theta. */
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {
@@ -275,7 +275,7 @@ int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_
 /* ---- templates ---- */
 
 /* Evaluate the template at a spectrum's pixels: copy it from the model of a temporary star with
- * these pixels and an S/N above the key minsn.  Keep NaN where the star has no piece. */
+ * these pixels and an S/N above the key minsn.  Pixels in no segment become NaN. */
 static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
                          const double *theta, float *flux)
 {
@@ -285,7 +285,7 @@ static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
   if (spectrum->n_pix < 1)
     return MILL_ERROR(MILL_ERR_USAGE, "a template needs 1 pixel or more, got %d", spectrum->n_pix);
   MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &level));
-  for (int i = 0; i < spectrum->n_pix; i++) /* flux and ivar x give an S/N of x^1.5 */
+  for (int i = 0; i < spectrum->n_pix; i++) /* flux = ivar = x gives the S/N x^1.5 */
     level[i] = (float)fmax(1.0, 2.0 * h->set.min_sn);
   starmill_spectrum flat = *spectrum;
   flat.flux = flat.ivar = level;

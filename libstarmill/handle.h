@@ -22,7 +22,7 @@ struct starmill_library {
   mill_library lib;
   offset_names offset[MILL_MAX_ARM];
   mill_config config;
-  mill_fit_settings set; /**< settings of the new pipeline; constant, so read without lock */
+  mill_fit_settings set; /**< settings that made the pipeline; constant: read without lock */
   mill_spectra_settings spectra;
   const mill_backend *backend;
   mill_pipeline *pipeline;
@@ -69,11 +69,11 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** Lock as above around the reading of spectra, if CFITSIO was built without threads. */
+/** Take the HDF5 lock while spectra are read, if CFITSIO was built without threads. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
-/** Drop a reference and unlock the caller's mutex; the last reference frees the library. */
+/** Lower n_user and unlock library->mutex, which the caller holds; free the library at 0. */
 void mill_library_release(starmill_library *library);
 
 /** Make a star from spectra in memory.  The caller holds library->mutex. */

@@ -281,7 +281,7 @@ int starmill_table_open(const char *path, starmill_table **table, starmill_error
   return mill_tell(open_table(path, table), error);
 }
 
-/* Read a column of the file into memory; fail unless it has one value per row of /fits. */
+/* Read a column of the file into memory; fail unless it has as many rows as /fits. */
 static int read_column(starmill_table *t, table_column *c)
 {
   char path[PATH];
@@ -337,7 +337,7 @@ int starmill_table_column_at(const starmill_table *table, int i_column, starmill
   return mill_tell(err, error);
 }
 
-/* Find a column of /fits by name or, in a file, another by its path, and read its data. */
+/* Find a column of /fits by name or, in a file's table, any column by path; read its data. */
 static int find_column(starmill_table *t, const char *name, table_column **column)
 {
   int i = 0;

@@ -88,8 +88,8 @@ job_read_arguments() { # gpu|cpu, then starmill's [COMMAND] ARGUMENTS...; calls 
   done
   [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
   job_stop_files+=("$job_output.stop")
-  if ((job_is_part)); then # also the common stop file of all parts
-    export STARMILL_PART=1 # a table's stars may all be in other parts
+  if ((job_is_part)); then # a part also obeys the common stop file of all parts
+    export STARMILL_PART=1 # the stars of a table of starts or priors may all be in other parts
     job_mark=${job_output%.h5}.ok
     rm -f -- "$job_mark"
     case $job_output in

@@ -66,7 +66,7 @@ static inline void ref_rbf(const mill_rbf *rbf, const double *x, int i_slope, do
   }
 }
 
-/** Function i of degree p at x, the last interval with its end. */
+/** B-spline i of degree p at x; t: knots.  The last interval includes its end. */
 static inline double ref_bspline(int n_knot, const double *t, int p, int i, double x)
 {
   if (p == 0) {

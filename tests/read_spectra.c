@@ -188,7 +188,7 @@ static int library(const char *path, json_t *out)
   return err;
 }
 
-/* Read over another one, which is untouched when this one is refused. */
+/* Read configuration second over first.  untouched: a refused second has changed nothing. */
 static int config(const char *first, const char *second, json_t *out)
 {
   int err = MILL_OK;

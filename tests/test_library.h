@@ -168,7 +168,7 @@ done:
   return err;
 }
 
-/* What the hidden layers of arm make of mapped labels x, out [1024]. */
+/* Outputs of net's hidden layers at mapped labels x, to out [1024]. */
 static inline void test_library_hidden(const mill_emulator *net, const double *x, double *out)
 {
   double in[MILL_MAX_WIDTH];
@@ -184,7 +184,7 @@ static inline void test_library_hidden(const mill_emulator *net, const double *x
   }
 }
 
-/* The last layer of net alone, behind a front of another kind. */
+/* Free net's hidden layers and keep its last layer, for a front of another kind. */
 static inline void test_library_keep_last(mill_emulator *net, int kind)
 {
   const int last = net->n_layer - 1;

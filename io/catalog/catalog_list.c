@@ -19,7 +19,7 @@ typedef struct line {
   char where[MILL_FITS_MAX_PATH + 32]; /* path and number of the line, for messages */
 } line;
 
-/* Call take for each line of the file; skip blank lines and those that begin with #. */
+/* Call take for each line of the file, except blank lines and lines that begin with #. */
 static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
   line at = {.path = path};
@@ -136,7 +136,7 @@ typedef struct number_list {
 
 enum { MAX_NUMBER = 10000000 };
 
-/* Read one number of 1 to 18 digits at *text and move *text past it; 0: no such number. */
+/* Read one number of 1 to 18 digits at *text and move *text past it; 0: no number there. */
 static int take_number(const char **text, int64_t *out)
 {
   char *end;

@@ -55,7 +55,7 @@ void mill_file_index_clear(mill_file_index *index)
   memset(index, 0, sizeof *index);
 }
 
-/* Hash TARGETID and OBJECT of each row, and FITS_ROW and EXPID of the row's exposures. */
+/* Hash TARGETID, N_EXPOSURE and OBJECT of each row, FITS_ROW and EXPID of its exposures. */
 static int64_t hash_rows(const mill_file_index *index)
 {
   mill_sha256 sha;
@@ -103,14 +103,13 @@ static void identify_rows(const char *path, mill_file_index *index)
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
   /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
   enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
-  char file[MOST + 1];
-  mill_name_cut(name, n, file, sizeof file);
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];
-    if (row->identifier[0] && index->n_row == 1)
+    const char *given = row->identifier;
+    if (given[0] && index->n_row == 1)
       continue;
     char own[MOST + 1];
-    snprintf(own, sizeof own, "%.*s", MOST, row->identifier[0] ? row->identifier : file);
+    mill_name_cut(given[0] ? given : name, given[0] ? strlen(given) : n, own, sizeof own);
     snprintf(row->identifier, SIZE, "%s:%lld", own, (long long)row->fits_row);
   }
 }

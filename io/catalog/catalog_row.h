@@ -28,7 +28,7 @@ typedef struct mill_catalog_row {
   double gaia_g, gaia_bp, gaia_rp; /**< mean magnitudes; NaN: none */
   char object[32];                 /**< name; empty for DESI */
   char identifier[64];             /**< the survey's name of the spectrum, else file and row */
-  int64_t fits_row;                /**< first exposure, as exposure_row numbers it */
+  int64_t fits_row;                /**< exposure_row of the first exposure */
   int32_t n_exposure;              /**< number of exposures fitted jointly */
   int64_t first_exposure;          /**< index into mill_file_index.exposure_row */
 } mill_catalog_row;
@@ -48,7 +48,7 @@ typedef struct mill_file_index {
   int64_t *exposure_row;  /**< [n_exposure] the format's numbers (DESI: FIBERMAP rows), owned */
   int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
   double *exposure_mjd;   /**< [n_exposure] NaN when the file has none, owned */
-  int32_t *exposure_file; /**< [n_exposure] input file, by index; NULL: all this one, owned */
+  int32_t *exposure_file; /**< [n_exposure] index of input file; NULL: this file, owned */
   int64_t n_fits_row;     /**< spectra in the file before selection */
   int64_t file_size;
   double file_mtime;
@@ -72,7 +72,7 @@ void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_
 
 /** Complete an index: set identifiers, keep the rows of listed stars, and hash these rows.
  *
- *  path   the file, whose name becomes the IDENTIFIER where the survey gives none
+ *  path   the file; its name is used where the survey gives no IDENTIFIER
  *  stars  NULL: keep all rows */
 void mill_file_index_identify(const char *path, const mill_star_list *stars,
                               mill_file_index *index);

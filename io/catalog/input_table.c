@@ -22,7 +22,7 @@
   "INPUT\tREASON\n"
 enum { N_FIELD = 12 };
 
-/* A line of the table; text has its tabs replaced by zeros. */
+/* A line of the table; text: the line, with zeros in place of tabs. */
 typedef struct stored {
   mill_input_entry entry; /* path stands first, where mill_by_text_at expects it */
   int64_t place;
@@ -31,7 +31,7 @@ typedef struct stored {
 
 struct mill_input_table {
   int64_t n, room;
-  stored *line; /* [n] sorted by path, the last line of each path */
+  stored *line; /* [n] sorted by path; one line per path, the last in the file */
 };
 
 static int compare_path(const void *a, const void *b)

@@ -12,14 +12,14 @@ enum { COLUMN_SIZE = FLEN_VALUE, STAR_SIZE = 128 };
 static const enum mill_star_key order[MILL_N_STAR_KEY] = {MILL_BY_IDENTIFIER, MILL_BY_TARGETID,
                                                           MILL_BY_OBJECT, MILL_BY_PLACE};
 #define ERROR_END "_ERR"
-static const double FAR = 5.0; /* errors: warn of a prior further outside its parameter's range */
+static const double FAR = 5.0; /* in errors; priors further outside their range are reported */
 
 struct mill_prior_table {
-  int n_pair, pair[MILL_MAX_PAR]; /* parameters that have priors; -1: `own` lacks it */
+  int n_pair, pair[MILL_MAX_PAR]; /* parameter of each pair of columns; -1: not in `own` */
   double *prior;                  /* [n_row][n_pair][2] value and error; error 0: no prior */
   mill_star_rows star;
   int64_t n_beyond;             /* priors more than FAR errors outside the fit's range */
-  char beyond[STAR_SIZE + 128]; /* the first of these, for a message */
+  char beyond[STAR_SIZE + 128]; /* the first of these priors, for a message */
 };
 
 /* An open FITS or HDF5 table. */

@@ -23,7 +23,7 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *  - NAME is VRAD, VSINI or a label of lib[0], named as in the library or in the result.
  *  - Rows without a key and other columns are ignored; column names may have any case.
  *
- *  own: the library to fit with, in whose order priors are given; labels it lacks are left out.
+ *  own: library of the fit; priors are in its order of labels; labels that it lacks are left out.
  *  set: settings that mill_config_bind made for own.  limits may be NULL.  Not collective.
  *  MILL_ERR_CONFIG: no pair, a pair of a fixed or unknown parameter, half a pair, an error that is
  *  not positive, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
@@ -40,7 +40,7 @@ int mill_prior_table_find(const mill_prior_table *table, const mill_catalog_row 
 /** Copy to star the priors of a row found by mill_prior_table_find; row -1: copy nothing. */
 void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star *star);
 
-/** The rows by star; their hash is of keys and priors, whatever the order of rows. */
+/** The rows sorted by key; their hash covers keys and priors, not the table's order of rows. */
 const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table);
 
 /** Return how many priors are over five errors outside the range; *first: the first as text. */

@@ -168,14 +168,14 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   }
 }
 
-/* Draw the star with probability wish->part, by seed and identity alone. */
+/* Draw the star with probability wish->part; the outcome depends on seed and identity alone. */
 static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
   const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Append rows that meet wish to kept, by star or by a listed IDENTIFIER.  found: work space. */
+/* Add to kept the stars, or spectra listed by IDENTIFIER, that meet wish.  found: work space. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, const fit_rows *rows,
                      unsigned char *found, mill_star_list *kept)
 {

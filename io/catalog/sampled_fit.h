@@ -19,7 +19,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
 int mill_sampled_check_same(const char *path, const char *key, const char *file, const char *hash,
                             const char *remedy);
 
-/** Conditions on the fit's stars that are sampled. */
+/** Conditions that a star of the fit must meet to be sampled. */
 typedef struct mill_sampled_wish {
   int is_listing;   /**< config->select.star lists the stars, each of which must be in the fit */
   const char *flag; /**< names of flags, with commas: keep stars with any of these; NULL: all */

@@ -62,7 +62,7 @@ int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name)
 {
   int found = 0;
   mill_fits_column column;
-  return name && mill_fits_column_find(file, i_hdu, name, &found, &column) == MILL_OK && found;
+  return name && (mill_fits_column_find(file, i_hdu, name, &found, &column) != MILL_OK || found);
 }
 
 /* ---- the star of a row ---- */
@@ -170,7 +170,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* Rows with one position do not count as repeated: find_place fails if a star has two rows. */
+/* Does not count two rows at one place as repeated: find_place refuses them if a star is there. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -210,7 +210,7 @@ void mill_star_rows_clear(mill_star_rows *rows)
   MILL_FREE(rows->row, rows->text[0], rows->text[1]);
 }
 
-/* Index of the first row that does not sort before key. */
+/* Index of the first row whose key is `key` or sorts after it. */
 static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
 {
   int64_t lo = 0, hi = rows->n_row;

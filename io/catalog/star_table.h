@@ -23,7 +23,7 @@ int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
  *  run; MILL_ERR_INPUT would only skip a spectrum. */
 int mill_star_table_code(int err, int is_hdf5, const char *key);
 
-/** Has this HDU a column `name`?  NULL: no. */
+/** Has this HDU one or more columns `name`?  (Readers refuse several.)  name NULL: no. */
 int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name);
 
 /* ---- the star of a row ---- */
@@ -38,8 +38,8 @@ enum mill_star_key {
 };
 #define MILL_SAME_STAR_ARCSEC 1.0
 
-/** Indices of mill_star_column, after those of enum mill_star_key: RA, DEC, and TARGET_RA,
- *  TARGET_DEC for a table without RA or DEC. */
+/** Indices of mill_star_column that follow enum mill_star_key: RA, DEC; and TARGET_RA, TARGET_DEC,
+ *  used if a table lacks RA or DEC. */
 enum {
   MILL_STAR_RA = MILL_BY_PLACE,
   MILL_STAR_DEC,
@@ -77,7 +77,7 @@ typedef struct mill_star_row {
 typedef struct mill_star_rows {
   const char *key, *path;          /**< configuration key and file, for messages; borrowed */
   const enum mill_star_key *order; /**< [MILL_N_STAR_KEY] keys, best first; borrowed */
-  mill_star_row *row;              /**< [n_row] sorted by key; of equal keys, is_last comes last */
+  mill_star_row *row;              /**< [n_row] sorted by key; of equal keys, is_last rows last */
   int64_t n_row, n_repeated;       /**< n_repeated: rows with the key of an earlier row */
   mill_star_row repeated;          /**< one of the repeated rows */
   char *text[2];                   /**< memory of the rows' names, owned */

@@ -85,8 +85,8 @@ static int is_finite(const mill_start_table *table, int64_t row)
   return 1;
 }
 
-/* Index the rows by star.  A star's first row of finite values is found, else its first row.  The
- * index t->exact keeps all rows, for searches in a range of rows. */
+/* Index the rows by star.  A search finds a star's first row of finite values, else its first row.
+ * t->exact indexes the rows by IDENTIFIER first, for searches in a range of rows. */
 static int sort_rows(raw_table *raw)
 {
   mill_start_table *t = raw->out;

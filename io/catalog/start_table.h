@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Starting points of fits, from a table of parameters per star, instead of the guess.
+/** Starting points of fits, from a table of parameters per star, instead of the initial guess.
  *
  *  The table is a FITS binary table, or a result of `starmill fit`, finished or not.  Rows of a
  *  result with a wrong CRC are left out with a warning.  Stars are found by TARGETID, else OBJECT,
@@ -58,8 +58,8 @@ typedef struct mill_start_fit {
 /** Return the fit of the row at theta (mill_start_table_theta); NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
-/** Key of a star's random numbers: target_id, or if -1 a hash of object, else of identifier. */
+/** Key of a star's random numbers: target_id; if -1, a hash of object or, if empty, identifier. */
 uint64_t mill_star_identity(int64_t target_id, const char *object, const char *identifier);
 
-/** The rows by star; their hash is of keys and finite parameters. */
+/** The rows sorted by key; their hash covers keys and finite parameters. */
 const mill_star_rows *mill_start_table_stars(const mill_start_table *table);

@@ -109,7 +109,7 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
     return IS_GONE;
   const int is_earlier_start =
       strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
-  /* an old lock may come from a wrong clock; an earlier start may run on a host that Slurm lost */
+  /* watch: a wrong clock can make a lock look old, and a host that Slurm lost may still run */
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 

@@ -58,7 +58,7 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
 
 /** A column of a FITS table. */
 typedef struct mill_fits_column {
-  int number, type;       /**< CFITSIO's number, from 1 (0: missing), and type (< 0: any length) */
+  int number, type;       /**< CFITSIO's number, from 1 (0: missing); type (< 0: variable length) */
   LONGLONG repeat, width; /**< values per row, bytes per value */
 } mill_fits_column;
 
@@ -136,8 +136,8 @@ int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wis
 int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row,
                               mill_fits_values *values);
 
-/** Copy row i of the columns to members of struct *out (mill_fits_wish.at).  A missing text column
- *  leaves its member as it is.  path: for warnings. */
+/** Copy row i of the columns to members of struct *out (mill_fits_wish.at).  If a text column is
+ *  missing, its member is unchanged.  path: for warnings. */
 void mill_fits_fill(const char *path, const mill_fits_wish *wish, int n_wish,
                     const mill_fits_values *values, int64_t i, void *out);
 

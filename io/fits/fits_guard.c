@@ -449,7 +449,7 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
   return w->hdu->n_axis != 0 || !numbered(c->keyword, "NAXIS");
 }
 
-/* Check the cards after the mandatory ones, and note those that describe a binary table. */
+/* Check the cards after the mandatory cards; note the cards that describe a binary table. */
 static int take_other_cards(walk *w)
 {
   int n_zimage = 0;

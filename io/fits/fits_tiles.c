@@ -146,8 +146,8 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
-  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;  /* bits of a block's code */
-  const int fs_max = is_4 ? 25 : is_2 ? 14 : 6; /* fs of a block that is not packed */
+  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;  /* bits that store a block's fs */
+  const int fs_max = is_4 ? 25 : is_2 ? 14 : 6; /* fs of a block stored unpacked */
   const int64_t end = 8 * n_bytes;
   int64_t at = 8 * im->byte_pix; /* position in bits; the first pixel is not coded */
   for (int64_t i = 0; i < n_pix; i += im->n_block) {

@@ -180,8 +180,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Take a shared lock on the folder: this thread has a file there.  Waits while another thread holds
- * the exclusive lock. */
+/* Take a shared lock on the folder, which tells others that this thread has a file there.  Waits
+ * while another thread holds the exclusive lock. */
 static void lock_shared(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
@@ -208,7 +208,7 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_OK;
     if (*is_alone || mill_wall_s() > end_s)
       return fail_for_room(u);
-    if (has_room && !is_first) /* at first, the room may be that of this thread's deleted file */
+    if (has_room && !is_first) /* at first, this thread's own deleted file may have made the room */
       return MILL_OK;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);

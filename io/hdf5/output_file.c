@@ -112,7 +112,7 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* What identifies a file on any host: size and inode; if hosts see other inodes, size and time. */
+/* Identity of a file on any host: size and inode, or size and time where hosts see other inodes. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;

@@ -47,15 +47,15 @@ int mill_output_check_shared(const char *path, const mill_mpi *mpi);
 /** Wait until everything written to fd is on disk; fd -1: nothing to do. */
 int mill_output_sync(const char *path, int fd);
 
-/** Bytes by which a run knows its open output, and their place; n <= 0: none. */
+/** n bytes at offset `at` by which a run recognises its open output; n <= 0: none. */
 typedef struct mill_output_mark {
   int64_t at;
   ssize_t n;
   char bytes[1024];
 } mill_output_mark;
 
-/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd, and fd has the mark:
- *  cp and > write over a file without a new inode.  fd -1: MILL_OK. */
+/** Fail with MILL_ERR_OUTPUT unless the path still names the open file fd, and fd has the mark (cp
+ *  and > overwrite a file but keep its inode).  fd -1: MILL_OK. */
 int mill_output_still_there(const char *path, int fd, const mill_output_mark *mark);
 
 /** Close a file; flush it first, unless err is a failure.  Returns err, or else a new failure. */

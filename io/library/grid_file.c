@@ -248,7 +248,7 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
   mill_h5_opening(file->h5.path, file->h5.code);
   mill_h5_opened(file->h5.id);
   const int err = read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);
-  mill_h5_forget(file->h5.id); /* the file stays open, but does not cause the training's crashes */
+  mill_h5_forget(file->h5.id); /* the open file is not to blame for later crashes of the training */
   return err;
 }
 

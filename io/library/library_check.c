@@ -27,7 +27,7 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-/* Can it name a configuration key and a column, i.e. only letters, digits and _? */
+/* Can this name a configuration key and a column?  Only letters, digits and _ are allowed. */
 static int is_name(const char *name)
 {
   if (!*name || strlen(name) >= MILL_MAX_NAME)

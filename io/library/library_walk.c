@@ -405,7 +405,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
   return walk_error(w, i_arm, arm->n_pix, &arm->error);
 }
 
-/* Visit each dataset of a library, to read or write it (w). */
+/* Read or digest all contents of a library (w->way). */
 static int walk_library(walk *w, mill_library *lib)
 {
   MILL_CHECK(walk_labels(w, lib));

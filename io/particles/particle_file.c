@@ -126,7 +126,7 @@ enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
 static const struct {
   const char *name, *description;
-  int rank; /* number of dimensions, for DENSITY without those of space */
+  int rank; /* number of dimensions; DENSITY: without its axes X1, X2, X3 */
 } dataset[N_DATASET] = {
     {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
     {"DENSITY_BOUND", "upper bound of the error that binning makes in DENSITY", 2},

@@ -34,7 +34,7 @@ typedef struct mill_particle_file mill_particle_file;
  *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated
  *
- *  MILL_ERR_OUTPUT: it cannot be written, or overwrite is 0 and it has another identity. */
+ *  MILL_ERR_OUTPUT: the file cannot be written, or has another identity and overwrite is 0. */
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,
                             const mill_particle_config *config, unsigned char *status,
                             mill_particle_file **out);

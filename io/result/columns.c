@@ -14,7 +14,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
               "mill_epoch_result must have no padding, as /epochs stores its bytes");
 
-/* Runs that have a line's columns, and whether once or per label or arm. */
+/* Which runs have a line's columns, and how often: once, or per label or arm. */
 enum scope {
   ONCE,
   LABEL,   /* once per label */
@@ -421,7 +421,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column for label or arm i_value, an index into the field's array of values. */
+/* Append a line's column; i_value: index of the label or arm in the struct member, else 0. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {

@@ -74,7 +74,7 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
   MILL_CHECK(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   MILL_CHECK(
       mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
-  /* not for joined rows, whose spectra come from several inputs */
+  /* joined rows cannot be repaired, since their spectra come from several inputs */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_CHECK(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;

@@ -90,7 +90,7 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
   }
 }
 
-/* Index the group of files from `first` on.  Read files again whose index has no rows. */
+/* Index the group of files from `first` on.  Read a file again if its index holds only counts. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
   const int end = end_of_group(info, first);

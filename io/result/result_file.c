@@ -180,7 +180,7 @@ static int prepare(const char *path, const mill_run_info *info, const mill_mpi *
   int code = MILL_ALLOC(1, &made);
   if (code == MILL_OK && (pthread_mutex_init(&made->mutex, NULL) != 0 ||
                           mill_cond_init(&made->room) != 0 || mill_cond_init(&made->work) != 0))
-    code = MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the I/O thread");
+    code = MILL_ERROR(MILL_ERR_INTERNAL, "no memory for the locks of the thread that writes results");
   MILL_CHECK(mill_mpi_agree(outer, code));
   mill_result_file *file = *out = made;
   made = NULL;

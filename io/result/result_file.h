@@ -67,7 +67,7 @@ enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED }
  *
  *  no file, or another run's result without a fitted row: create the result
  *  an unfinished result of the same identity: continue it
- *  a finished result of the same identity: leave it as it is; no lock and no thread
+ *  a finished result of the same identity: leave it unchanged; no lock and no thread
  *  any other file: MILL_ERR_OUTPUT, the same on every rank
  *
  *  With overwrite, the run writes or continues PATH.new and MODELS.new.  They replace the old files

@@ -16,12 +16,12 @@
 #include "src/ranks/deliver.h"
 #include "src/ranks/mpi_context.h"
 
-/* A rank writes its queue every write_interval, or earlier from these sizes on: */
+/* A rank writes its queue every write_interval, or once the queue reaches a size: */
 enum {
   MILL_WRITE_BYTES = 64 << 20, /* bytes of rows: ask for a write; at twice as many, put waits */
   MILL_WRITE_PIX = 8 << 20,    /* pixels of models: write models without the other ranks */
   MILL_QUEUE_PIX = 32 << 20,   /* pixels of models: put waits for room */
-  MILL_OWN_ROWS = 1 << 17      /* rows per ownership block: 1 MiB of a float64 column */
+  MILL_OWN_ROWS = 1 << 17      /* rows of a block that one rank writes: 1 MiB of float64 */
 };
 
 /* Rows and models queued since the last write; the I/O thread swaps two queues. */
@@ -60,7 +60,7 @@ struct mill_result_file {
   mill_result_queue both[2];
   uint8_t *wanted; /* bit 1: row still to be fitted */
   int is_closing;
-  int may_start;           /* 1: all ranks have their thread; -1: one has none, end at once */
+  int may_start;           /* 1: all ranks have a thread; -1: a rank has none, so end at once */
   mill_error_kept failure; /* first failed write */
   int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;

@@ -220,8 +220,8 @@ static int is_lost(const mill_input_file *then, const mill_input_file *now)
          (now->size < 0 || (now->size == then->size && now->mtime == then->mtime));
 }
 
-/* Fail unless the recorded path `then` and the path `now` name the same file.  what: NULL for an
- * input's own path, else a text that relates the paths to the input. */
+/* Fail unless the recorded path `then` and the path `now` name the same file.  The message gives
+ * both after input and what (": its redrock file was "); what NULL: they are the input's path. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {

@@ -286,8 +286,8 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until wants_write() is true, or write_interval seconds have passed since the
- * earlier of two times: that of the first queued row, that of the last call of meet(). */
+/* With one rank: wait until wants_write() is true.  Look again write_interval seconds after the
+ * first queued row or the last call of meet(), whichever came earlier. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);
@@ -307,7 +307,7 @@ static void await_own_write(mill_result_file *file)
 }
 
 /* Sleep *us microseconds before the next poll of MPI, and double *us: each poll costs CPU time.
- * Do not sleep if this rank needs a write that it has not asked for. */
+ * Do not sleep if this rank needs a write but has not yet asked for it. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
   const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);

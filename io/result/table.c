@@ -15,11 +15,11 @@
 
 #define ANOTHER_SHAPE "%s is damaged: %s/%s has the wrong shape or type"
 enum {
-  MAX_TEXT = 1 << 16, /* a longer text, or more values per row, is damage */
+  MAX_TEXT = 1 << 16, /* bytes; a longer text, or more than MAX_VALUES per row, is damage */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
   NAME_SIZE = sizeof((mill_table *)0)->group + MILL_MAX_NAME + 20,
   PIECE_BYTES = 4 << 20, /* bytes of a column moved at once */
-  GAP_BYTES = 1 << 14    /* rows with a gap up to this are written at once, with the gap */
+  GAP_BYTES = 1 << 14    /* longest gap between rows that one write covers, with the gap */
 };
 
 hid_t mill_column_hdf5_type(int type)
@@ -307,7 +307,7 @@ int mill_table_write(const mill_table_part *part)
   return move_part(part, 1);
 }
 
-/* Write missing values to columns of part whose missing value is not 0 (a file begins as zeros). */
+/* Write missing values to the columns of part, unless they are 0: a new file has zeros. */
 int mill_table_fill(mill_table_part part)
 {
   char value[sizeof(double)];

@@ -41,7 +41,7 @@ static void end_examination(examination *e)
 }
 
 /* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
- * wanted row for reset of STATUS to 0, so that readers take it as not done. */
+ * wanted row with a STATUS or a wrong TARGETID for reset_rows: readers then take it as not done. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;

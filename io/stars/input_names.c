@@ -60,7 +60,7 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
   return MILL_OK;
 }
 
-/* Digest of what a fit depends on besides the input: science settings and library. */
+/* Digest science settings and library: with the input, a fit's rows depend on these alone. */
 static int digest_settings(const char *identity, const char *library, char out[MILL_SETTINGS_SIZE])
 {
   char hex[65];
@@ -94,7 +94,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* Would a fit of the input use the redrock file at path?  Not an unreadable file, for example. */
+/* Would a fit of input use the redrock file at path?  0: the file is unreadable, for example. */
 static int uses_redrock(const mill_config *config, const char *input, const char *path)
 {
   const mill_format *format;
@@ -147,9 +147,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Read the result that holds the inputs done [n]: another run may have replaced the result.  Set
- * is_done of an input to 1 if all rows of the input are done.  is_output 1: the result is this
- * run's output.  An output without a fitted row will be overwritten, so no input is done. */
+/* Set is_done to 1 for each of the inputs done [n] whose rows are all done in their common result.
+ * Another run may have replaced the result since.  is_output 1: the result is this run's output;
+ * without a fitted row it will be overwritten, so no input is done. */
 static int look_for(const done_input *done, size_t n, const mill_input_names *names, int is_output,
                     char *is_done)
 {
@@ -245,7 +245,7 @@ static int are_recorded(const mill_input_table *table, const char *path,
   return 1;
 }
 
-/* If the output has a fitted row, continue it with its own inputs instead of those listed. */
+/* If the output has a fitted row, continue it with its own inputs instead of the listed inputs. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {

@@ -138,7 +138,7 @@ static int add_text(index_job *job, const char *text, size_t most, int32_t *n_by
   return MILL_OK;
 }
 
-/* Keep a file's rows within MILL_INDEX_BYTES; beyond it, keep only the counts. */
+/* Keep a file's rows, if keeps_all or within MILL_INDEX_BYTES per rank; else only its counts. */
 static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
@@ -372,7 +372,7 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
   return MILL_OK;
 }
 
-/* Join the rows of all files, and set the files' counts to those after joining. */
+/* Join each object's rows over all files; set facts: each file's joined rows and exposures. */
 static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
@@ -552,7 +552,7 @@ int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spect
         "time: bring the old file back, use --overwrite, or copy with times (cp -p, sbcast -p)",
         file->path, by_redrock ? ": its redrock file " : "", by_redrock ? file->redrock : "", host);
   }
-  /* a redrock file came too late for the rows done before */
+  /* ignore a redrock file that appeared after indexing: earlier rows were done without it */
   for (int64_t i = 0; i < index->n_row && !has_same_redrock; i++)
     index->row[i].kind = (mill_kind){.z = NAN};
 done:

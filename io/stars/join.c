@@ -416,8 +416,8 @@ static int take_rows(const mill_mpi *mpi, const survey *mine, survey *owned)
   return MILL_OK;
 }
 
-/* Take from a later part the class, start or priors that the joined row's first part lacks.  Tile
- * and night become -1 if the two parts differ. */
+/* Copy class, start or priors from a later part to the joined row's first part, if this lacks
+ * them.  Tile and night become -1 if the two parts differ. */
 static void combine(entry *first, const entry *other)
 {
   const int64_t start = other->entries.start;
@@ -451,8 +451,8 @@ static void order_rows(survey *owned, mill_keyed *order)
 }
 
 /* Fill in `part`, the parts of this rank's joined rows sorted by entry.owner, and `start`, where in
- * `part` each of the n_new rows begins.  Add a row to n_row, and its exposures to n_exposure, of
- * the file with the row's first part.  Return the number of exposures. */
+ * `part` each of the n_new rows begins.  Count each row and its exposures in n_row and
+ * n_exposure of the file that has the row's first part.  Return the number of exposures. */
 static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part *part,
                           mill_join_start *start, int64_t *n_new, int64_t *n_row,
                           int64_t *n_exposure)

@@ -41,7 +41,7 @@ typedef struct mill_batch {
   int i_file; /**< file of the rows, index in mill_inputs.file */
   int n_row;
   mill_star *star[MILL_BATCH_ROWS]; /**< [n_row]; NULL: the caller has taken the star */
-  char error[512];                  /**< why these rows are unreadable; empty if they are not */
+  char error[512];                  /**< why the rows are unreadable; empty: readable */
   int n_exposure;
   mill_read_batch *part; /**< [n_part] pixels read from each file, owned */
   int n_part;

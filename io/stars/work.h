@@ -10,7 +10,7 @@
 
 /** Plan of the work; only rate, n_held and n_ahead may differ between ranks. */
 typedef struct mill_work_plan {
-  const mill_inputs *inputs;      /**< borrowed during a call, like result */
+  const mill_inputs *inputs;      /**< borrowed during a call; so is result */
   const mill_result_file *result; /**< tells which rows are not done; NULL: fit all rows */
   int64_t n_row_limit;            /**< fit only the first n_row_limit rows of /fits; 0: all */
   double rate;                    /**< expected stars/s; fast ranks draw several chunks together */

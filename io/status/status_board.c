@@ -38,7 +38,7 @@ struct mill_board {
 
   /* used on rank 0, by one thread at a time */
   mill_rank_state *rank; /* [n_rank] */
-  sample from, next;     /* start of the interval of the rate, and of the next interval */
+  sample from, next;     /* the rate counts from `from`; after RATE_S `next` replaces `from` */
   int has_complained;
 };
 

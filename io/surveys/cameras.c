@@ -195,7 +195,7 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask column of logicals or integers.  CFITSIO 4.2 cannot read unsigned 64-bit integers:
+/* Read a mask column of logicals (true sets all bits) or integers.  CFITSIO 4.2 cannot read unsigned 64-bit integers:
  * read them as stored, and add mask->offset. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
@@ -214,7 +214,7 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
                   (long long)row, mask->name);
   for (int i = 0; i < n_pix; i++)
     c->spectrum.mask[camera->descends ? n_pix - 1 - i : i] =
-        is_truth ? ((char *)stored)[i] != 0
+        is_truth ? -(((char *)stored)[i] != 0)
                  : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
   return MILL_OK;
 }

@@ -83,8 +83,8 @@ int mill_camera_columns(mill_cameras *cameras, mill_camera *camera, int is_alone
                         const char *const name[MILL_N_PLANE]);
 
 /** Set camera->scale to 1e17 for fluxes in erg / s / cm2 / A, whose inverse variances exceed
- *  float32; else to 1.  Fluxes have this unit if most errors of the first valid row are < 1e-10;
- *  with a plane MILL_SENS, if most values of this plane are.  Not for MILL_NOISE_VARIANCE. */
+ *  the range of float32; else to 1.  Fluxes have this unit if most errors of the first valid row
+ *  are < 1e-10; with a plane MILL_SENS, if most of its values are.  Not for MILL_NOISE_VARIANCE. */
 int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 
 /** Read a plane of the exposure cameras->row into out [n_pix]. */

@@ -48,7 +48,7 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = STATUS + 1 };
 
-/* Set uniqpix, HEALPix's number of pixel and nside, and healpix, of nside 64 around; -1: none. */
+/* From a nested HEALPix pixel set uniqpix and healpix, the pixel of nside 64 around; -1: none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
@@ -160,7 +160,7 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Mean MJD of n exposures, without those whose FIBERSTATUS has a bit that is not allowed. */
+/* Mean MJD of n exposures; a forbidden FIBERSTATUS bit leaves an exposure out.  NaN: none left. */
 static double mean_mjd(const mill_fits_values *exposures, const mill_keyed *key, int64_t n,
                        uint64_t allowed)
 {
@@ -175,7 +175,7 @@ static double mean_mjd(const mill_fits_values *exposures, const mill_keyed *key,
   return n_good > 0.0 ? sum / n_good : (double)NAN;
 }
 
-/* Fill columns that a coadd's FIBERMAP lacks from EXP_FIBERMAP: the mean MJD; TILEID and NIGHT if
+/* Fill from EXP_FIBERMAP what a coadd's FIBERMAP lacks: the mean MJD; TILEID and NIGHT if
  * all exposures of the target agree; EXPID if the target has only one exposure. */
 static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits_values *map)
 {
@@ -374,7 +374,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
   mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
   row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
   row->uniqpix = row->uniqpix >= 0 ? row->uniqpix : all->uniqpix;
-  /* -1 if the exposures differ; without a value in the table, that of the header */
+  /* -1 if the exposures differ; the header's value if the table has none */
   row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;
   row->night = night >= 0 ? night : night == SEVERAL ? -1 : all->night;
   take_redshift(redrock, row);
@@ -422,7 +422,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   MILL_CHECK(read_redrock(file, select, &redrock, index));
   MILL_CHECK(MILL_ALLOC(file->n_spec, &kept));
   const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
-  if (file->joint && map[EXP].there) { /* without EXPID it is a coadd with one row per target */
+  if (file->joint && map[EXP].there) { /* a table without EXPID has one row per target */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
     if (mill_places_group(kept, n, map[RA].f64, map[DEC].f64))

@@ -12,8 +12,8 @@ const mill_format *const *mill_formats(int *n);
 int mill_format_find(const char *wanted, const mill_format *const *formats, int n, const char *path,
                      const mill_fits_guard *guard, const mill_format **out);
 
-/** Take the cameras of the named format as arms (mill_config_take_cameras).  A name that is no
- *  format's, such as auto, changes nothing. */
+/** Take the cameras of the named format as arms (mill_config_take_cameras).  Any
+ *  other name, such as auto, changes nothing. */
 void mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config);
 
 /** Find the format of a file.  MILL_ERR_INPUT: unreadable file or unknown format. */

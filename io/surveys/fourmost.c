@@ -27,7 +27,7 @@ static int find_single(const mill_fits_guard *guard)
   return i_phase3 >= 0 ? i_phase3 : mill_single_find_table(guard, "SPECTRUM");
 }
 
-/* Is it 4MOST?  A single spectrum must name it: other ESO spectra have the same layout. */
+/* Is it 4MOST?  A single spectrum must say so: other ESO spectra have the same layout. */
 static int recognise(const mill_fits_guard *guard)
 {
   return (mill_single_find_table(guard, "SPECTAB") >= 0 &&
@@ -43,8 +43,8 @@ static int find_tables(fourmost *f)
 {
   mill_fits_file *file = f->cameras.file;
   const mill_fits_guard *guard = file->guard;
-  f->i_target = mill_single_find_table(guard, "FIBMETATAB");
-  f->i_spectra = mill_single_find_table(guard, "SPECTAB");
+  MILL_CHECK(mill_fits_file_find(file, "FIBMETATAB", &f->i_target));
+  MILL_CHECK(mill_fits_file_find(file, "SPECTAB", &f->i_spectra));
   if ((f->i_spectra >= 0) != (f->i_target >= 0))
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no table %s (SPECTAB and FIBMETATAB are needed); fetch it again",
@@ -175,8 +175,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 enum { NAME, STATUS, USE, SN, UID, FIBER, RA, DEC, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = {"OBJ_NME", MILL_AS_TEXT, 0, 1, 0, 0, {"TRG_NME", "CNAME"}},
-    [STATUS] = MILL_WISH("FIB_ST", INT32, 2, 1),
-    [USE] = MILL_WISH("FIB_USE", INT32, 1, 1),
+    [STATUS] = MILL_WISH("FIB_ST", INT32, -1, 1),
+    [USE] = MILL_WISH("FIB_USE", INT32, -1, 1),
     [SN] = MILL_WISH("SNR", DOUBLE, NAN, 0),
     [UID] = {"OBJ_UID", MILL_AS_INT64, -1, 0, MILL_ROW_AT(target_id), {"TRG_UID", NULL}},
     [FIBER] = MILL_ROW_WISH("FIB_ID", INT32, fiber, -1, 0),
@@ -184,12 +184,13 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
 /* Return a fibre's target type: by FIB_USE if the fibre is on its target (FIB_ST 2), else BAD.
- * Fibres for calibration and guiding are BAD too. */
+ * Fibres for calibration and guiding are BAD too.  A single spectrum without the keywords is OBJ. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};
-  const int32_t use = v[USE].i32[i];
-  return v[STATUS].i32[i] == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
+  const int32_t use = v[USE].there ? v[USE].i32[i] : 1;
+  const int on_target = !v[STATUS].there || v[STATUS].i32[i] == 2;
+  return on_target && use >= 1 && use <= 3 ? name[use] : "BAD";
 }
 
 static const mill_fibres fibres = {wish, N_WISH, 0, SN, objtype_of};

@@ -139,8 +139,8 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   }
 }
 
-/* Exclude rows that repeat star, EXPOSURE and ARM of an earlier row, and rows whose TARGETID is not
- * that of their star's first row.  Returns the number of rows left in key, sorted by exposure. */
+/* Exclude rows that repeat star, EXPOSURE and ARM of an earlier row or have another TARGETID than
+ * their star's first row.  Returns the number of rows left in key, sorted by exposure. */
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;

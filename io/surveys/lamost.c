@@ -44,12 +44,12 @@ static int parse_name(const char *name, char *letter, int32_t *minute)
   return 1;
 }
 
-/* Set camera->mjd to the middle of the exposure.  For a coadd, it is the mean of the exposures'
- * middles, or the day if the file has no exposures. */
+/* Set camera->mjd to the middle of the exposure, for a coadd to the mean of all exposures' middles.
+ * If the file has no exposures, use DATE-OBS (the middle, UTC), else the day in MJD. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const mill_fits_guard *guard = c->file->guard;
-  char letter;
+  char letter, date[FLEN_VALUE] = "";
   int32_t minute;
   double sum = 0.0;
   int n = 0;
@@ -62,8 +62,10 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
     sum += minute / 1440.0 - LOCAL_DAYS + 0.5 * exposed_s / 86400.0;
     n++;
   }
-  camera->mjd = sum / n;
-  return n > 0 ? MILL_OK : mill_single_key_double(c->file, 0, "MJD", &camera->mjd, NULL);
+  MILL_CHECK(mill_single_key_text(c->file, 0, "DATE-OBS", date, sizeof date, NULL));
+  camera->mjd = n > 0 ? sum / n : mill_single_mjd(date);
+  return isfinite(camera->mjd) ? MILL_OK
+                               : mill_single_key_double(c->file, 0, "MJD", &camera->mjd, NULL);
 }
 
 /* ---- structure -------------------------------------------------------- */
@@ -83,7 +85,7 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: DR1's image has another quantity in their row. */
+/* Compute wavelengths from keywords: the row of wavelengths in DR1's image has another quantity. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -120,8 +122,9 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 {
   mill_cameras *c = state;
   mill_camera *camera;
-  const int i_coadd = mill_single_find_table(c->file->guard, "COADD");
+  int i_coadd;
   (void)settings;
+  MILL_CHECK(mill_fits_file_find(c->file, "COADD", &i_coadd));
   MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
   camera->exposure = camera->i_hdu;
   MILL_CHECK(read_middle(c, camera));
@@ -161,7 +164,7 @@ static int open_mrs_camera(mill_cameras *c, int i_hdu, char letter, int32_t minu
                                    [MILL_MASK] = minute < 0 ? "ANDMASK" : "PIXMASK"});
 }
 
-/* `open` for medium resolution: take the tables of coadds or those of exposures. */
+/* `open` for medium resolution: take the tables of either coadds or exposures. */
 static int open_mrs(void *state, const mill_spectra_settings *settings, int *frame)
 {
   lamost *l = state;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
@@ -112,20 +111,6 @@ static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
   return mill_single_linear_wave(c->file, i_hdu, &wcs, medium, n, camera->wave_aa, &camera->air);
 }
 
-/* Convert a text YYYY-MM-DDThh:mm:ss to MJD; NaN: other text. */
-static double mjd_of(const char *text)
-{
-  struct tm tm = {0};
-  int n = 0;
-  if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-             &tm.tm_min, &tm.tm_sec, &n) != 6 ||
-      n != 19)
-    return NAN;
-  tm.tm_year -= 1900;
-  tm.tm_mon--;
-  return (double)timegm(&tm) / 86400.0 + 40587.0;
-}
-
 /* Read visit and fibre (-1: observations differ or are missing), and the mean time. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
@@ -144,7 +129,7 @@ static int read_observations(pfs *p, mill_camera *camera)
     p->is_medium |= strchr(mill_fits_text_at(&v[ARM], i), 'm') != NULL;
     camera->exposure_id = i > 0 && camera->exposure_id != v[VISIT].i32[i] ? -1 : v[VISIT].i32[i];
     p->fiber = i > 0 && p->fiber != v[FIBER].i32[i] ? -1 : v[FIBER].i32[i];
-    sum += mjd_of(mill_fits_text_at(&v[TIME], i));
+    sum += mill_single_mjd(mill_fits_text_at(&v[TIME], i));
   }
   camera->mjd = n > 0 ? sum / (double)n : NAN;
   return MILL_OK;
@@ -155,17 +140,16 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 {
   pfs *p = state;
   mill_cameras *c = &p->cameras;
-  const mill_fits_guard *guard = c->file->guard;
   mill_camera *camera;
   int i_wave;
   c->finish = take_width;
-  p->i_target = mill_single_find_table(guard, "TARGET");
-  p->i_observations = mill_single_find_table(guard, "OBSERVATIONS");
+  MILL_CHECK(mill_fits_file_find(c->file, "TARGET", &p->i_target));
+  MILL_CHECK(mill_fits_file_find(c->file, "OBSERVATIONS", &p->i_observations));
   if (p->i_target < 0 || p->i_observations < 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: has no tables TARGET and OBSERVATIONS; give a pfsObject or pfsSingle file",
-        guard->path);
+        c->file->guard->path);
   MILL_CHECK(mill_camera_add(c, "pfs", 0, &camera));
   MILL_CHECK(take_image(c, camera, MILL_FLUX, "FLUX", 1));
   MILL_CHECK(take_image(c, camera, MILL_MASK, "MASK", 1));

@@ -9,7 +9,8 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-/* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is not needed: it has ivar 0. */
+/* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is not used: in an OR over
+ * exposures a tenth of the good pixels of BOSS have it. */
 enum {
   BAD = 1 << 0        /* NOPLUG */
         | 1 << 1      /* BADTRACE */
@@ -104,7 +105,8 @@ static int find_exposures(mill_cameras *c)
 static int find_coadd(mill_cameras *c)
 {
   mill_camera *camera;
-  const int i_hdu = mill_single_find_table(c->file->guard, "COADD");
+  int i_hdu;
+  MILL_CHECK(mill_fits_file_find(c->file, "COADD", &i_hdu));
   if (i_hdu < 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
@@ -115,13 +117,36 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Find a camera's columns.  Read frame, medium and time from the header of its exposure or, for a
- * coadd, from the primary header. */
+/* Set camera->mjd to the middle of the exposure.  A coadd takes the middle in the primary header,
+ * else the mean of the exposures' middles, else TAI (the exposures' mean end), else the day MJD. */
+static int read_middle(mill_cameras *c, mill_camera *camera)
+{
+  const int is_coadd = camera->exposure_id < 0, first = is_coadd ? 0 : camera->i_hdu;
+  const int end = is_coadd ? c->file->guard->n_hdu : first + 1;
+  double sum = 0.0, n = 0.0, tai_s = NAN;
+  for (int i = first; i < end && !(i == 1 && n > 0.0); i++) {
+    double begin_s = NAN, end_s = NAN;
+    MILL_CHECK(mill_single_key_double(c->file, i, "TAI-BEG", &begin_s, NULL));
+    MILL_CHECK(mill_single_key_double(c->file, i, "TAI-END", &end_s, NULL));
+    if (isfinite(begin_s + end_s)) {
+      sum += 0.5 * (begin_s + end_s);
+      n += 1.0;
+    }
+  }
+  MILL_CHECK(mill_single_key_double(c->file, first, "MJD", &camera->mjd, NULL));
+  MILL_CHECK(mill_single_key_double(c->file, first, "TAI", &tai_s, NULL));
+  if (n > 0.0 || isfinite(tai_s))
+    camera->mjd = (n > 0.0 ? sum / n : tai_s) / 86400.0;
+  return MILL_OK;
+}
+
+/* Find a camera's columns.  Read frame and medium from the header of its exposure or, for a coadd,
+ * from the primary header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
-  const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;
+  const int i_header = camera->exposure_id < 0 ? 0 : camera->i_hdu;
   int frame, is_barycentric;
-  double begin_s = NAN, end_s = NAN, vel_km_s;
+  double vel_km_s;
   const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "flux",
                                           [MILL_WAVE] = "loglam",
                                           [MILL_IVAR] = "ivar",
@@ -131,12 +156,10 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
-  /* in SDSS-V the applied barycentric velocity; if present, the frame is barycentric */
+  /* V_RAD is the barycentric velocity that SDSS-V applied; if present, the frame is barycentric */
   MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
   frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
-  MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-BEG", &begin_s, NULL));
-  MILL_CHECK(mill_single_key_double(c->file, i_header, "TAI-END", &end_s, NULL));
-  camera->mjd = 0.5 * (begin_s + end_s) / 86400.0;
+  MILL_CHECK(read_middle(c, camera));
   return mill_single_add_frame(c->file, camera->i_hdu, camera == c->camera, frame, frame_of_all);
 }
 
@@ -270,7 +293,8 @@ static int open_mwm(sdss *s, int *frame)
   c->finish = take_mwm;
   *frame = MILL_FRAME_BARYCENTRIC;
   for (int k = 0; k < N_MWM; k++) {
-    const int i_hdu = mill_single_find_table(guard, mwm_table[k]);
+    int i_hdu;
+    MILL_CHECK(mill_fits_file_find(c->file, mwm_table[k], &i_hdu));
     if (i_hdu >= 0 && guard->hdu[i_hdu].axis[1] > 0)
       MILL_CHECK(open_mwm_table(c, i_hdu));
   }
@@ -282,7 +306,7 @@ static int open_mwm(sdss *s, int *frame)
   return MILL_OK;
 }
 
-/* Find the file's spectra: those of Astra, the coadd, or the single exposures. */
+/* Find the file's spectra: Astra's spectra, the coadd, or the single exposures. */
 static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   sdss *s = state;
@@ -298,6 +322,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no table SPECOBJ or SPALL; give an SDSS spec-PLATE-MJD-FIBER file",
                       guard->path);
+  MILL_CHECK(mill_fits_file_find(file, guard->hdu[s->i_object].name, &s->i_object)); /* only one */
   if (guard->hdu[s->i_object].axis[1] != 1)
     return MILL_ERROR_HDU(
         file, s->i_object,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/surveys/selection.h"
@@ -58,13 +59,17 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* Read a keyword into out [size]; without the keyword or its value, out is unchanged. */
+/* Read a keyword into out [size]; without the keyword or its value, out is unchanged.  NaN counts
+ * as no value: SDSS and Astra write it for unknown numbers. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, size_t size, int *found)
 {
   int status = 0;
   _Alignas(double) char value[FLEN_VALUE] = "";
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
+  fits_read_key(file->fptr, TSTRING, key, value, NULL, &status);
+  if (type == TDOUBLE && strcasecmp(value + strspn(value, " -"), "nan") == 0)
+    status = VALUE_UNDEFINED;
   fits_read_key(file->fptr, type, key, value, NULL, &status);
   fits_clear_errmsg();
   if (found)
@@ -141,7 +146,7 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
   case MILL_AS_INT32:
     return mill_single_key_int32(file, i_hdu, key, v->i32, NULL);
   default:
-    return mill_single_key_double(file, i_hdu, key, v->f64, NULL);
+    return mill_single_key_double(file, i_hdu, key, v->f64, &v->there);
   }
 }
 
@@ -159,11 +164,7 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
       int found = 0;
       if (key)
         MILL_CHECK(mill_single_key_text(file, i_key, key, text, sizeof text, &found));
-      /* Astra writes a missing number as the text NaN */
-      const int is_none = mill_text_to_real(text, &number)
-                              ? number == none
-                              : wish[k].as == MILL_AS_DOUBLE && strcasecmp(text, "nan") == 0;
-      values[k].there = found && !is_none;
+      values[k].there = found && !(mill_text_to_real(text, &number) && number == none);
       if (values[k].there)
         MILL_CHECK(take_key(file, i_key, key, text, &wish[k], &values[k]));
     }
@@ -176,7 +177,24 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
   MILL_CHECK(mill_single_key_text(file, 0, "SPECSYS", text, sizeof text, NULL));
   MILL_CHECK(mill_single_key_text(file, i_hdu, "SPECSYS", text, sizeof text, NULL));
   *frame = mill_frame_from_name(text, 8); /* 8 letters as in BARYCENT */
+  if (*text && *frame == MILL_FRAME_UNKNOWN)
+    return MILL_ERROR_HDU(file, i_hdu,
+                          ": SPECSYS '%s', expected BARYCENT, HELIOCEN or TOPOCENT; correct the "
+                          "wavelengths to one of these frames",
+                          text);
   return MILL_OK;
+}
+
+double mill_single_mjd(const char *text)
+{
+  struct tm tm = {0};
+  double second;
+  if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%lf", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+             &tm.tm_min, &second) != 6)
+    return NAN;
+  tm.tm_year -= 1900;
+  tm.tm_mon--;
+  return ((double)timegm(&tm) + second) / 86400.0 + 40587.0;
 }
 
 int mill_single_add_frame(const mill_fits_file *file, int i_hdu, int is_first, int own, int *frame)

@@ -30,7 +30,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 /** Does any card of the primary header begin with start? */
 int mill_single_says(const mill_fits_guard *guard, const char *start);
 
-/** Read a keyword of an HDU.  If it is missing, *found is 0 and out is unchanged.
+/** Read a keyword of an HDU.  If it is missing or NaN, *found is 0 and out is unchanged.
  *  found may be NULL.  MILL_ERR_INPUT: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found);
@@ -43,8 +43,12 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
  *  frame is heliocentric if HELIO_RV has a value, else unknown.  VACUUM F: air; else vacuum. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
-/** Read the frame from SPECSYS of the HDU, else of the primary header. */
+/** Read the frame from SPECSYS of the HDU, else of the primary header.  MILL_ERR_INPUT: a frame
+ *  that enum mill_frame lacks. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
+
+/** Convert a text YYYY-MM-DDThh:mm:ss, with or without a fraction, to MJD; NaN: other text. */
+double mill_single_mjd(const char *text);
 
 /** Combine an HDU's frame `own` with *frame, the frame of earlier spectra.  If either is unknown,
  *  *frame becomes unknown.  MILL_ERR_INPUT: both are known, and only one is topocentric. */
@@ -86,7 +90,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
-/** First pixel whose wavelength is not finite, positive and above the one before; n_pix: none. */
+/** First pixel with a wavelength that is not finite, not positive or not ascending; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
 /** Fail with MILL_ERR_INPUT unless wavelengths are positive, finite and ascending.  The message

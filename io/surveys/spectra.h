@@ -6,9 +6,9 @@
  *  arm      wavelength range of the library, to which this module assigns pixels of channels
  *
  *  A channel with the name of an arm goes to this arm.  Any other channel is cut by wavelength: a
- *  pixel goes to the arm whose usable range contains it, or is dropped.  The usable range is that
- *  of the templates, less the Doppler shift at the velocity limits.  Two overlapping arms are cut
- *  in the middle of the overlap.  The key `arms` may narrow an arm's range, or name its channel.
+ *  pixel goes to the arm whose usable range contains it, or is dropped.  The usable range is
+ *  the templates' range, less the Doppler shift at the velocity limits.  Two overlapping arms are
+ *  cut in the middle of the overlap.  The key `arms` may narrow an arm's range or name its channel.
  *
  *  Wavelengths stay in the frame of the file, and velocities are in this frame. */
 #pragma once
@@ -73,8 +73,8 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** Why arms take a channel: they name it by their key `channel`, they have its name, or by
- *  wavelength. */
+/** Why arms take a channel: their key `channel` names it, it has an arm's name, or else it is cut
+ *  by wavelength. */
 enum mill_channel_rule { MILL_BY_CHOICE, MILL_BY_NAME, MILL_BY_WAVE };
 
 /** Return the arms that take a channel, as bits; *rule: the rule that decided.  If the channel
@@ -157,7 +157,7 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 if the checked file, by its headers alone, looks like this format */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state.  Before `open`, it is zero but for its first member, the borrowed
+  /** Bytes of the format's state.  Before `open`, it is zero except its first member, the borrowed
    *  mill_fits_file *. */
   size_t state_bytes;
   /** Check the structure of the file; set *frame (enum mill_frame) if known. */

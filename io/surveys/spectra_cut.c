@@ -20,7 +20,6 @@ void mill_spectra_set_rules(mill_spectra *spectra)
   const mill_config *config = spectra->settings.config;
   for (int a = 0; a < lib->n_arm; a++) {
     mill_arm_rule *rule = &spectra->arm[a];
-    rule->wanted = spectra->settings.arm_wanted[a];
     rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && config->lsf != MILL_LSF_OFF;
     const mill_arm_choice choice = mill_config_arm(config, lib->arm[a].name);
     rule->resolving_power = choice.resolving_power;
@@ -45,7 +44,7 @@ void mill_spectra_set_rules(mill_spectra *spectra)
 }
 
 /* Return the arm, among those in `mask`, to which a wavelength goes; -1: none.  Of two overlapping
- * arms, the one that begins first gets the lower half of the overlap. */
+ * arms, the arm that begins first gets the lower half of the overlap. */
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
@@ -96,7 +95,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const int n_pix = known->n_pix;
   enum mill_channel_rule how;
   const unsigned mask = mill_spectra_takers(&spectra->settings, known->name, &how);
-  mill_piece lone = {0}; /* kept if no other piece is; a fit reports a piece that is too short */
+  mill_piece lone = {0}; /* longest piece, kept if all are too short, so that the fit reports it */
   known->n_piece = known->outside = 0;
   if (how == MILL_BY_NAME) {
     if (mask == 0)
@@ -180,7 +179,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
-/* Find the channel's wavelengths among those remembered; cut and remember new wavelengths. */
+/* Look up how the channel is cut; if its wavelengths are new, cut it and remember the pieces. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   int err = MILL_OK;
@@ -225,7 +224,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
   mill_known_waves *known = NULL;
   *wants = 0;
   MILL_CHECK(mill_spectra_know(spectra, channel, &known));
-  if (known->outside) /* beyond all arms: added, so that STATUS can tell */
+  if (known->outside) /* add a channel beyond all arms, so that STATUS tells why */
     *wants = MILL_WANTS_CHANNEL;
   for (int i = 0; i < known->n_piece; i++) {
     const int lsf = mill_spectra_lsf(spectra, channel, known->piece[i].arm);

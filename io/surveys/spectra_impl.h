@@ -32,7 +32,6 @@ typedef struct mill_known_waves {
 
 /* Settings of this run for an arm of the library. */
 typedef struct mill_arm_rule {
-  int wanted;
   double min_aa, max_aa;           /* configured range, cut to the templates'; 0, inf: none */
   double least_aa, most_aa;        /* templates' usable range within min_aa to max_aa */
   double resolving_power, fwhm_aa; /* configured resolution, 0: none; fwhm_aa has priority */

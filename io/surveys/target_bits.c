@@ -5,7 +5,7 @@
 
 #include "io/surveys/selection.h"
 
-/* A column of target bits, or a bit of the last column above it. */
+/* A line of `table`: a column of target bits, or a bit of the nearest column above. */
 typedef struct line {
   int bit; /* -1: a column */
   const char *name;

@@ -4,7 +4,6 @@
 
    flux = DATA * SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
    bad: flux = DATA and ivar = 0. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +12,15 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/memory.h"
 
-enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };
+enum { N_ARM = 3, N_IMAGE = 3 };
 
-/* HDUs are named <ARM>_DATA, ...; the arms are channels. */
-static const char *const arm_name[N_ARM] = {"BLUE", "GREEN", "RED"};
-
+/* channels, and HDUs of each */
+static const char *const arm_name[N_ARM] = {"blue", "green", "red"};
 enum { DATA, IVAR, SENSFUNC };
-static const char *const image_name[N_IMAGE] = {"DATA", "IVAR", "SENSFUNC"};
+static const char *const image_name[N_ARM][N_IMAGE] = {
+    {"BLUE_DATA", "BLUE_IVAR", "BLUE_SENSFUNC"},
+    {"GREEN_DATA", "GREEN_IVAR", "GREEN_SENSFUNC"},
+    {"RED_DATA", "RED_IVAR", "RED_SENSFUNC"}};
 static const enum mill_plane_of plane_of[N_IMAGE] = {MILL_FLUX, MILL_IVAR, MILL_SENS};
 
 typedef struct weave {
@@ -27,22 +28,14 @@ typedef struct weave {
   int i_table;
 } weave;
 
-static void name_image(char name[MAX_NAME], int i_arm, int i_image)
-{
-  snprintf(name, MAX_NAME, "%s_%s", arm_name[i_arm], image_name[i_image]);
-}
-
 static int recognise(const mill_fits_guard *guard)
 {
-  char name[MAX_NAME];
   if (mill_single_find_table(guard, "FIBTABLE") < 0)
     return 0;
   for (int i = 0; i < guard->n_hdu; i++)
-    for (int k = 0; k < N_ARM; k++) {
-      name_image(name, k, DATA);
-      if (strcmp(guard->hdu[i].name, name) == 0)
+    for (int k = 0; k < N_ARM; k++)
+      if (strcmp(guard->hdu[i].name, image_name[k][DATA]) == 0)
         return 1;
-    }
   return 0;
 }
 
@@ -71,7 +64,7 @@ static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *cam
                             " must have %lld rows of %d pixels, as %s has; make the file again",
                             (long long)c->n_row, camera->n_pix, data->name);
     camera->plane[plane_of[i]] =
-        (mill_plane){.name = image_name[i], .i_hdu = i_hdu[i], .row = is_row ? 0 : -1};
+        (mill_plane){.name = hdu->name, .i_hdu = i_hdu[i], .row = is_row ? 0 : -1};
   }
   return MILL_OK;
 }
@@ -84,15 +77,13 @@ static const mill_single_wcs wcs = {.start = "CRVAL1",
                                     .type = "CTYPE1",
                                     .default_unit = "Angstrom"};
 
-/* Open an arm if the file has any of its images.  *frame: that of all arms so far, or unknown. */
+/* Open an arm if the file has any of its images.  *frame: the arms' frame so far, or unknown. */
 static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
 {
-  char name[MAX_NAME];
   int n_there = 0, i_hdu[N_IMAGE], own_frame;
   mill_camera *camera;
   for (int i = 0; i < N_IMAGE; i++) {
-    name_image(name, i_arm, i);
-    MILL_CHECK(mill_fits_file_find(c->file, name, &i_hdu[i]));
+    MILL_CHECK(mill_fits_file_find(c->file, image_name[i_arm][i], &i_hdu[i]));
     n_there += i_hdu[i] >= 0;
   }
   if (n_there == 0)
@@ -100,12 +91,10 @@ static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
   for (int i = 0; i < N_IMAGE; i++)
     if (i_hdu[i] < 0)
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: has no HDU %s_%s though it has others of this arm; make the file "
+                        "%s: has no HDU %s though it has others of this arm; make the file "
                         "again, or fetch it again if it is truncated",
-                        c->file->guard->path, arm_name[i_arm], image_name[i]);
+                        c->file->guard->path, image_name[i_arm][i]);
   MILL_CHECK(mill_camera_add(c, arm_name[i_arm], i_hdu[DATA], &camera));
-  for (char *p = camera->name; *p; p++)
-    *p = (char)tolower((unsigned char)*p);
   MILL_CHECK(take_images(c, i_hdu, camera));
   MILL_CHECK(MILL_ALLOC(camera->n_pix, &camera->wave_aa));
   MILL_CHECK(mill_single_linear_wave(c->file, i_hdu[DATA], &wcs, medium, camera->n_pix,
@@ -139,11 +128,12 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 /* ---- index ------------------------------------------------------------ */
 
 /* Columns of FIBTABLE.  TARGCAT is the last, since it is read only if rows are selected by it. */
-enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
+enum { NAME, STATUS, USE, NSPEC, FIBER, RA, DEC, CATEGORY, N_WISH };
 static const mill_fits_wish wish[N_WISH] = {
     [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
     [STATUS] = MILL_WISH("STATUS", TEXT, 0, 1),
     [USE] = MILL_WISH("TARGUSE", TEXT, 0, 1),
+    [NSPEC] = MILL_WISH("NSPEC", INT32, -1, 0),
     [FIBER] = MILL_ROW_WISH("FIBREID", INT32, fiber, -1, 0),
     [RA] = MILL_ROW_WISH("TARGRA", DOUBLE, target_ra, NAN, 0),
     [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
@@ -166,6 +156,12 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_FITS_VALUES(values, N_WISH);
   const int by_class = select->n_target_class > 0;
   MILL_CHECK(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
+  for (int64_t i = 0; values[NSPEC].there && i < w->cameras.n_row; i++)
+    if (values[NSPEC].i32[i] != i + 1) /* NSPEC: row of the images, from 1 */
+      return MILL_ERROR_HDU(w->cameras.file, w->i_table,
+                            ": row %lld has NSPEC %d; sort the table by NSPEC, one row for each "
+                            "row of the images",
+                            (long long)i + 1, (int)values[NSPEC].i32[i]);
   return mill_fibres_index(&fibres, w->cameras.file, values, w->cameras.n_row, select, index);
 }
 

@@ -34,7 +34,7 @@ static const struct {
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
 
-/* An option's tasks bits mark the tasks that use it. */
+/* .tasks: bits of the tasks that use the option. */
 static const mill_option rows[] = {
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
      .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,

@@ -212,7 +212,7 @@ enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 /* Progress of the measurements on a device. */
 typedef struct progress {
   double last_s;    /* time of the last point; 0: none */
-  const char *over; /* why the device is no longer measured; NULL: it is */
+  const char *over; /* why the device is no longer measured; NULL: it is measured */
 } progress;
 
 /* Set *best_s to the shortest of n_repeat times (s) for *n stars, models or particles on a device;
@@ -376,7 +376,7 @@ int mill_bench_task_crossover(mill_bench *job)
 {
   int measured[N_KIND];
   crossover c = {.job = job};
-  int64_t from[N_KIND] = {0}; /* size from which the GPU is faster, of each kind */
+  int64_t from[N_KIND] = {0}; /* for each kind: size from which the GPU is faster */
   MILL_CHECK(set_up(&c));
   print_head(&c);
   for (int k = 0; k < N_KIND; k++) {

@@ -18,7 +18,7 @@
 enum {
   USUAL_ROWS = 100000,
   FILE_ROWS = 5000,
-  CHUNK_ROWS = 650,     /* rows that a rank writes in turn: what a core fits in 5 s */
+  CHUNK_ROWS = 650,     /* successive rows that one rank writes: what a core fits in 5 s */
   PIECE_BYTES = 4 << 20 /* bytes per write to the plain file */
 };
 
@@ -27,7 +27,7 @@ typedef struct made_up {
   int64_t n_row;
   int n_file;
   mill_input_file *file;  /* [n_file] */
-  mill_file_index *index; /* [n_file] row counts; make_index fills in the lists of rows */
+  mill_file_index *index; /* [n_file] row counts alone; make_index makes the lists of rows */
   int file_start, file_end;
   mill_columns columns;
 } made_up;

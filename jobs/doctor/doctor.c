@@ -87,7 +87,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
-/* Print a line of the report, after a heading if the topic, a key's part before a dot, is new. */
+/* Print a line of the report.  The topic is the key up to its dot; a new topic gets a heading. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
@@ -256,7 +256,7 @@ static void report_ranks(doctor_job *job)
 
 /* ---- GPUs ---- */
 
-/* Report the GPUs that the driver knows, also those that CUDA cannot use. */
+/* Report the GPUs that the driver knows, also GPUs that CUDA cannot use. */
 static void report_driver(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;

@@ -8,7 +8,7 @@
 
 enum {
   MOST_READERS = 8, /* most readers by default: more would wait for the file system */
-  MOST_SAMPLED = 2  /* a sample has at most the default slots of this many threads */
+  MOST_SAMPLED = 2  /* `sample` has by default at most the slots of this many threads */
 };
 
 /* Return the default number of reader threads; reading a star takes 0.08 to 0.3 ms of a core. */
@@ -41,7 +41,7 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
   return MILL_OK;
 }
 
-/* Give all CPU ranks the backend of the oldest instruction set among them, whose name sorts first.
+/* Give all CPU ranks the backend of the oldest instruction set among them: its name sorts first.
  * GPU ranks already have one backend.  code: this rank's failure so far. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {

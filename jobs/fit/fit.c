@@ -90,7 +90,7 @@ static int settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err
   return err == MILL_OK ? settled : mill_error_restore(&kept);
 }
 
-/* Index the rows of the inputs.  `starmill sample` checks that the inputs are those of its fit. */
+/* Index the rows of the inputs.  `starmill sample` checks that its fit had the same inputs. */
 static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup,
                         const mill_existing *existing, mill_inputs *inputs)
 {

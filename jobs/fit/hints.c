@@ -83,7 +83,7 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /* ---- air or vacuum ---- */
 
 /* Shift of all velocities if air wavelengths are taken for vacuum or the reverse: (n - 1) c,
- * with the refractive index n of air; 82.9 km/s at 7000 A, 84.5 at 4000 A. */
+ * with the refractive index n of air; 82.7 km/s at 7000 A, 84.8 at 4000 A. */
 static const double AIR_KM_S = 83.0;
 /* Warn only if the median velocity has an error up to MOST_ERROR_KM_S, and differs from +-AIR_KM_S
  * by at most NEAR_KM_S plus this error: the Sun's motion shifts the median by some 10 km/s. */

@@ -114,7 +114,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* next to GPUs, CPU ranks get small chunks: even if four times slower, they end in time */
+  /* next to GPUs, a CPU rank gets chunks for a quarter of its rate, so slow ranks end in time */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -172,7 +172,7 @@ static int open_star(const mill_library *lib, const mill_inputs *inputs, mill_re
 
 int mill_fit_open_work(const mill_fit_task *t)
 {
-  if (t->call->options->models) /* first, so that a later failure finds both new files */
+  if (t->call->options->models) /* first: mill_result_close must know both new files */
     MILL_CHECK(open_models(t->call, t->setup, t->inputs, t->out));
   MILL_CHECK(mill_mpi_agree(t->call->mpi,
                             open_star(&t->setup->lib, t->inputs, t->out->result, &t->out->star)));

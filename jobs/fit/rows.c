@@ -104,8 +104,8 @@ static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
-/* Log how many rows have a start in the table.  Fail if no row has one, since the table then
- * probably belongs to other stars.  In a job array (job.sh) the table may lack a part's stars. */
+/* Log how many rows have a start in the table.  Fail if no row has a start, since the table then
+ * probably belongs to other stars; a part of a job array (STARMILL_PART) may lack starts. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
   const char *path = setup->config.start;

@@ -264,7 +264,7 @@ static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Refuse a file with two roles.  mill_inputs_index later compares inputs named by a catalog. */
+/* Refuse a file with two roles.  mill_inputs_index later checks the inputs that a catalog names. */
 static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;

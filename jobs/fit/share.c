@@ -439,7 +439,7 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* a stop waits for the stars under way, but drops those of a sample */
+  /* a stop waits for stars that are being fitted, but drops stars that are being sampled */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
@@ -481,7 +481,7 @@ static void note_run(const share *s)
   mill_pipeline_timing(pipeline, &meters->timing);
   mill_pipeline_waveset_stats(pipeline, &sets);
   meters->waveset_s = sets.make_s;
-  /* a star's load time excludes making its wavelength set, which counts as start-up */
+  /* load_s excludes the making of wavelength sets, which counts as start-up */
   meters->load_s += mill_pipeline_load_s(pipeline) - sets.make_s;
 }
 

@@ -155,7 +155,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            (long long)summary->n_good, (long long)summary->n_not_stellar,
            (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* without an old file, OUT.h5 is this run's own: --overwrite would begin OUT.h5 again */
+  /* no old file: OUT.h5 has this run's rows, and --overwrite would fit them again */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old == MILL_OLD_NONE
@@ -199,7 +199,7 @@ static void warn_of_noise(const mill_fit_task *task)
                      (long long)n_odd, (long long)n_fitted);
 }
 
-/* If this run took all rows (is_whole), warn of each arm without a spectrum if another has one. */
+/* If this run took all rows (is_whole) and some arm got a spectrum, warn of arms that got none. */
 static int warn_of_arms(const mill_fit_task *task, int is_whole)
 {
   int arms = 0;

@@ -177,7 +177,7 @@ static int measure(int n, const double *value, mill_label *label)
   return MILL_OK;
 }
 
-/* Name the library's labels and arms; set j->mapped, the good models' labels for emulators. */
+/* Name the library's labels and arms; set j->mapped, the mapped labels of the good models. */
 static int make_frame(job *j)
 {
   mill_library *lib = j->lib;

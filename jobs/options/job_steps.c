@@ -74,7 +74,7 @@ static int become(int argc, char **argv)
   if (!python || !python[0])
     python = (char *)"python3";
   /* -B: write no .pyc files; -E: ignore PYTHON... variables, which may be meant for another Python;
-   * -s: PYTHONNOUSERSITE, which -E ignores, is set */
+   * -s: leave out the user's packages, as PYTHONNOUSERSITE asks, which -E ignores */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
   MILL_CHECK(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));

@@ -176,7 +176,7 @@ void mill_fit_options_inputs(const mill_fit_options *options, mill_input_request
 
 /* ---- into the configuration ---- */
 
-/* Replace the configuration's list of stars by those of --object and --object-file. */
+/* Replace the configuration's list of stars by the stars of --object and --object-file. */
 static int apply_objects(const mill_fit_options *options, mill_selection *select)
 {
   MILL_AT_END(mill_star_list_free_at) mill_star_list *list = NULL;

@@ -23,11 +23,11 @@
 #include "src/system/thread.h"
 
 enum {
-  ROUND_BYTES = 128 << 20, /* about the memory of rank 0 for the results of a round */
+  ROUND_BYTES = 128 << 20, /* rank 0's memory for the results of a round, about */
   MOST_IN_ROUND = 4096,    /* problems of a rank in a round */
-  ROUND_S = 10,            /* time of a round, about: signals are seen between rounds */
+  ROUND_S = 10,            /* time of a round, about: the job can stop between rounds */
   THREAD_PARTICLES = 4096, /* particles that keep a thread busy */
-  GPU_THREADS = 64         /* a GPU needs particles as for so many threads */
+  GPU_THREADS = 64         /* a GPU needs as many particles as this many threads */
 };
 
 typedef struct particle_options {

@@ -7,7 +7,7 @@
  *  - Most functions fail by `return MILL_ERROR(code, "...")` and pass a failure on by
  *    MILL_CHECK(call).  MILL_OWNED and MILL_AT_END (kernels/base/memory.h) free their memory.
  *  - A function with other work at its end has a variable `int err` and a label `done`.  MILL_FAIL
- *    and MILL_TRY go there.  -Wshadow refuses MILL_CHECK in such a function. */
+ *    and MILL_TRY go to `done`.  MILL_CHECK is refused there (-Wshadow): it has its own `err`. */
 #pragma once
 
 #include <stddef.h>
@@ -64,10 +64,10 @@ typedef struct mill_error_kept {
   char place[MILL_ERROR_PLACE];
 } mill_error_kept;
 
-/** Keep this thread's last failure, whose code is code. */
+/** Copy this thread's last failure to *kept.  code: the code of this failure. */
 void mill_error_save(int code, mill_error_kept *kept);
 
-/** Return the first failure of two codes. */
+/** Return a if it is a failure, else b. */
 static inline int mill_error_of(int a, int b)
 {
   return a != MILL_OK ? a : b;

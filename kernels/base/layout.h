@@ -9,7 +9,7 @@
 
 #include "kernels/base/common.h"
 
-/** Arrays of a star and of a wavelength set begin at multiples of this. */
+/** Arrays of a star and of a wavelength set begin at multiples of this many bytes. */
 enum { MILL_ARRAY_BYTES = 64 };
 
 typedef struct mill_array {

@@ -20,7 +20,7 @@ enum mill_phase {
 /** Thread seconds and counts since the device was opened. */
 typedef struct mill_timing {
   double emulate_s[MILL_N_PHASE]; /**< emulator: front, hidden layers, last layer */
-  double pixel_s[MILL_N_PHASE];   /**< all other work, with all of PREPARE and GUESS */
-  int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
+  double pixel_s[MILL_N_PHASE];   /**< all other work; in PREPARE and GUESS all work */
+  int64_t n_value[MILL_N_PHASE];  /**< requests answered, except Jacobians */
   int64_t n_jacobian[MILL_N_PHASE];
 } mill_timing;

@@ -53,7 +53,7 @@ static int is_error_phase(int phase)
   return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
 }
 
-/** Work of one block, as of a kernel launch. */
+/** Arguments of one block's work, like those of a kernel on a GPU. */
 typedef struct mill_task {
   const mill_model *m;
   mill_slot *slot;
@@ -86,7 +86,7 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** Compute slot->guess.chisq of all stars for MILL_GUESS_LANE templates, from template k0 on.
+/** Compute guess.chisq of all slots of t for MILL_GUESS_LANE templates, from template k0 on.
  *  Neighbouring stars with the same templates form groups.  A group loads a template once. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
@@ -94,7 +94,7 @@ static void match_stars(mill_block *b, const mill_start_task *t, int k0)
   for (int j = 0; j < MILL_GUESS_STARS; j++)
     sum[j] = (float *)t->work[j].grid;
   for (int i = 0, n; i < t->n; i += n) {
-    /* n: MILL_GUESS_STARS, or its half, if so many stars are left and share templates; else 1 */
+    /* group size n: MILL_GUESS_STARS or its half, if the next n stars share templates; else 1 */
     for (n = MILL_GUESS_STARS; n > 1 && (n > t->n - i || !are_alike(n, t->slot + i));)
       n = n > MILL_GUESS_STARS / 2 ? MILL_GUESS_STARS / 2 : 1;
     if (n == MILL_GUESS_STARS)
@@ -275,7 +275,7 @@ static int reserve(mill_device *d, const mill_model *m)
       failed = code;
     }
   }
-  if (failed != MILL_OK) /* the failing thread keeps the message: write another */
+  if (failed != MILL_OK) /* the message is the failing thread's: give this thread one */
     return MILL_ERROR(failed, "no memory for the templates of %d threads%s", d->n_thread,
                       mill_memory_limit());
   return MILL_OK;
@@ -322,7 +322,7 @@ static int cpu_start(mill_device *d, const int *index, int n)
   return MILL_OK;
 }
 
-/** Count an answer that is about to be digested. */
+/** Count an answer before the fit's logic takes it. */
 static void count_answer(const mill_slot *slot, mill_timing *timing)
 {
   const int phase = phase_of(slot);
@@ -360,8 +360,8 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Compute what slots request in an arm, first for slots that have their template.  The other slots
- *  form batches.  A batch's likelihoods follow its templates at once, while these are in cache. */
+/** Compute what slots request in an arm.  A slot that has its template gets an answer at once.  The
+ *  others form batches; a batch's likelihoods follow its templates, while these are in cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {

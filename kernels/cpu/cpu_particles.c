@@ -94,7 +94,7 @@ static void body_move(mill_block *b, void *argument)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
 
-/* Sum the kernels of a part's particles on the grid (exact), or spread them over nodes (binned). */
+/* Exact form: sum the kernels of a part's particles on the grid. Binned: spread them over nodes. */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -150,7 +150,7 @@ static void body_total(mill_block *b, void *argument)
 }
 
 /* Make steps [step, step + n_step) of all clouds; step 0 is the start. All steps of a part are made
- * before those of the next part, while the part is in the cache. */
+ * before the next part's steps, while the part is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;
@@ -225,7 +225,7 @@ static void run(engine *e)
   hand_over(e);
 }
 
-/* mill_particle_ops.evolve: cut clouds into parts, and run as many problems at once as fit. */
+/* mill_particle_ops.evolve: cut clouds into parts; run problems together up to AT_ONCE_BYTES. */
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result)
 {
@@ -237,7 +237,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
     }
-  /* parts of at least LEAST_PART particles; PART_BYTES allows at least 4 parts */
+  /* some LEAST_PART particles per part; PART_BYTES limits the parts, but not below 4 parts */
   e.n_part = (s->n_particle + LEAST_PART - 1) / LEAST_PART;
   const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
   e.n_part = e.n_part < MOST_PART ? e.n_part : MOST_PART;

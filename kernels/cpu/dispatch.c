@@ -11,7 +11,7 @@ typedef struct isa_entry {
   const mill_particle_ops *particles;
 } isa_entry;
 
-/* Add what kernels/cpu/cpu_*.c define for an instruction set, if this machine runs it. */
+/* Add an instruction set, with its backend and particle engine, if this machine runs it. */
 #define OFFER(is_here, isa_name, symbol)                                                           \
   if (is_here) {                                                                                   \
     extern const mill_backend mill_backend_cpu_##symbol;                                           \

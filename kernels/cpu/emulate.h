@@ -25,7 +25,7 @@ _Static_assert((int)MILL_GROUP <= (int)MILL_N_PROFILE, "more slots in a group th
 /** Work space of one thread. */
 typedef struct mill_lane {
   int max_seg_pix;
-  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels; output of the front */
+  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] labels; output of grid or RBF */
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
   float *narrow[2];  /**< the same shape */
   char *memory;      /**< emulator output of each slot; the slots share other work space */
@@ -34,7 +34,7 @@ typedef struct mill_lane {
   mill_timing timing;
 } mill_lane;
 
-/** Task: evaluate the front of a grid or radial-function emulator for one star. */
+/** Task: compute one star's inputs of the last layer from a spline grid or radial functions. */
 typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
@@ -266,8 +266,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
-/** Copy guess template k from work, where emulate has written it, to rows and mean.  Their layout
- *  is that of the whole arm's mill_model_arm.stored and stored_mean. */
+/** Copy guess template k from work, where emulate has written it, to rows and mean, which are
+ *  laid out like mill_model_arm.stored and stored_mean of the whole arm. */
 static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
                            float *rows, double *mean)
 {

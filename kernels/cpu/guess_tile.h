@@ -91,7 +91,7 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Return the index of the least of chisq [v0, v1); *least: its value, infinity without one. */
+/** Return the index of the least of chisq [v0, v1); *least: its value.  All NaN: v0, infinity. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

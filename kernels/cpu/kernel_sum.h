@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sum the Gaussian kernels of a batch of particles on a CPU.  One thread does this, with vectors.
  *
- *  Particles are sorted by their grid cell along the last axis.  All kernels of a cell are computed
- *  outwards from the grid point in its centre.  So MILL_KERNEL_LANES kernels are added to a grid
- *  line together, with one multiplication per point (kernels/particles/density.h). */
+ *  Particles are sorted by their grid cell along the last axis.  On a grid line, all kernels of a
+ *  cell are computed outwards from the point nearest to the cell.  So MILL_KERNEL_LANES kernels are
+ *  added together, with one multiplication per point (kernels/particles/density.h). */
 #pragma once
 
 #include <string.h>
@@ -42,7 +42,7 @@ typedef struct mill_kernel_lines {
   const mill_particle_setup *setup;
   const mill_particle_kernel *kernel;
   int last, n_point, n_line;
-  int reach;            /**< grid points from the nearest one to a kernel's end */
+  int reach;            /**< most grid points of a kernel on each side of its centre */
   double rho2;          /**< (step / width)^2 along a line */
   int low_cell, n_cell; /**< first cell, and number of cells */
 } mill_kernel_lines;
@@ -228,7 +228,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   }
 }
 
-/** Add one particle's kernel point by point, as wide grid steps or a steep shear need it. */
+/** Add one particle's kernel point by point: for wide grid steps or a steep shear. */
 static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                    int i, double *out)
 {

@@ -149,7 +149,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (mill_lanes_count(f, i) == 0) {
-      /* beyond the template: 0, the mean, which favours no shift */
+      /* no grid points: 0, the mean of template / continuum - 1, favours no shift */
       memset(out, 0, MILL_LANE * sizeof *out);
       continue;
     }

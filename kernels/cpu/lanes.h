@@ -14,7 +14,7 @@ typedef struct mill_lanes {
   mill_four v[MILL_LANE / 4];
 } mill_lanes;
 
-/** What is applied to a layer's sums: SiLU in hidden layers; in the last one nothing, or exp. */
+/** Function of a layer's sums: SiLU in hidden layers; nothing or exp in the last layer. */
 typedef enum mill_lanes_activation {
   MILL_LANES_NONE,
   MILL_LANES_SILU,
@@ -30,8 +30,8 @@ typedef struct mill_lanes_layer {
 } mill_lanes_layer;
 /** Outputs per block of a layer, and outputs that share one pass over the inputs. */
 enum { MILL_LANES_BLOCK = 64, MILL_LANES_PIXELS = 4 };
-/** Compute block number `block` of MILL_LANES_BLOCK outputs of a layer: the activation of bias + sum
- *  over the inputs in order.  weight [n_in][MILL_LANES_PIXELS] is work space. */
+/** Compute block number `block` of MILL_LANES_BLOCK outputs of a layer: activation (bias + sum over
+ *  the inputs in order).  weight [n_in][MILL_LANES_PIXELS] is work space. */
 void mill_lanes_layer_block(const mill_lanes_layer *layer, int block, double *weight);
 
 /** Task: rotate an arm's templates and sum them in bins. */
@@ -49,24 +49,24 @@ void mill_lanes_rotate(const mill_lanes_rotation *task);
 enum { MILL_LANES_TILE = 5 };
 /** Task: normalise an arm's templates on the bins of a wavelength range. */
 typedef struct mill_lanes_fill {
-  int nk, pitch;          /**< continuum functions; the same padded to whole tiles */
-  int half, n, width;     /**< numbers of bins: on each side of the data, of the data, all */
+  int nk, pitch;          /**< number of continuum functions; nk padded to whole tiles */
+  int half, n, width;     /**< bins: on each side of the data; of the data; in total */
   int n_bin;              /**< bins of the arm */
   const int *count;       /**< [n_bin] grid points in a bin */
   const mill_lanes *mean; /**< [groups][n_bin] mean flux in a bin */
-  long first;             /**< arm's bin at which the width begins; may be negative */
+  long first;             /**< index in the arm of bin 0 of [width]; may be negative */
   const double *basis;    /**< [width][pitch] continuum functions */
   const double *factor;   /**< [nk][nk] Cholesky factor of the continuum's normal matrix */
-  float *templ;           /**< [width][MILL_GUESS_LANE] one of the backend's groups */
+  float *templ;           /**< [width][MILL_GUESS_LANE] an even group, then the next group */
 } mill_lanes_fill;
-/** Number of grid points in bin i of the width. */
+/** Number of the arm's grid points in bin i of [width]. */
 static inline int mill_lanes_count(const mill_lanes_fill *f, int i)
 {
   const long b = f->first + i;
   return b >= 0 && b < f->n_bin ? f->count[b] : 0;
 }
 /** Divide the MILL_LANE templates of a group by their continuum fits and subtract 1.  An even group
- *  fills the first half of templ's columns, an odd one the second.  A missing template gives 0. */
+ *  fills the first half of templ's columns, an odd group the second.  Missing templates give 0. */
 void mill_lanes_fill_half(const mill_lanes_fill *task, int group);
 
 /** Task: Fourier transforms of one group's templates. */

@@ -171,7 +171,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* a -= S^T E^T E S, v -= S^T E^T E D; inner loops over elements, whose sums are independent */
+    /* a -= S^T E^T E S, v -= S^T E^T E D, S = P t; an inner loop has independent sums */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];

@@ -39,6 +39,7 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
                                 double *bend)
 {
   const double r = 1.0 + arm->expm1_step;
+  /* spline_end_left[k] is right^k, spline_end_right[k] is left^k (spline_filter.h) */
   const double right = arm->spline_end_left[1], left = arm->spline_end_right[1];
   const double centre = 1.0 / (r * left + 2.0 * (1.0 + 1.0 / r) + arm->spline_scale_right * right);
   double before[MILL_TAPS_SPACE], sum = 0.0;
@@ -56,8 +57,8 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
 }
 
 /** Compute each tap's P0 to P3 (top of this file) from K, whose middle and right half is kernel
- *  [half + 1].  The last tap is where K or B (mill_taps_bend) is still above MILL_BLUR_LEAST times
- *  the middle of K.  Returns 0 if the kernel is too broad. */
+ *  [half + 1].  Farther taps, where both K and B (mill_taps_bend) are below MILL_BLUR_LEAST times
+ *  the middle of K, are left out.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {

@@ -92,7 +92,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
   MILL_PRAGMA(unroll 4) for (int i = (first) + ((b)->thread & 31); i < (end); i += 32)
 #define MILL_TILE_BARRIER(b) __syncwarp()
 
-/** Chunks of one, so that neighbouring threads are at neighbouring elements. */
+/** A chunk is one element, so that neighbouring threads are at neighbouring elements. */
 enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_TILE = 224 };
 
 /** Sum over the lanes of a warp, in a fixed order, returned to all lanes. */

@@ -7,7 +7,7 @@
 
 #include "kernels/base/error.h"
 
-/** Open a library of the CUDA toolkit.  version: major version of the build; others may differ. */
+/** Open a library of the CUDA toolkit.  version: the major version that this build needs. */
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};

@@ -13,7 +13,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** Ample memory for one star of a DESI-like survey with its work space. */
+/** GPU memory, bytes, for one star of a DESI-like survey with its work space: ample. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS };
@@ -70,7 +70,7 @@ int mill_cuda_check(cudaError_t status, const char *what, const char *file, int 
                         cudaGetErrorString(status), cudaGetErrorName(status), advice);
 }
 
-/* the GPU is that of mill_gpu_assign, else the first usable one */
+/* open the GPU set by mill_gpu_assign, else the first usable GPU */
 int mill_cuda_open(int *id)
 {
   mill_gpu_place place;
@@ -162,7 +162,7 @@ done:
   return err;
 }
 
-/** mill_backend.pin, with advice of its own if memory is full. */
+/** mill_backend.pin; the message says what to do if host memory is full. */
 static int cuda_pin(size_t bytes, void **out)
 {
   int id = 0;

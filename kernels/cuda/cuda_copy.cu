@@ -14,8 +14,8 @@ static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Adjacent pinned pieces of this total size or more are uploaded directly.  Smaller ones pass
- *  through a buffer with others, since a copy call of their own would take longer. */
+/** Adjacent pinned pieces of this total size or more are uploaded directly.  Smaller
+ *  pieces share a buffer and its copy call, since a call for each would take longer. */
 static const size_t DIRECT_BYTES = (size_t)32 << 10;
 
 int mill_cuda_flush(mill_device *d)

@@ -19,7 +19,7 @@ enum {
   MILL_CUDA_MAX_SEND = 64,
   /** Arrays of work space begin at multiples of this, bytes. */
   MILL_CUDA_ALIGN = 256,
-  /** Download buffer: the models of many stars. */
+  /** Size of the download buffer, which holds the models of many stars. */
   MILL_CUDA_BACK_BYTES = 4 << 20
 };
 
@@ -32,7 +32,7 @@ struct work_shape {
 
 struct mill_device {
   int id;
-  int has_graph; /**< rounds run as one graph: MILL_CUDA_GRAPH is not 0, and the driver has loops */
+  int has_graph; /**< 1: rounds run as one CUDA graph; 0: they are launched kernel by kernel */
   cudaStream_t stream; /**< rounds */
   cudaStream_t up, down;
   cudaEvent_t uploaded, settled, ended;
@@ -112,7 +112,7 @@ template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
   return MILL_OK;
 }
 
-/* Free what was made.  A failure here was reported before or cannot be handled. */
+/* Free a resource; NULL is allowed.  A failure was reported before or cannot be handled. */
 static inline void mill_cuda_unpin(void *memory)
 {
   if (memory)

@@ -2,7 +2,7 @@
 /* The launches of all kernels, and the kernels that compile quickly.
  *
  *  - Rounds and starts of stars run on one stream.  Rounds run in a graph that loops by itself, or
- *    kernel by kernel if the driver has no loops.
+ *    kernel by kernel if the driver has no looping graphs.
  *  - A star's result does not depend on the batch: all sums have a fixed order. */
 #include <stdio.h>
 #include <string.h>
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** Count the round; returns 1 if another is needed.  One thread, after all digests of a round. */
+/** Count the round; returns 1 if another is needed.  One thread, after round_digest. */
 static __device__ inline int round_count(const device_view &v)
 {
   loop_state *s = v.state;
@@ -328,7 +328,7 @@ done:
   return err;
 }
 
-/** Launch one round over at most n_listed slots, except round_end. */
+/** Launch the kernels of one round, except round_end, over at most n_listed slots. */
 static int one_round(mill_device *d, int n_listed)
 {
   MILL_CHECK(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));

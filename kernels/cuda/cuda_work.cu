@@ -20,7 +20,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   s.max_seg_pix = m->max_seg_pix;
   s.guess_n = m->guess_n;
   s.wide = m->set.precision == MILL_FLOAT64;
-  s.pitch = MILL_COLUMN_PAD; /* least: the labels, for an emulator without hidden layers */
+  s.pitch = MILL_COLUMN_PAD; /* room for the labels, even without hidden layers */
   for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
       if (m->arm[a].layer[l].n_out_pad > s.pitch)

@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
                       v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
 }
 
-/** Set the density at a grid point to the sum of all slabs.  One warp per point and cloud. */
+/** Sum a grid point's density over all slabs of particles.  One warp per point and cloud. */
 static __global__ void __launch_bounds__(THREADS)
     particle_total(const __grid_constant__ particle_view v, int i_record)
 {
@@ -461,7 +461,7 @@ static void shape(batch *b)
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
-  /* the integer must hold all particles and images at one node */
+  /* a node's integer must hold all particles and their images */
   while (((int64_t)1 << bits) < n_image * s->n_particle)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);

@@ -20,7 +20,7 @@ enum {
   MILL_TEAM_SPACE = 440  /**< numbers of a warp's own sums */
 };
 
-/** What rows are multiplied by at a pixel (in a warp's stage).  The last is for the gradient. */
+/** Factors in a warp's stage by which rows are multiplied at a pixel; SLOPE: for the gradient. */
 enum {
   MILL_BY_ONE,
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
@@ -263,7 +263,7 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
 }
 
 /** Load eight pixels of a row into x: base + 4 (lane % 4) + (0 to 3), and the four that lie 16
- *  pixels further.  Instead of four pixels beyond the row's pitch, load the row's last four. */
+ *  pixels further.  Where four would lie beyond the row's pitch, load its last four. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -298,7 +298,7 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows, and
+/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows;
  *  each lane has eight of the row's pixels (mill_load_row).
  *
  *  r, x [n_own]  in      this lane's row in each of n_own groups; its eight pixels of the row
@@ -528,8 +528,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  The gradient times
- *  1/2 follows there.  kernels/cpu/pixel_sums.h explains rows, sums and arguments. */
+/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Half the gradient
+ *  follows the products there.  kernels/cpu/pixel_sums.h explains rows, sums and arguments. */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -27,7 +27,7 @@ static_assert(K_BLOCK % STAGE == 0, "K_BLOCK must be a multiple of STAGE");
  *  ROWS            rows
  *  ROW_SIDE, SIDE  threads along rows and columns; fewer threads do more arithmetic per load
  *  APART           a thread takes every APART-th piece (16 bytes) of columns
- *  EMPTY           unused columns of a buffer, which put a warp's weights into different banks */
+ *  EMPTY           unused columns of a buffer, so that a warp's weights lie in different banks */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
   enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };

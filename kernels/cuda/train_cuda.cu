@@ -34,7 +34,7 @@ struct mill_train_work {
   float *act[MILL_MAX_LAYER], *slope[MILL_MAX_LAYER], *delta[MILL_MAX_LAYER];
   float *out; /* [n_room][n_out] outputs, then d loss / d output */
   double *row_loss;
-  double *sum; /* [2] losses summed by slopes, and by losses */
+  double *sum; /* [2] sums of losses: of the function slopes, of the function losses */
   input in[N_STAGE];
   int i_stage;
   size_t x_size, target_at, stage_size; /* numbers */
@@ -428,7 +428,7 @@ static int gradient(mill_train_work *w, float **out)
   return to_host(w, w->host_gradient, w->gradient, w->net.shape.n_param);
 }
 
-/** mill_train_ops.adam: a gradient from the host (slope) also updates the host's parameters. */
+/** mill_train_ops.adam.  slope: the gradient on the host; then update the host's parameters too. */
 static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size_t n,
                 const float *slope)
 {

@@ -39,7 +39,7 @@ typedef struct mill_hull {
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
   int n_facet;
   double *facet;  /**< [n_facet][n_label + 1], owned */
-  int of_element; /**< in a fit: 1: of an element, alone or with one other label */
+  int of_element; /**< in a fit, 1: it limits an element, alone or with one other label */
 } mill_hull;
 
 /** Kind of an emulator: the part before its last, linear layer. */
@@ -151,8 +151,8 @@ typedef struct mill_arm {
   double template_sigma_aa;
   mill_emulator emulator;
   mill_model_error error;
-  mill_sky sky; /**< of a fit (mill_library_add_sky), no part of the file or the hash */
-  /* origin, printed and written to files; may be empty; does not enter the hash */
+  mill_sky sky; /**< set in a fit by mill_library_add_sky; not in the file or the hash */
+  /* the emulator's origin, printed and written to files; may be empty; not hashed */
   char sigma_origin[160]; /**< where template_sigma_aa comes from */
   char source[128];       /**< name of the emulator's file, without its folder */
   char revision[64];      /**< emulator's revision, from its file */

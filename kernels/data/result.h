@@ -71,7 +71,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
 enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #undef MILL_WARN_ENUM
 
-/** Two solutions tie if they differ by less than this many reduced chi-squares. */
+/** Two solutions tie if their -2 ln L differ by less than this times the reduced chi-square. */
 #define MILL_TWO_MINIMA_GAP 4.0
 
 /** FIT_INFO: bits of facts that are no warnings. */
@@ -113,7 +113,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
 
-/** MGFE_FLAG and so on, of a label that is an element: why not to use it. */
+/** MGFE_FLAG and so on: why an element's value should not be used (bits). */
 #define MILL_ELEMENT_LIST(X)                                                                       \
   X(MILL_ELEMENT_NONE, 1, "NO_VALUE", "the element was not fitted, or the row's library lacks it") \
   X(MILL_ELEMENT_WEAK, 2, "WEAK",                                                                  \
@@ -179,7 +179,7 @@ typedef struct mill_fit_result {
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
    *  guess_tie: another library ties if its guess_chisq is at most this.  Infinite: no guess. */
   double guess_chisq, guess_tie;
-  uint8_t library;  /**< 1 + index of the library of several; 0: there is one */
+  uint8_t library;  /**< 1 + index of the row's library; 0: not fitted, or one library */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
   /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: the
@@ -189,7 +189,7 @@ typedef struct mill_fit_result {
   /** By arm of the library, summed over exposures. */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   double rchisq[MILL_MAX_ARM]; /**< chisq over degrees of freedom; NaN if these are 0 */
-  double stiff[MILL_MAX_ARM];  /**< fraction of chisq in slow waves of the residuals */
+  double stiff[MILL_MAX_ARM];  /**< fraction of chisq that more continuum functions might remove */
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< from this arm alone */
   /** Velocity of the arm in the fit less VRAD; 0 in the library's first arm. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
@@ -209,7 +209,7 @@ typedef struct mill_fit_result {
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;
   double pair_label[MILL_MAX_LABEL], pair_label_err[MILL_MAX_LABEL];
   double flux_ratio[MILL_MAX_ARM], flux_ratio_err[MILL_MAX_ARM];
-  uint32_t epoch_crc; /**< CRC-32 of the star's rows of /epochs, set with them */
+  uint32_t epoch_crc; /**< CRC-32 of the star's rows of /epochs, set when they are written */
   /** Posterior on the host, borrowed until the pipeline's sink returns; NULL: not sampled. */
   const mill_posterior *posterior;
   /** Results of the star's epochs, also borrowed; NULL: not wanted. */

@@ -40,7 +40,7 @@ typedef struct mill_fit_settings {
   enum mill_precision precision; /**< precision of emulator and templates */
   enum mill_resolution_use resolution;
   enum mill_rotation_kind rotation; /**< broadening kernel (kernels/math/rotation.h) */
-  double n_cont_per_1000aa; /**< functions per 1000 A, if that is more (mill_continuum_count) */
+  double n_cont_per_1000aa; /**< continuum functions per 1000 A, if this gives more than n_cont */
   int model_error;          /**< 1: use the library's model error */
   /** Relative standard deviation of the line-spread function's width; 0: the width is exact,
    *  negative: the value of the input's format. */
@@ -48,15 +48,15 @@ typedef struct mill_fit_settings {
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< velocity step of the initial guess */
-  double second_start_sn;     /**< below this S/N the second guess always gets a start */
+  double second_start_sn;     /**< below this S/N the second start always runs */
   int max_starts;             /**< most guess templates from which a star may start, 1 or more */
   int n_simplex_round;        /**< evaluations of the short simplex of `hybrid` */
   double min_sn; /**< a star below this S/N in every arm is not fitted (LOW_SN); -inf: no limit */
-  int max_eval;  /**< most evaluations per star; at this limit a simplex ends and polishes */
+  int max_eval;  /**< evaluations at which a simplex stops for a last polish; no start follows */
   int edge_pix;  /**< pixels dropped at each end of an arm with a resolution matrix */
   double sigma_floor;      /**< least sigma of good pixels, in units of the median sigma */
   double bad_sigma_factor; /**< sigma of bad pixels in units of |median flux| */
-  double element_max_err;  /**< dex; an element of a larger error has MILL_ELEMENT_WEAK */
+  double element_max_err;  /**< dex; an element with a larger error gets MILL_ELEMENT_WEAK */
   int rescale_errors;      /**< 1: multiply errors by sqrt(reduced chi-square), if above 1 */
   double vrad_floor_km_s;  /**< wavelength-scale error, added in quadrature to velocity errors */
   /** 1: each arm of a star except the first has the velocity VRAD + offset. */

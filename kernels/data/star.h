@@ -44,7 +44,7 @@ typedef struct mill_raw_segment {
   int has_own_lsf;           /**< 1: the file gives its line-spread function */
   double mjd;                /**< MJD of the exposure; NaN: not known */
   int channel;               /**< index among the channels of this read */
-  int first;                 /**< first pixel of the channel that the segment has */
+  int first;                 /**< index in the channel of the segment's first pixel */
   double first_aa, last_aa;  /**< range of a MILL_SEGMENT_OUTSIDE channel, A */
 } mill_raw_segment;
 
@@ -63,13 +63,13 @@ typedef struct mill_star {
   mill_raw_segment *segment; /**< [n_segment] sorted by exposure, then by arm */
   int n_epoch;               /**< number of epochs with a velocity of their own; 0: none wanted */
   int64_t warn;              /**< bits of RVS_WARN known before the fit */
-  int try_all;               /**< 1: start from the guess too: the earlier fit had two minima */
+  int try_all;               /**< 1: start from the guess too, as the earlier fit had two minima */
   int is_several;            /**< 1: the earlier fit has two stars, or epochs that differ */
   double start_chisq;        /**< CHISQ_C_DATA of the fit that gave start; 0: unknown */
   double start_f;            /**< M2LL of that fit; infinite: it had another model */
   int stays;           /**< 1: pixels lie in pinned memory, unchanged until mill_pipeline_settle */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
-  /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
+  /** This star's Gaussian priors, which replace the settings' priors; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   double taken_s; /**< wall clock (s) when the star's fit began */
   /* for the sink, until it returns */

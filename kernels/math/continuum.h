@@ -70,8 +70,8 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
     out[i] = mill_continuum(kind, n, k, x[i]);
 }
 
-/** Of the continuum functions MILL_BROAD_CONT to nk - 1, find the range [*low, *end) of those that
- *  are not 0 in pixels [first, first + len).
+/** Among continuum functions MILL_BROAD_CONT to nk - 1, find the range [*low, *end) of functions
+ *  that are not 0 in pixels [first, first + len).
  *
  *  reach [unit][2]  in  this range for each unit of MILL_REACH_PIX pixels; NULL: take all */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,

@@ -11,7 +11,7 @@
  *   - spline_tile.h: second differences and filters of a spline;
  *   - convolve_tile.h: rotation and resolution matrix away from the ends of a row;
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them;
- *     templates computed at the pixels only.
+ *     on a CPU also templates computed only at the pixels.
  *
  *  Only this header and kernels/base/common.h ask which backend is compiled.  The checking build
  *  sets MILL_PRIMITIVES_BLOCK to tests/fiber/block.h.  A block is then several fibers, which run in

@@ -60,7 +60,7 @@ MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
                                         : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
 }
 
-/** Half width that also covers the slopes dW_k/dR, which neighbours have even at R = 0. */
+/** Half width that also covers slopes dW_k/dR: at R = 0 the centre's neighbours have slopes too. */
 MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
 {
   const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
@@ -197,7 +197,7 @@ MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
   return kind == MILL_ROT_LINEAR ? v : v * (v / (sqrt(v * v + s * s) + s));
 }
 
-/** v sin i, km/s, whose inner parameter is u. */
+/** Return v sin i, km/s, for the fit's parameter u: the inverse of mill_vsini_inner. */
 MILL_HD static inline double mill_vsini_outer(int kind, double u)
 {
   return kind == MILL_ROT_LINEAR ? u : sqrt(u * (u + 2.0 * MILL_VSINI_SOFT));

@@ -46,7 +46,7 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
                                              mill_particle_kernel *k)
 {
   const int last = n_dim - 1;
-  /* det: of the other axes' covariance; left: variance of the last axis at fixed other axes */
+  /* det: determinant of the other axes' covariance; left: last axis's variance at fixed others */
   double det = 1.0, left = cov[last][last];
   k->is_there = 1;
   if (last == 1) {
@@ -86,7 +86,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   k->is_there = 0;
   if (!(n >= 1.0)) /* none, or NaN */
     return;
-  for (int a = 0; a < n_dim; a++) /* mirror images have covariances of the opposite sign */
+  for (int a = 0; a < n_dim; a++) /* mirror images would need the opposite covariance */
     along_axes = along_axes || mill_particle_has_images(s, a);
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {

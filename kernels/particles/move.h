@@ -190,7 +190,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   }
   MILL_FOR_AXES(a, n_dim)
   {
-    /* a step longer than a bounded axis is an error; without forces folds and wraps are exact */
+    /* most: longest step allowed; without forces long steps are mirrored or wrapped exactly */
     const int is_exact = p->potential == MILL_FREE && mill_particle_has_images(s, a);
     const double most =
         s->boundary[a] == MILL_OPEN ? 1e300 : (s->high[a] - s->low[a]) * (is_exact ? 1e6 : 1.0);
@@ -318,8 +318,8 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
     moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN if no particle is left */
 }
 
-/** Compute moment [n_step][MILL_PARTICLE_MOMENTS] of steps [step, step + n_step).  Later sums are
- *  about the last mean, c->reference. */
+/** Compute moment [n_step][MILL_PARTICLE_MOMENTS] of steps [step, step + n_step).  Set
+ *  c->reference, the reference point of later sums, to the last mean. */
 MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step, int n_step,
                                                 double *moment)
 {

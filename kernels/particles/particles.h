@@ -67,7 +67,7 @@ typedef struct mill_particle_field {
   int periodic[MILL_PARTICLE_DIM]; /**< 1: periodic splines; 0: not-a-knot */
   double low[MILL_PARTICLE_DIM], spacing[MILL_PARTICLE_DIM];
   const double *time; /**< [n_time] ascending; U is constant before the first and after the last */
-  const double *coef; /**< [n_time][n_node[0] + 2]...; an axis has one more at each end */
+  const double *coef; /**< [n_time][n_node[0] + 2]...; one coefficient more at each end */
 } mill_particle_field;
 
 /** One cloud. */
@@ -84,7 +84,7 @@ typedef struct mill_particle_problem {
 /** Settings common to all problems of an evolution. */
 typedef struct mill_particle_setup {
   int n_dim, n_particle, n_step;
-  double start_time, step; /**< step: length of one, > 0 */
+  double start_time, step; /**< step: time of one step, > 0 */
   int scheme;              /**< enum mill_particle_scheme */
   uint64_t seed;
   int boundary[MILL_PARTICLE_DIM];                        /**< enum mill_boundary */
@@ -99,7 +99,7 @@ typedef struct mill_particle_setup {
   const double *sample;          /**< [n_particle][n_dim] of MILL_START_SAMPLES */
   int n_record;
   const int *record; /**< [n_record] ascending: steps after which a density is computed */
-  int n_thread;      /**< threads of the CPU; bits do not depend on them */
+  int n_thread;      /**< threads of the CPU; results are the same, bit for bit, for any number */
 } mill_particle_setup;
 
 /** Do particles have images beyond the ends of axis a?  Images add to densities. */

@@ -9,12 +9,12 @@
 #include "kernels/math/rotation.h"
 
 enum {
-  MILL_SPLINE_END = 28,     /**< grid points from an end that it changes by > 1e-16 (float64) */
-  MILL_SPLINE_END_F32 = 14, /**< the same by > 1e-8, for float32 templates */
+  MILL_SPLINE_END = 28,     /**< coefficients that a natural end changes by > 1e-16 (float64) */
+  MILL_SPLINE_END_F32 = 14, /**< coefficients changed by > 1e-8, for float32 templates */
   MILL_N_PROFILE = 41,      /**< velocities of a full profile grid */
   MILL_N_PROFILE_FEW = 5,   /**< velocities of a profile's first grid */
   MILL_MAX_PROFILE_ROUND = 8,
-  MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
+  MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to a multiple of this */
   MILL_PANEL_BYTES = 64, /**< bytes of a panel of outputs: 16 floats or 8 doubles */
   MILL_GUESS_LANE = 16   /**< guess templates stored side by side */
 };
@@ -22,10 +22,10 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** A guess template that a CPU stores on the first request, at the grid points of the batch. */
+/** A guess template that a CPU stores on the first request, at the grid points this needs. */
 typedef struct mill_stored {
   int state;      /**< bits of enum mill_stored_state */
-  int first, end; /**< its grid points, once it is made */
+  int first, end; /**< grid points [first, end) are stored, once MADE */
 } mill_stored;
 
 enum mill_stored_state { MILL_STORED_BEGUN = 1, MILL_STORED_MADE = 2 };
@@ -49,7 +49,7 @@ typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
   double ln_wave0, ln_step;
   double expm1_step; /**< exp(ln_step) - 1 */
-  /** exp(-2 ln_step): Z[i + 1] in the unit of Z[i] (mill_block_spline) */
+  /** exp(-2 ln_step), the factor from the unit of Z[i + 1] to Z[i]'s (mill_block_spline) */
   double spline_scale_right;
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h).
    *  Their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */
@@ -93,7 +93,7 @@ typedef struct mill_waveset {
   int arm, n_pix, n_cont;
   double *ln_wave;      /**< [n_pix] */
   float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
-  unsigned char *reach; /**< functions not 0 in each unit of pixels (mill_reach_of), or NULL */
+  unsigned char *reach; /**< range of functions not 0 in each unit (mill_reach_of), or NULL */
   /** Continuum functions as polynomials in each cell of `cell` pixels (kernels/math/cells.h); cell
    *  0: a function is not smooth enough. */
   int cell;
@@ -114,13 +114,13 @@ typedef struct mill_model {
   int n_label, n_arm, n_hull;
   int has_element; /**< 1: a label is an element */
   int n_deriv;     /**< parameters of a template: velocity, v sin i, labels */
-  int n_par;       /**< parameters of a fit: those of a template, and velocity offsets */
+  int n_par;       /**< parameters of a fit: n_deriv, then velocity offsets */
   mill_label label[MILL_MAX_LABEL];
   mill_hull hull[MILL_MAX_HULL];
   mill_model_arm arm[MILL_MAX_ARM];
   mill_fit_settings set;
   int max_pix_pad; /**< largest n_pix_pad of the arms */
-  int max_seg_pix; /**< pixels of the largest segment so far, as a mill_row_pitch */
+  int max_seg_pix; /**< pixels of the largest segment so far, rounded up by mill_row_pitch */
   int n_templ;     /**< guess templates: n_guess x n_guess_vsini, v sin i fastest */
   int n_guess_vsini;
   int guess_half;          /**< velocity bins on each side of zero */
@@ -142,7 +142,7 @@ MILL_HD static inline int mill_has_error(const mill_model *m)
   return has;
 }
 
-/** Return the floor of label l's error, which fits with model error include; without one 0. */
+/** Return the floor of label l's error; 0 if the fit has no model error. */
 MILL_HD static inline double mill_label_floor(const mill_model *m, int l)
 {
   return mill_has_error(m) ? m->label[l].floor : 0.0;

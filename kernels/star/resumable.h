@@ -13,7 +13,7 @@
  *      }
  *
  *  A function receives the model m, the star's slot, and at.  at[0] is the line where the function
- *  waits, 0 before the first call.  The next elements are the lines of the functions that it calls.
+ *  waits, 0 before the first call.  at[1], at[2] ... are the lines where called functions wait.
  *  The slot thus records how far its star is, and one thread serves thousands of stars.
  *
  *  Local variables are lost at MILL_ASK (kernels/star/logic/ask.h) and MILL_CALL.  Both macros may

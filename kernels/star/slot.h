@@ -10,7 +10,7 @@
 typedef struct mill_deconv {
   const double *solve; /**< [solvers][n_diag][n_diag]; NULL: templates have no Gaussian */
   const float *at; /**< [n_pix] fractional index of each pixel's solver; NULL: all use the first */
-  double sigma_pix, step_pix; /**< pixels: first solver's sigma, and its step to the next */
+  double sigma_pix, step_pix; /**< sigma of the first solver; step of sigma to the next (pixels) */
 } mill_deconv;
 
 /** One prepared spectrum. */
@@ -20,7 +20,7 @@ typedef struct mill_segment {
   int used;  /**< 1: fitted; 0: dropped; 2: left out of the peak search under way */
   const mill_waveset *ws;
   mill_deconv deconv;
-  double blur_ln;     /**< sigma in ln wavelength of the blur on the grid, not part of lsf_aa */
+  double blur_ln;     /**< mill_slot.blur as sigma in ln wavelength; lsf_aa excludes it */
   double width_error; /**< relative standard deviation of the line-spread function's width */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
@@ -44,9 +44,9 @@ typedef struct mill_segment {
    *  summed in bins (guess.h defines w, n).  First index: group of blocks; last: block in group. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
-  double dd;         /**< sum (flux / sigma)^2; with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): once it is fixed, the sigma in `d` and `is`
-   * includes its part that is uncorrelated between pixels */
+  double dd;         /**< D^T (1 - E^T E) D, D = flux / sigma, E = error (or 0) */
+  /* model error (kernels/star/blocks/model_error.h).  Once it is fixed (computed at one template),
+   * sigma in `d` and `is` includes the part of the error that is uncorrelated between pixels. */
   int error_fixed;       /**< 1: the model error is fixed */
   double n_share;        /**< factor of the model error's variance (mill_block_n_share) */
   int n_error;           /**< rows of error in use */
@@ -62,31 +62,31 @@ typedef struct mill_segment {
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over usable pixels; -1e9: there is none */
   int n_good;
-  int info; /**< bits of FIT_INFO that tell of the matrix: MILL_INFO_LSF_... */
+  int info; /**< FIT_INFO bits about the resolution matrix: MILL_INFO_LSF_... */
 } mill_segment;
 
 typedef struct mill_slot {
   /* the question (kernels/star/logic/ask.h) */
   enum mill_request request;  /**< of the next round; MILL_REQ_NONE: the star's row is finished */
   int arms;                   /**< bit a: segments of arm a are asked */
-  int n_vel;                  /**< velocities of a segment */
+  int n_vel;                  /**< number of velocities at which a segment is asked */
   int data_only;              /**< 1: values without model error except the sky */
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
-  int keep_rows;              /**< 1: keep the tangents' rows for the companion; no answer */
+  int keep_rows;              /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
   int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
-  int stored;                 /**< 1 + index of the stored template; 0: none; < 0: claimed */
+  int stored;                 /**< 1 + index of stored template; 0: none; < 0: others store it */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
 
-  int is_held; /**< 1: a caller of the library asks questions; no fit runs */
+  int is_held; /**< 1: a caller of libstarmill asks questions; no fit runs */
   int n_segment;
   mill_segment *segment;
   /** Sigma, in grid points, of the blur of an arm's templates that are too sharp; 0: none. */
   double blur[MILL_MAX_ARM];
   double hull_weight;          /**< hull penalty = hull_weight * distance^2 */
   int no_offset[MILL_MAX_ARM]; /**< 1: the arm has no velocity offset */
-  /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
+  /** This star's own Gaussian priors; sigma 0: the prior of the settings holds. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   int free_par[MILL_MAX_PAR], n_free;
   int method;        /**< enum mill_optimizer at work; after a failure the next one */
@@ -204,10 +204,10 @@ MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
  *  exposures that share a model error add up to 1: together they act like one exposure. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
-  const int kind = m->set.likelihood;
-  if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && m->arm[s->arm].error.fraction))
+  const int kind = m->set.likelihood, has_error = m->arm[s->arm].error.fraction != NULL;
+  if (kind == MILL_LIKE_PROFILE || (kind == MILL_LIKE_AUTO && has_error))
     return 0.0;
-  return s->error_fixed ? 1.0 / s->n_share : 1.0;
+  return has_error && s->error_fixed ? 1.0 / s->n_share : 1.0;
 }
 
 /** Return the part of a segment's F that depends on the unit of the flux.  It is the sum of
@@ -261,7 +261,7 @@ MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
   return slot->request >= MILL_REQ_VALUES && (slot->arms >> arm & 1);
 }
 
-/** The velocity, km/s, cut to the limits, beyond which templates need not reach. */
+/** Return the velocity (km/s) cut to the velocity limits: templates need not reach farther. */
 MILL_HD static inline double mill_within_velocities(const mill_model *m, double vel_km_s)
 {
   return vel_km_s < m->set.min_vel_km_s
@@ -279,7 +279,7 @@ enum mill_star_count {
   MILL_COUNT_RES,       /**< n_diag * mill_row_pitch(n_pix) */
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_PARTS,     /**< n_pix where template and continuum are wanted apart, else 0 */
-  MILL_COUNT_COEF,      /**< MILL_MAX_CONT where these are wanted, else 0 */
+  MILL_COUNT_COEF,      /**< MILL_MAX_CONT where coefficients are wanted, else 0 */
   MILL_COUNT_EPOCH,     /**< epochs of the star */
   MILL_COUNT_VELOCITY,  /**< n_segment * MILL_N_PROFILE */
   MILL_COUNT_ANSWER,    /**< n_segment * mill_answer_pitch */
@@ -290,7 +290,7 @@ enum mill_star_count {
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */
   MILL_COUNT_KEPT,      /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
-  MILL_COUNT_PROPOSAL,  /**< MILL_SAMPLE_PART; this and the next: 0 without posteriors */
+  MILL_COUNT_PROPOSAL,  /**< MILL_SAMPLE_PART; 0 without posteriors, as the next three */
   MILL_COUNT_POINT,     /**< max_eval */
   MILL_COUNT_PLACE,     /**< (max_eval + 1) * n_par */
   MILL_COUNT_POSTERIOR, /**< bytes of a posterior and its samples */

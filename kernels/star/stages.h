@@ -20,12 +20,12 @@ enum mill_request {
 /** F of a star (-2 ln L), summed over its segments, and its derivatives. */
 typedef struct mill_eval {
   double f;
-  double grad[MILL_MAX_PAR]; /**< for v sin i: in its inner parameter (rotation.h) */
+  double grad[MILL_MAX_PAR]; /**< for v sin i: by its inner parameter u (rotation.h) */
   /** [n_par][n_par] F after a step d is about f + grad.d + d.hess.d. */
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_eval;
 
-/** A point, its F and derivatives; theta has v sin i, grad and hess its inner parameter. */
+/** A point, its F and derivatives; theta has v sin i; grad and hess have u instead (rotation.h). */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -72,7 +72,7 @@ typedef struct mill_starts {
   double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];
 } mill_starts;
 
-/** The leading arm: a start begins with its data alone, since its Jacobians cost less. */
+/** The leading arm: a start first fits this arm alone, as Jacobians of one arm cost less. */
 typedef struct mill_lead {
   double signal[MILL_MAX_ARM]; /**< squared significance of each arm's lines */
   int arm;                     /**< 1 + the leading arm; 0: all arms are asked */
@@ -103,11 +103,11 @@ enum mill_moment {
 typedef struct mill_epoch {
   mill_epoch_result result;
   mill_curve curve;
-  double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the star and of its companion */
+  double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the first and second star */
   int no_lines;    /**< 1: a continuum alone fits the epoch as well (mill_epochs_weigh) */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;          /**< significance of this epoch's residual peak */
-  double pair_err[2];   /**< errors of the velocities of star and companion, km/s */
+  double pair_err[2];   /**< errors of the first and second star's velocities, km/s */
   double from, best[2]; /**< first star's shift before a scan; both stars' shifts of least F */
   double exchanged;     /**< rise of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];
@@ -189,8 +189,8 @@ typedef struct mill_kept {
 /** Largest velocity difference of two stars, km/s; contact binaries stay below it. */
 #define MILL_PAIR_MOST_APART 500.0
 
-/** State of the fit of two stars (kernels/star/logic/pair.h).  Its parameters are those of `star`
- *  and of its companion, and each arm's ln(second star's flux / first star's flux). */
+/** State of the fit of two stars (kernels/star/logic/pair.h).  Its parameters: `star`'s, its
+ *  companion's, and each arm's ln(second star's flux / first star's flux). */
 typedef struct mill_pair {
   int is_fitted;     /**< 1: two stars are fitted; parameters and priors belong to `star` */
   int star;          /**< 0 or 1: the star that the requests' theta belongs to */
@@ -216,7 +216,7 @@ typedef struct mill_pair {
 
 enum {
   MILL_SAMPLE_PART = 32,  /**< most components of all proposals of a star */
-  MILL_DENSITY_PARTS = 2, /**< parts of the samples, whose kernels are summed side by side */
+  MILL_DENSITY_PARTS = 2, /**< parts into which samples are divided, for more threads */
 };
 
 /** A component of a proposal: a Student's t distribution (kernels/star/logic/proposal.h). */
@@ -238,17 +238,17 @@ typedef struct mill_sample {
   int first_point, first_draw; /**< first point and draw of the current proposal */
   int is_last;                 /**< 1: the limit of draws is reached */
   int has_ended;               /**< 1: the posterior is finished */
-  int n_sample;                /**< equally weighted samples at the end */
+  int n_sample;                /**< number of equally weighted samples at the end */
   double least;                /**< lowest F so far */
   double ln_most;              /**< ln of the largest weight */
   double pareto;               /**< Pareto k of the weights */
   double ess[MILL_MAX_PAR];    /**< [n_free] effective sizes */
   /* NULL where no posterior is wanted */
   mill_part *part; /**< [MILL_SAMPLE_PART] */
-  float *x;        /**< [max_eval + 1][n_free] points less the solution; the last is being asked */
+  float *x;        /**< [max_eval + 1][n_free] points less the solution; point n_point is asked */
   float *ln_p;     /**< [max_eval] ln(density / density at the solution), without hulls */
   float *ln_w;     /**< [max_eval] ln(weight / largest weight) */
-  float *sorted;   /**< [max_eval] work space; at the end the copies of each point */
+  float *sorted;   /**< [max_eval] work space; at the end the number of each point's copies */
   mill_posterior *posterior; /**< the posterior, followed by its samples */
 } mill_sample;
 

@@ -39,7 +39,7 @@ typedef struct mill_train_net {
   double n_norm;      /**< > 0 */
   const float *scale; /**< [n_out of the last layer] > 0, borrowed */
   int n_room;         /**< most models per call */
-  int n_thread;       /**< threads of the CPU; bits do not depend on them */
+  int n_thread;       /**< threads of the CPU; results are the same, bit for bit, for any number */
   int precision;      /**< enum mill_train_precision */
 } mill_train_net;
 
@@ -78,7 +78,7 @@ typedef struct mill_train_ops {
   int (*fetch)(mill_train_work *work);
   /** Take over parameters that the host has changed. */
   int (*renew)(mill_train_work *work);
-  /** Outputs of the hidden layers for models, h [n][n_in of the last layer]. */
+  /** Compute h [n][n_in of the last layer], the last layer's inputs for these models. */
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
@@ -90,8 +90,8 @@ typedef struct mill_train_ops {
   /** Return a host copy of the last gradient [n_param], valid until the next call of slopes; the
    *  caller may overwrite it. */
   int (*gradient)(mill_train_work *work, float **gradient);
-  /** Make an Adam step of parameters [first, first + n).  gradient NULL: that of the last call of
-   *  slopes.  gradient [n] in host memory: also copy the new parameters to the host. */
+  /** Make an Adam step of parameters [first, first + n).  gradient NULL: use the last gradient
+   *  of slopes.  gradient [n] in host memory: also copy the new parameters to the host. */
   int (*adam)(mill_train_work *work, const mill_train_adam *adam, size_t first, size_t n,
               const float *gradient);
 } mill_train_ops;

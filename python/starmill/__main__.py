@@ -38,7 +38,7 @@ def main():
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
-    except (SystemError, ImportError) as error:  # or a signal while HDF5 or numpy ran Python
+    except (SystemError, ImportError) as error:  # or a signal's Failure in HDF5 or numpy
         failure = error.__cause__ or error.__context__
         if isinstance(failure, Failure):
             status, message = failure.status, str(failure)

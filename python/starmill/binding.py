@@ -56,8 +56,11 @@ class StarmillError(Exception):
     """A failed call; ``code`` is a value of enum starmill_code."""
 
     def __init__(self, code: int, message: str):
-        super().__init__(message)
+        super().__init__(code, message)  # both arguments, so that it can be pickled
         self.code = code
+
+    def __str__(self) -> str:
+        return self.args[1]
 
 
 def call(function, *arguments) -> None:

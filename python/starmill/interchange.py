@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# names of columns, in any case, by argument of Spectrum or by "variance" or "deviation"
+# {argument of Spectrum, or "variance" or "deviation": names of columns, in any case}
 NAMES = {
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
@@ -54,9 +54,8 @@ def in_unit(values, unit, power=1):
         return values
     need(unit is not None, ValueError, f"flux has no unit, its error has {own}: give both a unit")
     unit = unit if power == 1 else unit ** power  # a text has no power
-    if hasattr(values, "to_value"):
-        return values.to_value(unit)
-    return values.astype(np.float64) * own.to(unit)  # a column
+    return values.to_value(unit) if hasattr(values, "to_value") else \
+        values.astype(np.float64) * own.to(unit)  # a column
 
 
 def symmetric(triangle: Any, n: int) -> Any:
@@ -103,9 +102,6 @@ class Columns:
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
     def to_astropy(self, names: Optional[Sequence[str]] = None) -> "astropy.table.Table":
         """Make an astropy table of these columns (default: all), with units and descriptions.  A
         unit unknown to FITS is in the description.  A Result's columns have UCDs in ``meta``."""
@@ -121,9 +117,8 @@ class Columns:
     def to_pandas(self, names: Optional[Sequence[str]] = None) -> "pandas.DataFrame":
         """Make a data frame, by default of all columns; vectors become arrays in each row."""
         import pandas
-        columns = {name: self[name] for name in (self.names if names is None else names)}
-        return pandas.DataFrame({name: values if values.ndim == 1 else list(values)
-                                 for name, values in columns.items()})
+        return pandas.DataFrame({name: values if (values := self[name]).ndim == 1 else list(values)
+                                 for name in (self.names if names is None else names)})
 
     def _main(self) -> list[str]:
         """Identifiers, flags, and the parameters with their errors."""
@@ -176,7 +171,7 @@ class FromOthers:
         if spectrum.mask is not None:
             more.setdefault("mask", np.asarray(spectrum.mask))
         turn = np.flip if wave.size > 1 and wave[0] > wave[-1] else np.asanyarray
-        # all axes: a resolution matrix has both turned
+        # flip all axes: a resolution matrix needs both flipped
         more = {k: turn(np.asanyarray(v)) if np.ndim(v) else v for k, v in more.items()}
         return cls(turn(wave), turn(flux), **more)
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,15 +44,15 @@ class Parameter:
 
 @dataclass
 class Spectrum(FromOthers):
-    """One spectrum of one arm in one exposure.
+    """One spectrum of one arm in one exposure; arrays are copied.
 
     Args:
         wave, flux (array [n_pix]): flux in any unit; wave in Angstrom (or with unit), ascending.
-        ivar, error (array [n_pix]): Inverse variance or error of the flux: give one of the two.
+        ivar, error (array [n_pix]): Inverse variance or error of the flux: give one; kept as ivar.
         name (str, optional): The library's arm (default: cut by wavelength into the arms).
-        mask (array [n_pix], optional): Not 0: a bad pixel.  Masked elements of arrays are bad too.
+        mask (array [n_pix], optional): Not 0: a bad pixel.  True and masked elements set all bits.
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
-        sigma (number or array [n_pix]): Line-spread function's sigma, Angstrom (no lsf_factor).
+        sigma (number or array [n_pix]): Line-spread sigma, Angstrom; lsf_factor does not apply.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
         exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
         air (bool): wave is in air; the key medium is for files only.
@@ -85,22 +85,21 @@ class Spectrum(FromOthers):
         if self.ivar is None:
             error = self._pixels(self.error, np.float64, "error", n_pix)
             with np.errstate(divide="ignore", invalid="ignore"):
-                self.ivar = np.where(error > 0, error ** -2.0, 0.0)
+                self.ivar, self.error = np.where(error > 0, error ** -2.0, 0.0), None
         ivar = self._pixels(self.ivar, np.float64, "ivar", n_pix)
         good, held = ivar[np.isfinite(ivar) & (ivar > 0)], np.finfo(np.float32)
         if np.sum(good > held.max) > 0.01 * good.size or 2 * np.sum(good < held.tiny) > good.size:
             raise ValueError("ivar is beyond single precision: give the flux in another unit")
         self.ivar = ivar.astype(np.float32)
         if self.mask is not None:
-            mask = np.ma.filled(self.mask, 1)
-            if mask.dtype.kind == "f":
-                mask = mask != 0
-            elif mask.dtype.itemsize > 4:  # bit 31 is set for any bit above
-                mask = mask.astype(np.uint64)
-                mask = (mask | (mask >> 32 != 0).astype(np.uint64) << 31).astype(np.uint32)
+            masked = np.ma.asarray(self.mask)
+            mask = masked.filled(0)  # truth values and masked elements set all bits
+            mask = -(mask != 0).astype(int) if mask.dtype.kind in "bf" else mask.astype(int)
+            mask = np.where(np.ma.getmaskarray(masked), -1, mask)
+            mask |= (mask >> 32 != 0).astype(int) << 31  # bit 31 is set for any bit above
             self.mask = self._pixels(mask, np.int32, "mask", n_pix)
         if self.resolution is not None:
-            self.resolution = np.ascontiguousarray(self.resolution, dtype=np.float32)
+            self.resolution = np.array(self.resolution, np.float32, order="C")
             need(self.resolution.ndim == 2 and self.resolution.shape[1] == n_pix, ValueError,
                  f"resolution has shape {self.resolution.shape}, not (n_diag, {n_pix})")
         for name in ("sigma", "systematic"):
@@ -115,13 +114,14 @@ class Spectrum(FromOthers):
             values = in_unit(values, "Angstrom")
         if hasattr(values, "filled"):  # NumPy's masked arrays, and Astropy's
             values = values.astype(np.float64).filled(np.nan)
-        array = np.ascontiguousarray(values, dtype=dtype)
+        array = np.array(values, dtype, order="C", ndmin=1)
         need(array.shape == (n_pix,), ValueError, f"{name} has shape {array.shape}, not ({n_pix},)")
         return array
 
-    def _fill(self, to) -> list:
-        """Fill a starmill_spectrum; the caller keeps the returned list as long as the struct."""
-        name = to.name = _ffi.NULL if self.name is None else _ffi.new("char[]", self.name.encode())
+    def _fill(self, to) -> None:
+        """Fill a starmill_spectrum; the caller keeps self, unchanged, as long as the struct."""
+        self._name = _ffi.NULL if self.name is None else _ffi.new("char[]", self.name.encode())
+        to.name = self._name
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
         to.n_diag = 0 if self.resolution is None else self.resolution.shape[0]
         to.wave = _ffi.from_buffer("double[]", self.wave)
@@ -129,7 +129,6 @@ class Spectrum(FromOthers):
             array = getattr(self, member)
             setattr(to, member, _ffi.NULL if array is None else _ffi.from_buffer("float[]", array))
         to.mask = _ffi.NULL if self.mask is None else _ffi.from_buffer("int32_t[]", self.mask)
-        return [name]
 
 
 class Library:
@@ -198,12 +197,12 @@ class Library:
                  "a star is made of a starmill.Spectrum or several, not of "
                  f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar), or see "
                  "Spectrum.from_specutils and from_table")
-            listed.append(spectrum)
+            listed.append(replace(spectrum))  # converts attributes that were set since
         array = _ffi.new("starmill_spectrum[]", len(listed))
-        keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(listed)]
+        for i, spectrum in enumerate(listed):
+            spectrum._fill(array[i])
         handle = _ffi.new("starmill_star **")
         _call(_lib.starmill_star_create, self._handle, array, len(listed), handle)
-        del keep
         return Star(self, handle[0], [spectrum.wave.size for spectrum in listed])
 
     def open(self, path: str) -> "SpectraFile":
@@ -237,7 +236,7 @@ class Library:
             self._constraints = fixed, priors
 
     def _call(self, function, *args) -> None:
-        """Call a function of the library, not during another thread's fit with constraints."""
+        """Call a function of the library under its lock, which another thread's fit may hold."""
         with self._lock:
             _call(function, self._handle, *args)
 
@@ -404,7 +403,7 @@ def model(star: Star, theta: ArrayLike) -> Model:
     star.library._call(_lib.starmill_model_create, star._handle, _point(star.library, theta), to)
     found = _ffi.gc(to[0], _lib.starmill_model_free)
     names = list(star.library.arms)
-    arm, piece = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
+    arm, p = _ffi.new("starmill_model_arm *"), _ffi.new("starmill_piece *")
     by_arm: dict[str, dict] = {"chisq": {}, "chisq_c": {}, "n_pix": {}, "sn": {}}
     for i, name in enumerate(names):
         _call(_lib.starmill_model_get_arm, found, i, arm)
@@ -412,19 +411,15 @@ def model(star: Star, theta: ArrayLike) -> Model:
             values[name] = getattr(arm, key)
     pieces = []
     for i in range(star.n_piece):
-        _call(_lib.starmill_model_get_piece, found, i, piece)
-        pieces.append(_piece(names, piece))
+        _call(_lib.starmill_model_get_piece, found, i, p)
+        flux = (copied(values, p.n_pix, np.float32)
+                for values in (p.flux, p.data, p.ivar, p.template_flux))
+        pieces.append(Piece(p.i_spectrum, names[p.i_arm], p.exposure, p.first,
+                            copied(p.wave, p.n_pix, np.float64), *flux,
+                            copied(p.continuum, p.n_pix, np.float64),
+                            copied(p.coefficient, p.n_continuum, np.float64)))
     return Model(_lib.starmill_model_m2ll(found), _lib.starmill_model_penalty(found),
                  pieces=pieces, _n_pix=star._n_pix, **by_arm)
-
-
-def _piece(names: list[str], piece) -> Piece:
-    return Piece(piece.i_spectrum, names[piece.i_arm], piece.exposure, piece.first,
-                 copied(piece.wave, piece.n_pix, np.float64),
-                 *(copied(values, piece.n_pix, np.float32)
-                   for values in (piece.flux, piece.data, piece.ivar, piece.template_flux)),
-                 copied(piece.continuum, piece.n_pix, np.float64),
-                 copied(piece.coefficient, piece.n_continuum, np.float64))
 
 
 def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional[str] = None,
@@ -444,11 +439,10 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
     one = _ffi.new("starmill_spectrum *")
-    keep = spectrum._fill(one)
+    spectrum._fill(one)
     flux = np.empty(ones.size, dtype=np.float32)
     library._call(_lib.starmill_template, one, _point(library, theta),
                   _ffi.from_buffer("float[]", flux))
-    del keep
     return flux
 
 
@@ -511,7 +505,7 @@ class Table(Columns):
         return symmetric(packed, int(np.sqrt(2 * packed.size)))
 
 
-def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
+def fit(stars: Iterable[Star], start: Optional[ArrayLike] = None,
         fixed: Optional[Mapping[str, float]] = None,
         priors: Optional[Mapping[str, tuple[float, float]]] = None) -> Table:
     """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
@@ -523,8 +517,9 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         priors (mapping of str to (mean, sigma), optional): Gaussian priors.  fixed and priors each
             replace the library's for this fit only (default: the library's).
     """
-    if isinstance(stars, Star) or not all(isinstance(star, Star) for star in stars):
-        raise TypeError("fit takes a list of stars, which library.star and library.open give")
+    stars = [None] if isinstance(stars, Star) else list(stars)
+    need(all(isinstance(star, Star) for star in stars), TypeError,
+         "fit takes a list of stars, which library.star and library.open give")
     need(stars, ValueError, "no stars")
     library = stars[0].library
     table = _ffi.new("starmill_table **")

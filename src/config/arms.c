@@ -109,7 +109,7 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm of that name; if none, the arm that covers most of the range. */
+/* Return the library's arm choice->arm, or else the arm that covers most of choice's range. */
 static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   const int own = mill_library_find_arm(lib, choice->arm);
@@ -195,7 +195,9 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 {
   const double power =
       choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
-  const double own = choice->most_power > 0.0 ? 1.0 / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
+  const double factor = fmin(config->lsf_factor, 1.0); /* Astra's widths stay */
+  const double own =
+      choice->most_power > 0.0 ? factor / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
   const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
                      : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
                                            : 0.0;
@@ -259,7 +261,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 
 /* ---- cutting arms to ranges ---- */
 
-/* Is entry i of arms a range with a name of its own, to be cut out of a library's arm? */
+/* Is config->arm[i] a range with a new name, to be cut out of one of the library's arms? */
 static int is_part(const mill_config *config, const mill_library *lib, int i)
 {
   const mill_arm_choice *choice = &config->arm[i];
@@ -346,7 +348,7 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
   return MILL_OK;
 }
 
-/* Copy the grid points [first, end) of an arm into a new one. */
+/* Copy the grid points [first, end) of an arm into the new arm `part`. */
 static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
 {
   *part = *whole;

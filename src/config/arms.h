@@ -7,7 +7,7 @@
 /** Return the index in config->arm of the named arm; -1: not configured. */
 int mill_config_find_arm(const mill_config *config, const char *arm);
 /** Return an arm's settings: its entry in config->arm, else defaults that use all its pixels.
- *  An arm without its own resolving power gets the general one. */
+ *  An arm without its own resolving power gets config->resolving_power. */
 mill_arm_choice mill_config_arm(const mill_config *config, const char *arm);
 /** Do the settings give a width of the line-spread function? */
 int mill_arm_has_width(const mill_arm_choice *choice);
@@ -32,7 +32,7 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
  *  are_channels  each camera is a channel of the same name
  *
  *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
- *  name, if none of several arms covers a camera, or if the library lacks a configured camera. */
+ *  name, if a camera lies in none of several arms, or if the library lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);

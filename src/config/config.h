@@ -81,7 +81,7 @@ typedef struct mill_arm_choice {
   double min_aa, max_aa; /**< wavelength range used; 0 and inf: all */
   /** spectrograph channel to fit with this arm; empty: found by name, then by wavelength */
   char channel[MILL_MAX_NAME];
-  double resolving_power; /**< 0: that of mill_config */
+  double resolving_power; /**< 0: use mill_config's */
   double fwhm_aa;         /**< FWHM of the LSF, used instead of a resolving power; 0: none */
   int sampling;           /**< use every sampling-th grid point; 0: chosen by the program */
   /** highest resolving power in files of the camera's format; 0: unknown; not a setting */

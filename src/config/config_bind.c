@@ -53,7 +53,7 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse a wave_mask that lies within the library only if it is read as nm or um. */
+/* Refuse a wave_mask that overlaps no arm in Angstrom, but overlaps an arm if read as nm or um. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {

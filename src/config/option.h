@@ -35,7 +35,7 @@ typedef struct mill_option {
   const char *without;      /**< word allowed in place of a REAL's number; NULL: none */
   const char *const *words; /**< ends with NULL */
   const char *argument;     /**< name of the value in --help; its type in the documentation */
-  const char *help;         /**< text of --help; NULL: that of key */
+  const char *help;         /**< text of --help; NULL: the key's help */
   /** Configuration key that this option sets, with its range, words and help.  kind is TEXT or
    *  FLAG: mill_config_set reads the text later. */
   const char *key;
@@ -62,8 +62,8 @@ typedef struct mill_option {
 
 #define MILL_ABOVE_0 DBL_MIN /**< min of a REAL that must exceed 0 */
 
-/** Read the value of an option into base.  MILL_ERR_USAGE: the message names the option (without
- *  its dashes), its allowed values and the text. */
+/** Read the value of an option (named without dashes) into base.  MILL_ERR_USAGE: the message names
+ *  the option, its allowed values and the text. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
 
 /** Write the allowed values of a row, for messages: "an integer from 1 to 24". */

@@ -56,7 +56,7 @@ enum { MAX_MISSPELT = 63, MAX_CHANGE = 3 };
 /* Return the edit distance of two names. */
 static size_t name_distance(const char *a, const char *b)
 {
-  size_t row[MAX_MISSPELT + 1]; /* [j]: edits from the letters of a so far to the first j of b */
+  size_t row[MAX_MISSPELT + 1]; /* [j]: edits from the read part of a to b's first j letters */
   const size_t n_b = strlen(b);
   for (size_t j = 0; j <= n_b; j++)
     row[j] = j;
@@ -78,7 +78,7 @@ void mill_text_nearer(const char *text, const char *known, mill_near *near)
   if (strlen(text) > MAX_MISSPELT || strlen(known) > MAX_MISSPELT)
     return;
   const size_t distance = name_distance(text, known);
-  /* no misspelling: more than MAX_CHANGE edits, or than half of a short name's letters */
+  /* not similar: more than MAX_CHANGE edits, or edits in over half the letters of `known` */
   if (distance > MAX_CHANGE || 2 * distance > strlen(known) + 1 ||
       (near->name && distance >= near->distance))
     return;

@@ -82,7 +82,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       "%s: two stars of %d labels, %d flux ratios and %d velocity offsets have "
                       "more than %d parameters; give binaries: false or a library of fewer labels",
                       lib->path, lib->n_label, lib->n_arm, n_offset, MILL_MAX_PAR);
-  /* npoly_per_1000aa: the number depends on the arm's width; assume the most */
+  /* npoly_per_1000aa: the number depends on the segment's width; assume the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm; a++) {
     const int n_error = (s->model_error ? lib->arm[a].error.n_component : 0) +
@@ -170,7 +170,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* hidden layers give values in float64; `narrow` gives derivatives in float32 */
+  /* hidden layers compute values in float64, and on CPUs derivatives in float32, by `narrow` */
   MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                          precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {

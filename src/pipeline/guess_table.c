@@ -57,7 +57,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
     mill_lanes_rotate(&task);
     for (int q = 0; q < MILL_LANE && g * MILL_LANE + q < lib->n_guess; q++) {
       const int t = (g * MILL_LANE + q) * n_rotation + v; /* template, in lane t % MILL_LANE */
-      /* doubles: to set v[i] clang stores a whole vector, with the lanes of other threads */
+      /* doubles: for v[i] = x clang stores a whole vector, with lanes that other threads write */
       double *mean = (double *)(bins->mean + (ptrdiff_t)(t / MILL_LANE) * n_bin) + t % MILL_LANE;
       for (int b = 0; b < n_bin; b++)
         mean[b * MILL_LANE] = sum[b].v[q / 4][q % 4] / fmax(1.0, (double)bins->count[b]);

@@ -44,7 +44,7 @@ typedef struct mill_guess_range {
 typedef struct mill_guess_cost {
   int n_templ;
   double n_vel, n_bin; /**< velocities; bins of all arms */
-  double bytes;        /**< memory of a rank: templates, and velocities of 64 stars */
+  double bytes;        /**< memory of a rank: templates; 64 stars' [n_templ][n_vel] grids */
 } mill_guess_cost;
 
 /** Return the length of Fourier transforms: the least power of two that is >= 4 n_vel and >= 16. */

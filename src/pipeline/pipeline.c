@@ -5,7 +5,7 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 
-/** Divide p->all into crews of one thread each, whose lists are parts of the lists of p->all. */
+/** Divide p->all's slots among crews of one thread; a crew's lists are parts of p->all's lists. */
 static int make_parts(mill_pipeline *p, int n_thread)
 {
   const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;

@@ -22,9 +22,9 @@ typedef struct mill_pipeline mill_pipeline;
  *  unless star->stays, the pixels; the source may change these in its next call. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** Wait for the copies of all pixels that the source gave before the previous call of this
- *  function.  The source may then overwrite these pixels, even if star->stays, but not pixels that
- *  it gave later.  MILL_ERR_BACKEND. */
+/** Wait until the pixels that the source gave before the previous call of this function are copied.
+ *  The source may then overwrite these pixels, even if star->stays, but not pixels that it gave
+ *  later.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -103,8 +103,8 @@ void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segm
 int mill_pipeline_good(const mill_pipeline *pipeline, int i_segment, unsigned char *good);
 
 /** Get the candidate starts that the initial guess found for the held star, the best first, at most
- *  n_most; returns their number.  theta [n_most][n_par] out; chisq [n_most] out, without a constant
- *  that is the same for all. */
+ *  n_most; returns their number.  theta [n_most][n_par] out; chisq [n_most] out: chi-square less a
+ *  constant, the same for all starts. */
 int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
 
 /** Fit until the source ends.  Rows go to the sink in the order in which they finish.  Source and

@@ -58,7 +58,7 @@ typedef struct mill_stream {
   void *source_context, *sink_context;
   int more;                /**< the source may have a star */
   mill_star *waiting;      /**< a star for which there was no memory; NULL: none */
-  mill_error_kept failure; /**< the first one of all crews */
+  mill_error_kept failure; /**< first failure of all crews */
 } mill_stream;
 
 struct mill_pipeline {

@@ -176,13 +176,13 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   seat->is_under_way = 1;
   if (!be->overlaps)
     return be->advance(seat->device, c->list, n, n, ROUNDS_PER_CALL);
-  /* with no more stars to load, free slots are no reason to stop */
+  /* end the series early only to fill free slots: not if no star is left to load */
   const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
 
-/** Start fresh stars, and run rounds over all started stars.  A CPU with other work waits for
- *  START_TOGETHER fresh stars.  *n_active: number of stars in the rounds. */
+/** Start fresh stars, and run rounds over all started stars.  A CPU with other work first waits for
+ *  START_TOGETHER fresh stars of a library.  *n_active: number of stars in the rounds. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK, n_started = 0;

@@ -7,7 +7,7 @@
 /** Row A has the flag HULL, row B has not.  B wins if B's excess (mill_fit_result) is below
  *  1 + EDGE times A's.  Rows with labels far apart must also tie (MILL_TWO_MINIMA_GAP). */
 static const double EDGE = 0.25;
-/** A second choice lowers chi-square by at least this part of what the best guess does. */
+/** A second choice's guess lowers chi-square by at least this fraction of the best guess's drop. */
 static const double NEARLY = 0.9;
 
 /* The first library must have the other's labels, and both the same arms. */
@@ -89,7 +89,7 @@ static int is_far(const mill_library *lib, const double *a, const double *b)
   return far;
 }
 
-/** Is the row better than the best so far?  Flags the better one if they tie and are far apart. */
+/** Is the row better than the best so far?  If both tie and are far apart, flag the better row. */
 static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)

@@ -32,7 +32,7 @@ typedef struct mill_contest {
   int is_guessing;                /**< the present turn is only a guess */
   int scaled;                     /**< MILL_INFO_LSF_SCALED if the first turn scaled the slot's
                                    *  resolution rows, which all libraries use; else 0 */
-  int is_kept;                    /**< the star's row is `best`, not that of the last turn */
+  int is_kept;                    /**< the star's row is `best`, not the last turn's row */
   mill_fit_result best;           /**< best row so far; NOT_DONE: none */
   const mill_star_model *model;   /**< models of best, in kept */
   mill_fetched kept;

@@ -83,7 +83,7 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Zero the models in new memory: dropped segments write none, but all are downloaded. */
+/** Zero the models in new memory: all are downloaded, but dropped segments write no model. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
@@ -336,9 +336,9 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->result.warn |= star->warn;
 }
 
-/** Begin a star's upload for library k with its segments and its slot.  limit: as in
- *  mill_slots_turn, -INFINITY for a guess alone. */
-static int describe_star(mill_slots *s, int i_slot, int k, double limit)
+/** Fill the host's copy of the star's segments and slot for library k, and queue both for upload.
+ *  limit: largest chi-square of the guess with which library k fits; -INFINITY: it only guesses. */
+static int queue_star(mill_slots *s, int i_slot, int k, double limit)
 {
   mill_slot_entry *e = &s->entry[i_slot];
   const size_t bytes = (size_t)e->n_segment * sizeof(mill_segment);
@@ -376,7 +376,7 @@ static void add_pixels(mill_slots *s, const mill_slot_entry *e)
     add_piece(s, e->memory.at + e->lsf_at, s->lsf, (size_t)s->n_lib * e->lsf_bytes, 0);
 }
 
-/** Plan, place and upload a star; without success the caller frees the slot. */
+/** Plan, place and upload a star; after a failure the caller frees the slot. */
 static int load(mill_slots *s, int i_slot, mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -387,7 +387,7 @@ static int load(mill_slots *s, int i_slot, mill_star *star)
   e->star = star;
   e->n_epoch = star->n_epoch;
   /* several libraries: the first turn only guesses */
-  MILL_CHECK(describe_star(s, i_slot, s->n_lib - 1, s->n_lib > 1 ? -INFINITY : INFINITY));
+  MILL_CHECK(queue_star(s, i_slot, s->n_lib - 1, s->n_lib > 1 ? -INFINITY : INFINITY));
   add_pixels(s, e);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   e->active = e->fresh = 1;
@@ -405,7 +405,7 @@ int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star)
 int mill_slots_turn(mill_slots *slots, int i_slot, int library, double limit)
 {
   mill_slot_entry *e = &slots->entry[i_slot];
-  MILL_CHECK(describe_star(slots, i_slot, library, limit));
+  MILL_CHECK(queue_star(slots, i_slot, library, limit));
   e->fresh = 1;
   e->finished = 0;
   return slots->memory.backend->upload_all(slots->member[library].memory.device, slots->piece,

@@ -52,7 +52,7 @@ typedef struct mill_slot_entry {
   size_t lsf_bytes;                 /**< bytes of the line-spread functions for a library */
   mill_epoch *epoch;                /**< [n_epoch] in the backend's memory */
   int n_epoch;
-  mill_posterior *posterior; /**< the star's, in the backend's memory; NULL: not wanted */
+  mill_posterior *posterior; /**< the star's posterior, in the backend's memory; NULL: not wanted */
   int active;                /**< holds a star */
   int fresh;                 /**< its star has not been started */
   int finished;              /**< its star's row waits to be handed over */
@@ -76,7 +76,7 @@ typedef struct mill_slots {
   mill_device_memory memory; /**< blocks shared by slots, on the last library's device */
   int n_slot, want_models;
   mill_slot_entry *entry; /**< [n_slot], owned */
-  mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
+  mill_slot **bound;      /**< [n_slot] addresses in the backend's memory, NULL: none yet; owned */
   mill_slot host;         /**< host copy of a slot: the last downloaded, or the next to upload */
   /* work space for the star that is being loaded */
   char *lsf; /**< [n_lib][lsf_bytes] extra sigmas of mill_lsf_plan_sigma, owned */

@@ -151,7 +151,7 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
   return all | 1;
 }
 
-/** Find the entry whose last segment had the same wave_number; NONE: none. */
+/** Find the entry with the segment's wave_number, arm and number of pixels; NONE: none. */
 static int find_number(const mill_waveset_cache *c, const mill_raw_segment *s)
 {
   for (int id = 0; id < c->n_entry && s->wave_number != 0; id++) {
@@ -258,7 +258,7 @@ mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *c, int id)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-/** Refuse too few, unordered or uncovered wavelengths (at any allowed velocity). */
+/** Refuse wavelengths that are too few, not ascending, or beyond the arm at an allowed velocity. */
 static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa)
 {
   const mill_arm *from = &c->lib->arm[arm];
@@ -344,7 +344,7 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
-/** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels, `first` and on.
+/** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from `first` on.
  *  reach [2]: first and last + 1 of functions k >= MILL_BROAD_CONT with a value above `least`. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)

@@ -26,7 +26,7 @@ typedef struct mill_waveset_view {
 } mill_waveset_view;
 
 typedef struct mill_waveset_stats {
-  int n_set, n_held; /**< sets in memory; those of them that are held */
+  int n_set, n_held; /**< sets in memory; sets that slots hold */
   size_t bytes;      /**< memory of all sets */
   int64_t n_made, n_evicted;
   double make_s; /**< CPU s of the calling threads for making sets */

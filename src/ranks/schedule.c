@@ -25,7 +25,7 @@ static const double EXPOSURE_COST = 0.6;
 
 /* First row of a chunk. */
 typedef struct place {
-  int64_t at;  /* index in order of its first file */
+  int64_t at;  /* index of its first file in the array `order` */
   int64_t row; /* first row in that file */
 } place;
 

@@ -150,7 +150,7 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
   return mill_mpi_agree(mpi, code);
 }
 
-/* If none is found, `why` says what is missing: the file, a GPU, or this GPU and CPU's line. */
+/* If *found is 0, `why` says what is missing: the file, a GPU, or the line of this GPU and CPU. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size)
 {
@@ -203,7 +203,7 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
               "; or use --backend cpu");
 }
 
-/* Rank 0: does each rank's part of the work reach the measured crossover?  No if none is found. */
+/* Rank 0: does each rank's part of the work reach the crossover?  No if it is not measured. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -236,7 +236,7 @@ static int wish_of_result(const char *output, const char *device)
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* Rank 0 decides.  Without a usable GPU, a new run takes the CPU, but a run begun on a GPU fails. */
+/* Rank 0 decides.  Without a usable GPU, a new run takes the CPU; a run begun on a GPU fails. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)

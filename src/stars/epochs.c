@@ -5,8 +5,8 @@
 
 #include "kernels/base/memory.h"
 
-/* Exposures more than NIGHT_GAP days apart are of different nights.  Exposures less than AT_ONCE
- * days apart whose spectra do not overlap in wavelength are arms of one exposure. */
+/* A gap of NIGHT_GAP days or more between successive exposures begins a new night.  Exposures less
+ * than AT_ONCE days apart whose spectra do not overlap in wavelength are arms of one exposure. */
 static const double NIGHT_GAP = 0.5, AT_ONCE = 1e-4;
 
 typedef struct exposure_time {
@@ -22,7 +22,7 @@ static int by_mjd(const void *a, const void *b)
                           : (x->segment > y->segment) - (x->segment < y->segment);
 }
 
-/* Does s cover the middle of r?  It does not cover that of a neighbouring camera. */
+/* Does s cover the middle of r?  Spectra of neighbouring cameras do not. */
 static int covers(const mill_raw_segment *s, const mill_raw_segment *r)
 {
   const double middle_aa = r->wave_aa[r->n_pix / 2];

@@ -49,7 +49,7 @@ static int is_gap(int n, const double *wave, int i)
   return step > MILL_LSF_GAP * before || step > MILL_LSF_GAP * after;
 }
 
-/** Does a fit take pixel i, but for its line-spread function? */
+/** Are flux, ivar and mask of pixel i good enough for a fit? */
 static int is_fitted(const mill_fit_settings *set, const mill_raw_segment *s, int i)
 {
   return mill_value_usable(s->flux[i], s->ivar[i]) &&
@@ -66,7 +66,7 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
   const int n = raw->n_pix;
   int half = 0; /* pixels on a side of the widest kernel */
   int n_unusable = 0, n_narrow = 0, n_coarse = 0;
-  int first = 0, last = -1; /* pixels between the gaps beside pixel i */
+  int first = 0, last = -1; /* ends of the gapless range around pixel i */
   for (int i = 0; i < n; i++) {
     if (i > last)
       for (first = last = i; last < n - 1 && !is_gap(n, wave_aa, last);)
@@ -222,7 +222,7 @@ int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa
   return 1;
 }
 
-/* The shift is the first moment of the matrix's middle row. */
+/* The shift is the first moment of the matrix's middle column. */
 int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 {
   double sum = 0.0, moment = 0.0;

@@ -35,9 +35,9 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
                          const mill_raw_segment *segment, double blur_ln, float *lsf_aa,
                          int *n_diag, int *info);
 
-/** Return the tenth percentile of sigma (A) of a segment's line-spread function, over those of
- *  20 pixels that are fitted; NaN: unknown.  A matrix row counts as the Gaussian with the same sum
- *  and sum of squares. */
+/** Return the tenth percentile of sigma (A) of a segment's line-spread function over 20 pixels,
+ *  without pixels that are not fitted; NaN: unknown.  A matrix row counts as the Gaussian with the
+ *  same sum and sum of squares. */
 double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *segment);
 
 /** Is sigma in the middle of a segment implausible for a spectrograph?  If so, set *sigma_aa, and

@@ -88,7 +88,7 @@ static int look_at(const char *path, mill_file_identity *out)
   return MILL_OK;
 }
 
-/* Is name the written file, or one of the files that are made along with it? */
+/* Is name `written`, or a name that the file `written` reserves (file_roles.h)? */
 static int belongs_to(const char *name, const char *written)
 {
   const size_t n = strlen(written);

@@ -21,8 +21,8 @@ enum { MILL_LOG_LINES = 100 };
  *  Before the first call, lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT
  *  names the file; the log is then unchanged. */
 int mill_log_open(int rank, int n_rank, int level, const char *path);
-/** Refuse to append to a file of another kind: MILL_ERR_USAGE if the file at path exists and its
- *  first line is not that of a starmill log. */
+/** Refuse to append to a file of another kind: MILL_ERR_USAGE if the file at path exists and does
+ *  not begin with a line of a starmill log. */
 int mill_log_refuse_other(const char *path);
 /** Log how many lines were left out, and close; later lines go to standard error. */
 void mill_log_close(void);

@@ -10,7 +10,7 @@ typedef struct mill_gpu {
   char name[96];
   char bus_id[32];     /**< PCI, "00000000:3B:00.0" */
   int64_t total, used; /**< bytes of memory */
-  int percent; /**< percent of about the last second in which the GPU was busy; -1: unknown */
+  int percent; /**< part of about the last second that the GPU was busy, percent; -1: unknown */
   int ecc;     /**< 1 on, 0 off, -1 none or unknown */
   int64_t ecc_uncorrected; /**< errors since the driver was loaded; -1: unknown */
 } mill_gpu;

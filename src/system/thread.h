@@ -21,7 +21,7 @@ static inline void mill_mutex_unlock(pthread_mutex_t *const *mutex)
 }
 
 /** Start a thread that blocks all signals except those of crashes; the main thread receives the
- *  blocked ones.  Returns 0 or an error number (see strerror). */
+ *  blocked signals.  Returns 0 or an error number (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
 /** MILL_ERR_CONFIG if a rank asks for more than 64 threads and more than four per core: starting
@@ -32,11 +32,11 @@ int mill_thread_check_number(int n_thread);
  *  0 if not: the thread is then detached, and its data must stay. */
 int mill_thread_join_within(pthread_t thread, int seconds);
 
-/** Initialise a condition variable whose waits use the clock of mill_wall_s, which nobody can
- *  set.  Returns 0 or an error number. */
+/** Initialise a condition variable whose waits use the monotonic clock of mill_wall_s.
+ *  Returns 0 or an error number. */
 int mill_cond_init(pthread_cond_t *cond);
 
-/** Convert a time of mill_wall_s for pthread_cond_timedwait on such a condition variable. */
+/** Convert a time of mill_wall_s for pthread_cond_timedwait on a variable of mill_cond_init. */
 struct timespec mill_cond_time(double wall_s);
 
 /** Sleep for s seconds, or until *ends is set (mill_cond_end).  Locks the mutex, which guards

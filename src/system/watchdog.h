@@ -31,7 +31,7 @@ enum mill_watch_kind {
  *  MILL_ERR_INTERNAL; MILL_ERR_USAGE if the variable is not a positive number. */
 int mill_watchdog_start(void (*log)(const char *text));
 
-/** Stop the watchdog; after several starts, the last of as many calls stops it. */
+/** Undo one mill_watchdog_start; the watchdog stops when all starts are undone. */
 void mill_watchdog_stop(void);
 
 /** Announce a call that must end (mill_watch_end) within the bound plus extra_s seconds.

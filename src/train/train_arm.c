@@ -62,10 +62,10 @@ typedef struct arm {
   const mill_train_arm_task *task;
   mill_train_components c;
   double *scale; /* [n_pix] */
-  /* scores [n][n_component]; or spectra [n][n_pix], [batch][n_pix] if they are not kept */
+  /* scores [n][n_component]; PIXELS: spectra [n][n_pix] or, if not kept, those of a batch */
   float *target;
   float *net_scale;
-  /* mean squared loss of what the components leave: [0] of training models, [1] of others */
+  /* mean square of scaled residuals that the components leave: [0] training models, [1] others */
   double floor[2];
   float *weight, *bias; /* initial last layer */
 } arm;
@@ -122,7 +122,7 @@ static void make_scale(arm *a)
   }
 }
 
-/* Rank 0: find n_component principal components, or those that leave the fraction REST. */
+/* Rank 0: find n_component principal components; if 0, as many as leave the fraction REST. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
   MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
@@ -215,7 +215,7 @@ done:
   return err;
 }
 
-/* Read models' targets less the mean spectrum, which a last layer that makes pixels must output. */
+/* Read the targets of a last layer that outputs pixels: models' y less the mean spectrum. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
   const size_t n_pix = (size_t)a->c.n_pix;

@@ -11,7 +11,7 @@
 #include "src/train/train_network.h"
 #include "src/train/train_work.h"
 
-/* Ridges to try, relative to the mean square of the layer's inputs. */
+/* Ridges to try, as fractions of the normal equations' mean eigenvalue. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
 enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
 

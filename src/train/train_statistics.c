@@ -11,7 +11,7 @@
 struct mill_train_statistics {
   const mill_train_ops *ops;
   int n_pix, n_room;
-  /* centred spectra: number, and rows with the same covariance */
+  /* n: number of centred spectra; n_row: rows with the covariance of these spectra */
   int64_t n;
   int n_row;
   double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
@@ -156,7 +156,7 @@ static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_stat
   return MILL_OK;
 }
 
-/* Send this rank's statistics to rank 0, once that has room.  pixel [2][n_pix]: work space. */
+/* Send this rank's statistics to rank 0 once rank 0 has room.  pixel [2][n_pix]: work space. */
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
   int answer = MILL_OK;

@@ -53,7 +53,7 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* 2 operations a weight for output, gradient of weights and, but in layer 0, of inputs */
+  /* operations a weight: 2 for output, 2 for its gradient and, after layer 0, 2 for the input's */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;
@@ -196,7 +196,7 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
                       "%zu parameters are too many for %zu ranks: give a smaller --hidden", n_param,
                       n_rank);
   for (int r = 0; r < mpi->size; r++) {
-    shares->mine_start[r] = r * mine; /* place in `received` of rank r's values of this share */
+    shares->mine_start[r] = r * mine; /* where in `received` rank r's gradients begin */
     shares->mine_count[r] = mine;
   }
   return MILL_OK;

@@ -83,7 +83,7 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 MILL_CLOSER(mill_train_team, mill_train_team_destroy)
 
-/** Use a copy of param [n_param] as parameters; no step may change them. */
+/** Use a copy of param [n_param] as parameters, without Adam's moments: take no step with them. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
 /** Fill team->rows for the models numbered in team->model [n], with or without targets. */

@@ -35,7 +35,7 @@ static inline void work_make(work_input *in, int kind)
   assert_ok(test_library_make(3, 2, 9, &in->lib));
   assert_ok(test_library_to(&in->lib, kind));
   strcpy(in->lib.label[2].column, "MGFE");
-  if (kind != MILL_EMULATOR_GRID) /* so that there are stars with a model error and without */
+  if (kind != MILL_EMULATOR_GRID) /* the library of grids is the one without model error */
     assert_ok(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
   if (kind == MILL_EMULATOR_RBF)
     assert_ok(test_library_add_sky(&in->lib));
@@ -66,7 +66,7 @@ static inline void work_make(work_input *in, int kind)
   s[1].ivar[50] = 0;
   in->star[1].segment[1].ivar[30] = 1e4f;
   for (int k = 0; k < in->star[1].n_segment; k += 2) {
-    /* a sigma per pixel in some segments, narrower and wider than templates' */
+    /* a line-spread sigma per pixel in some segments, narrower and wider than the templates' */
     made_segment *m = &in->star[1].segment[k];
     m->with_sigma = 1;
     m->width_error = 0.05;
@@ -75,13 +75,13 @@ static inline void work_make(work_input *in, int kind)
   }
   made_segment *dark = &in->star[2].segment[0];
   for (int p = 0; p < dark->n_pix; p++) {
-    /* positive ones masked: the scale is that of absolute values */
+    /* mask positive fluxes: the flux scale is then the median absolute flux */
     dark->flux[p] *= p % 10 < 4 ? 0.0f : (p % 2 ? -1.0f : 1.0f);
     dark->mask[p] = dark->flux[p] > 0;
   }
   /* a normal matrix that is finite but not positive definite */
   in->thin = in->star[1];
-  in->thin.n_segment = 1; /* one segment: none after it brings barriers of its own */
+  in->thin.n_segment = 1; /* no later segment, whose barriers would hide a missing one */
   made_segment *thin = &in->thin.segment[0];
   for (int p = 0; p < thin->n_pix; p++) {
     const int is_good = p % (thin->n_pix / 3 + 1) == 9;
@@ -90,7 +90,7 @@ static inline void work_make(work_input *in, int kind)
   }
 }
 
-/** Fit the stars with their models, then evaluate one of them in all ways. */
+/** Fit the stars with models; then ask star 0 for all kinds of answers, in->thin for tangents. */
 static inline void work_run(const mill_backend *backend, work_input *in, int precision,
                             work_output *out)
 {
@@ -195,7 +195,7 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
   }
 }
 
-/** The stars by the CPU's best backend; all of them must be fitted. */
+/** Make the stars and fit them with the CPU's best backend, which must fit all. */
 static inline void work_expected(work_input *in, int precision, int kind, work_output *out)
 {
   work_make(in, kind);

@@ -14,10 +14,10 @@
 enum { N_STAR = CONFORMANCE_STARS, N_LABEL = 4, N_ARM = 3, N_PAR = N_LABEL + 2, SEED = 20 };
 enum { N_DIAG = 11, MAX_PIX = 140, MAX_SEGMENT = 4 };
 
-/* around a chunk, a warp and a block of threads */
+/* at or just above multiples of a chunk, a warp and a block of threads */
 static const int n_pix_arm[N_ARM] = {97, 128, 129};
 
-/* The first ones of them are fitted. */
+/* Tests fit the stars 0 ... n_fit - 1. */
 static int n_fit = N_STAR;
 
 static const mill_backend *tested;
@@ -33,7 +33,7 @@ static struct survey {
   float model[N_STAR][MADE_MAX_SEG][MADE_MAX_PIX];
 } data;
 
-/** Bad pixels of every kind, arms and stars without a good pixel, no matrix, a changed sign. */
+/** Spoil stars: bad pixels of every kind, no good pixel in arm or star, no matrix, changed sign. */
 static inline void spoil(made_star *star)
 {
   made_segment *bad = star[3].segment;
@@ -112,7 +112,7 @@ static inline mill_pipeline *pipeline(const mill_backend *backend, int n_slot)
   return p;
 }
 
-/** Rows and models of the first n_fit stars are then in data. */
+/** Fit the first n_fit stars; rows go to data.result, models to data.model. */
 static inline int run_stars(mill_pipeline *p)
 {
   memset(data.result, 0, sizeof data.result);

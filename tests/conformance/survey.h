@@ -82,7 +82,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
     memcpy(expected, data.result, (size_t)n_fit * sizeof expected[0]);
     fit(tested, 4);
     for (int k = 0; k < n_fit; k++) {
-      /* what whole fits may differ by; moments of the profile have 13 or 41 values */
+      /* tolerance of whole fits; rounding may decide if moments take 25 or 41 velocities */
       const double err = expected[k].vrad_err_km_s;
       assert_close(data.result[k].vrad_km_s, expected[k].vrad_km_s, 0.05 * err);
       assert_close(data.result[k].vrad_err_km_s, err, 0.05 * err);
@@ -92,7 +92,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
   n_fit = N_STAR;
 }
 
-/* A slot that has kept templates gives the bits of a slot that computes each template anew. */
+/* A slot that keeps templates gives the same bits as a slot that computes each template. */
 static inline void compare_kept(int precision)
 {
   enum { N_POINT = 6, N_KEPT_STAR = 3 };
@@ -162,7 +162,7 @@ MILL_TEST(fits_equal_the_cpu)
     if (a->warn & MILL_WARN_OUTLIER) /* errors of 1e-10 km/s: rounding decides */
       continue;
     n_compared++;
-    /* asked: at most 0.05 sigma and 5e-3 in -2 ln L */
+    /* required: parameters within 0.05 errors, -2 ln L within 5e-3 */
     assert_close(b->m2ll, a->m2ll, 5e-3);
     assert_close(b->vrad_km_s, a->vrad_km_s, 0.05 * a->vrad_err_km_s);
     assert_close(b->vrad_err_km_s, a->vrad_err_km_s, 0.05 * a->vrad_err_km_s);
@@ -213,7 +213,7 @@ MILL_TEST(result_does_not_depend_on_the_batch)
 }
 
 /* The last answer of a fit uses the template that the emulator made for the velocity profile.  A
- * template made anew at the solution gives the same chi-squares, bit for bit. */
+ * template that is made again at the solution gives the same chi-squares, bit for bit. */
 MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 {
   int n_fitted = 0;
@@ -272,7 +272,7 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
     assert_ok(tested->settle(device));
   memset(sent, 0xff, N_BYTE);
   assert_ok(tested->download(device, got, memory, N_BYTE));
-  /* near pieces go as one copy, and what lies between them may be anything */
+  /* near pieces go up as one copy, so bytes between them may change */
   for (size_t i = 0; i < (size_t)n_piece; i++)
     assert_memory_equal(got + i * step, expected + i * step, bytes);
   if (step >= bytes + 64)
@@ -318,7 +318,7 @@ static inline void usual_library(const mill_library *lib, const mill_fit_setting
   n_fit = N_STAR;
 }
 
-/* Layers of several blocks of inputs and tiles of outputs, none of them full. */
+/* Layers have several blocks of inputs and tiles of outputs; the last ones are not full. */
 MILL_TEST(wide_layers_equal_the_cpu)
 {
   static fitted once;
@@ -332,7 +332,7 @@ MILL_TEST(wide_layers_equal_the_cpu)
   fit(tested, N_STAR);
   keep(&once);
   expect(&once, 1);
-  /* output rows of grids and radial functions are not padded, as those of layers are */
+  /* layers pad their output rows; grids and radial functions do not */
   assert_ok(test_library_to_rbf(&data.lib));
   compare_answers(MILL_FLOAT32, 1e-3);
   usual_library(&lib, &set);

@@ -5,7 +5,7 @@
     kernel_gates.py [--table] LIBRARY_OR_CUBIN
 
 Reads the machine code of each architecture in a library with cuobjdump and nvdisasm (in the PATH,
-a folder of CUDA_TOOLS, or beside nvcc).  It requires that
+a folder of CUDA_TOOLS, or next to nvcc).  It requires that
  - each kernel of a usual fit has few enough registers for four blocks on a multiprocessor
  - no registers are spilled to local memory in an innermost loop over pixels, if the loop loads
    from GPU memory or uses tensor cores
@@ -79,7 +79,7 @@ class Source:
                 lines = []
             starts = {}
             for i, text in enumerate(lines):
-                if text == "{":  # the head of a function is above it, from the last blank on
+                if text == "{":  # the lines above, up to an empty line, are the function's head
                     j = i - 1
                     while j > 0 and lines[j] and not lines[j].rstrip().endswith(("*/", "}", ";")):
                         j -= 1
@@ -118,7 +118,7 @@ class Loop:
 
     @property
     def is_of_many(self):
-        """Of more than 12 continuum functions, which no survey's settings have."""
+        """Whether the loop serves more than 12 continuum functions; no survey has so many."""
         return "mill_weights_of" in self.functions and self.count["DFMA"] > 200
 
     @property

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Evolutions of few particles by every kernel of a GPU. */
+/** Evolutions of few particles that run every particle kernel of a GPU. */
 #pragma once
 
 #include "tests/kernels/particles/evolution.h"
 
-enum { N_SHORT = 130 }; /* two parts; strides of 64, 64 and 4 steps with the start */
+enum { N_SHORT = 130 }; /* two parts; start and 131 steps make strides of 64, 64 and 4 */
 
 static inline void problems_of(evolution *e, int form)
 {

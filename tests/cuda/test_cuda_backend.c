@@ -29,7 +29,7 @@ static int set_up(void **state)
   return 0;
 }
 
-/** What follows is about how the device is driven, which a few stars show. */
+/** This and the next test check how the host drives the device; a few stars suffice. */
 MILL_TEST(plain_launches_change_no_bit)
 {
   n_fit = n_few;

@@ -85,8 +85,8 @@ static double slopes_of(const mill_train_ops *ops, const int *model, const float
 
 MILL_TEST(slopes_are_the_cpu_s)
 {
-  /* Some hundred products are off by 6e-8 each (another order), 5e-4 or 4e-3 (rounded factors).
-   * The emulated cuBLAS must round factors too. */
+  /* A slope sums some hundred products.  Each is off by 6e-8 (float32, other order); with rounded
+   * factors by 5e-4 or 4e-3.  The emulated cuBLAS must round factors too: `least`. */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
   int model[BATCH];
   for (int i = 0; i < BATCH; i++)
@@ -141,7 +141,7 @@ MILL_TEST(trainings_are_the_cpu_s_and_repeat)
   train(tested, &alone, &s[1]);
   train(tested, &alone, &s[2]);
   for (int i = 0; i < N_EPOCH; i++) {
-    /* a dozen steps, each with the errors of its slopes, divided by the size of the slopes */
+    /* errors of a dozen steps: each has the relative error of its slopes */
     assert_close(s[1].epoch[i].train, s[0].epoch[i].train, 1e-5 * s[0].epoch[i].train);
     assert_close(s[1].epoch[i].validation, s[0].epoch[i].validation,
                  1e-5 * s[0].epoch[i].validation);
@@ -161,7 +161,7 @@ static double cosine(int k, int n, int i)
   return sqrt((k ? 2.0 : 1.0) / n) * cos(acos(-1.0) * k * (i + 0.5) / n);
 }
 
-/* Spectra made of known directions: eigenvalues and rows to rounding in float64. */
+/* Spectra are made of known directions; eigenvalues and directions agree to float64 rounding. */
 MILL_TEST(principal_directions)
 {
   enum { N_ROW = 13, N_PIX = 40, N_VALUE = 5, N = 3 };

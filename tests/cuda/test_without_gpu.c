@@ -6,7 +6,7 @@
 #include "kernels/cuda/device_choice.h"
 #include "tests/cuda/verdict.h"
 
-/* --- tables of what a machine has in, choice and message out --- */
+/* --- tables: what a machine has (input), choice and message (expected) --- */
 
 /* with CUDA 12.4, and from 12.8 on */
 #define DEFAULT_BUILD   "80-real;90-real;90-virtual"
@@ -180,7 +180,7 @@ MILL_TEST(limit_is_the_binomial_one)
     assert_int_equal(most_outside(expected[i][0]), expected[i][1]);
 }
 
-/* Errors in the rows of so many stars, each of another kind. */
+/* Add `size` tolerances to n_bad rows, in label, velocity, F and v sin i in turn. */
 static void plant(mill_fit_result *row, int n_bad, double size)
 {
   for (int i = 0; i < n_bad; i++) {
@@ -217,7 +217,7 @@ MILL_TEST(planted_errors_are_found)
   plant(gpu, most, 1.1); /* as many as may be outside */
   v = compare(N_STAR, cpu, gpu, 0);
   assert_true(is_good(&v) && v.n_outside == most);
-  /* one more, of each kind that is no number within them */
+  /* one star more is outside: NaN in a label or in F, or another status */
   for (int kind = 0; kind < 3; kind++) {
     mill_fit_result *last = &gpu[N_STAR - 1];
     *last = cpu[N_STAR - 1];

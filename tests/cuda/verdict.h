@@ -13,7 +13,7 @@
 #include "kernels/data/result.h"
 
 static const double TOLERANCE_SIGMA = 0.05, TOLERANCE_M2LL = 5e-3, BAD_SHARE = 0.001;
-/* share of runs in which a backend with BAD_SHARE of its stars outside may fail */
+/* a backend with BAD_SHARE of its stars outside may fail in this share of runs */
 static const double WRONG_ALARM = 0.01;
 
 /* Difference of a and b in units of the CPU's error sigma; infinite if only one of them is NaN.  A

@@ -35,7 +35,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-/* pointers to them may point to other numbers, as with nvcc */
+/* as with nvcc, pointers to these types may point to arrays of other types */
 struct __align__(16) __attribute__((may_alias)) float4
 {
   float x, y, z, w;
@@ -80,7 +80,7 @@ extern dim3 mill_emu_block_dim, mill_emu_grid_dim;
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 
-/** What each lane of this warp passes, [32][64], until the call after next; bytes <= 64. */
+/** Return what the warp's lanes pass, [32][64], valid until the call after next; bytes <= 64. */
 const unsigned char *mill_emu_exchange(const void *mine, size_t bytes);
 
 template <typename type> static inline type mill_emu_from(type x, int lane)

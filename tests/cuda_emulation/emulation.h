@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/** What no list of a few slots exceeds. */
+/** A list of a few slots has at most this many bytes. */
 enum { MILL_EMULATION_LIST_BYTES = 256 };
 
 /** What tests set, and mill_emulation_reset forgets. */

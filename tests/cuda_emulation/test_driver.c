@@ -55,7 +55,7 @@ static int slots_of_run(mill_pipeline *p)
 
 MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
 {
-  /* slots for all stars at once, so that no list is longer than counted */
+  /* slots for all stars at once; n_upload leaves out lists of slots, as they are short */
   mill_pipeline *p = pipeline(tested, 8 * (n_fit + 1));
   (void)slots_of_run(p);
   const mill_emulation_counts before = mill_emulation_count();
@@ -73,7 +73,7 @@ MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
 
 MILL_TEST(short_memory_changes_nothing)
 {
-  /* room for a part of what stars and their work space want */
+  /* device memory for only a part of the stars and their work space */
   mill_pipeline *p = pipeline(tested, N_STAR);
   const size_t fixed = mill_emulation_count().n_byte_now;
   assert_int_equal(slots_of_run(p), N_STAR);
@@ -81,7 +81,7 @@ MILL_TEST(short_memory_changes_nothing)
   mill_pipeline_destroy(p);
   int n_slot = N_STAR;
   for (size_t share = 48; share > 0 && n_slot == N_STAR; share -= 4) {
-    /* kernels want some too, more than a star, and must have it before stars */
+    /* the launch takes more memory than a star, and must get it before stars do */
     const size_t launch = (all - fixed) / 16, bytes = fixed + launch + (all - fixed) * share / 64;
     mill_emulation.launch_bytes = launch;
     mill_emulation.memory_bytes = bytes + bytes / 15; /* of which 1 / 16 is left alone */

@@ -48,7 +48,7 @@ FILTERS = warnings.filters[:]  # of a script, before unittest changes them
 STARMILL = os.environ.get("STARMILL", "")
 if not os.access(STARMILL, os.X_OK):
     skip("the variable STARMILL does not name the built program")
-os.environ["STARMILL_PROGRAM"] = STARMILL  # beside which the package finds libstarmill
+os.environ["STARMILL_PROGRAM"] = STARMILL  # the package finds libstarmill next to it
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))
@@ -64,7 +64,7 @@ MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
-atexit.register(gc.freeze)  # the end would look for cycles in all that was imported, 0.1 s
+atexit.register(gc.freeze)  # else Python's end searches all imports for cycles, 0.1 s
 
 SHIM = os.environ.get("FAULT_SHIM", "")  # tests/faults/fault_shim.c
 PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
@@ -162,7 +162,7 @@ def run_job(line, cwd, files):
         traceback.print_exc()
     finally:
         atexit._run_exitfuncs()
-        os._exit(status)  # to clear away what was imported takes as long as to import it
+        os._exit(status)  # an ordinary end takes as long to free the imports as they took
 
 
 def forked(args, cwd, timeout):
@@ -256,7 +256,7 @@ def kept(out, maker, key, make):
     master = os.path.join(
         folder, f"{program}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.h5")
     os.makedirs(folder, exist_ok=True)
-    # one at a time makes a library, and the others wait for no other one
+    # a lock for each library: one script makes it, and only scripts that need it wait
     with open(master + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (os.path.exists(master) and os.path.exists(master + ".said")):
@@ -276,8 +276,8 @@ def age(name):
 
 
 def shared_and_said(out, *args, inputs=()):
-    """The library that `starmill library ARGS INPUTS` makes.  Scripts on emulated GPUs take the
-    one of the plain program."""
+    """The library that `starmill library ARGS INPUTS` makes, with the plain program also for
+    scripts on emulated GPUs."""
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),
@@ -290,7 +290,7 @@ def shared(out, *args, inputs=()):
 
 
 def miles_library(out, miles):
-    """The library of the file of MILES and the process that made it."""
+    """Path of a library made from a file of MILES spectra, and the process that made it."""
     return shared_and_said(out, "spectra", "--range", "3950,7380", inputs=[miles])
 
 
@@ -364,7 +364,7 @@ def read(path, group="fits"):
 
 
 def seal(f, rows=slice(None)):
-    """The checksums of rows that a test has changed in an open result."""
+    """Write the checksums of rows that a test has changed in an open result."""
     for table, crc in (f["fits"], "CRC"), (f["catalog"], "CATALOG_CRC"):
         values = [table[name][...] for name in table[crc].attrs["COLUMNS"].decode().split()]
         packed = np.concatenate([v.reshape(len(v), -1).view(np.uint8) for v in values], axis=1)
@@ -372,7 +372,7 @@ def seal(f, rows=slice(None)):
 
 
 def not_whole(path):
-    """Done rows with a wrong CRC: not that of the other columns, in the order of its COLUMNS."""
+    """Done rows with a wrong CRC.  CRC covers the columns that its COLUMNS names, in this order."""
     fits = read(path)
     with h5py.File(path, "r") as f:
         names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
@@ -388,7 +388,7 @@ def stale_lock(output):
 
 
 def has_rows(path, n=1):
-    """Whether a result has n rows by now; it reads one column, so it may be asked often."""
+    """Whether a result has n fitted rows or more by now.  Reads one column, so polling is cheap."""
     if not os.path.exists(path):
         return False
     with h5py.File(path, "r") as f:
@@ -424,7 +424,7 @@ def edited(path, edit):
 
 
 def unfinish(path, rows=0):
-    """Make a finished result one that was stopped before it came to the rows."""
+    """Make a finished result look like one that was stopped before it fitted these rows."""
     with h5py.File(path, "r+") as f:
         f["fits/STATUS"][rows] = f["provenance/FINISHED"][...] = 0
 

@@ -115,7 +115,7 @@ def damage_tiles(path, rows):
 
 
 class EndToEnd(ProgramTest):
-    """Fits take the library of the test data unless told otherwise."""
+    """Fits take the library of the test data unless lib names another."""
 
     def fit(self, out, *args, lib=None, **how):
         return super().fit(out, *args, lib=lib or library(), **how)

@@ -36,7 +36,7 @@ class Outcome:
         return self
 
     def leaves(self, *ends):
-        """Of the output's files those with these ends are there, and no other."""
+        """The output's files (but for its status file) have exactly these suffixes."""
         there = {n[len(self.path):] for n in glob.glob(glob.escape(self.path) + "*")}
         there -= {".status.json", ".status.json.tmp"}
         if there != set(ends):
@@ -55,7 +55,7 @@ class Site:
         self.reference = os.path.join(folder, "reference.h5")
         started = time.time()
         self.run("reference", 0, path=self.reference, models=True).ends(0)
-        # a bound for each step: three undisturbed runs, however slow the machine is
+        # a call may take three times as long as this whole run, so slow machines pass
         seconds = time.time() - started
         self.watchdog, self.bound = max(3, 3 * seconds), max(bound, 30 * seconds)
         self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
@@ -146,7 +146,7 @@ case_no_room_for_lock = leave_nothing("lock", "ENOSPC:write:.lock:1:0", "No spac
 
 
 def case_no_room_in_the_middle(site, ranks):
-    # files are allocated as a whole, but quotas and copy-on-write know better
+    # space is allocated at the start, but a later write may fail (quotas, copy-on-write)
     for first in (1, 5):  # HDF5 writes when it opens
         outcome = site.run("middle", ranks, f"ENOSPC:write:.h5$:{first}:0")
         outcome.ends(4, says=["cannot write", ": No space left on device; ", "make room"]).leaves("")
@@ -230,7 +230,7 @@ def case_full_file_system(site, ranks):
 
 
 def case_slow_file_system(site, ranks):
-    # slow is not stuck: seventy writes together take longer than the watchdog allows, each less
+    # each write takes less time than the watchdog allows, all seventy take more: the run goes on
     started = time.time()
     outcome = site.run("slow", ranks, f"slow={int(30 * site.watchdog)}:write:.h5$:1:0",
                        watchdog=site.watchdog)
@@ -294,7 +294,7 @@ def check_second_is_lost(site, outcome, *parts):
 
 
 def retry(site, outcome, ranks, inputs):
-    """With the input restored --retry-failed gives what an undisturbed run gives."""
+    """Once the input is restored, --retry-failed gives the rows of an undisturbed run."""
     again = site.run(outcome.case, ranks, path=outcome.path, inputs=inputs,
                      options=["--retry-failed"]).ends(0)
     if differing(read(again.path), site.fits):

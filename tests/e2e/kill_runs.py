@@ -104,7 +104,7 @@ class Campaign:
             return bool(f["provenance/FINISHED"][0])
 
     def killed(self, path, ranks, models):
-        """Start a run and kill it; False when it was over before."""
+        """Start a run and kill it; False if it ended before the kill."""
         at_call = bool(SHIM) and self.random.random() < 0.5
         self.count["at_call" if at_call else "at_time"] += 1
         if at_call:
@@ -117,7 +117,7 @@ class Campaign:
             faults, wait = None, self.random.uniform(0, 1.1 * self.seconds)
         process = begun(self.line(path, ranks, models, faults))
         try:
-            # by itself after the kill of one rank, or because it is done
+            # it ends by itself: one rank was killed at a call, or the run is done
             process.communicate(timeout=wait)
             return process.returncode != 0
         except subprocess.TimeoutExpired:
@@ -144,7 +144,7 @@ class Campaign:
         self.count["all_done" if done.all() else "part_done"] += 1
 
     def kill_once(self, name):
-        """One life: killed once or several times, continued to its end, compared."""
+        """Kill a run once or several times, continue it to its end, compare its result."""
         path = self.path(name)
         models = self.random.random() < 0.3
         while True:
@@ -155,7 +155,7 @@ class Campaign:
             self.check(path)
             if self.random.random() < 0.4:
                 break
-        # a finished file is left alone, as is its lock if a kill came after the mark of the end
+        # a finished file stays, with its lock if a kill came after the mark of the end
         was_finished = self.is_finished(path)
         started = time.time()
         done = self.fit(path, self.random.randrange(self.most_ranks + 1), models)

@@ -29,7 +29,7 @@ def survey_of(folder, program=None, **settings):
     """settings: options of `starmill simulate`, in their names _ for -."""
     os.makedirs(folder, exist_ok=True)
     if program:
-        os.environ["STARMILL_PROGRAM"] = program  # beside which the package finds libstarmill
+        os.environ["STARMILL_PROGRAM"] = program  # the package finds libstarmill next to it
     words = [[f"--{name.replace('_', '-')}", str(value)][:2 - (value is True)]
              for name, value in {"output": folder, **settings}.items() if value is not None]
     options = simulate().read(sum(words, []))

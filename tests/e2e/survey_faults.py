@@ -3,7 +3,7 @@
 
 NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
     "FLUX", "WAVELENGTH", "IVAR", "MASK", "RESOLUTION"))
-# of each kind: edits of a good file, and what the message has
+# {kind of file: ((edit of a good file, words of the message ...) ...)}
 WRONG = {
     "desi": (
         ("-B_WAVELENGTH", "no HDU B_WAVELENGTH"),
@@ -19,6 +19,7 @@ WRONG = {
         (NO_ARM, "none of the library's arms (COADD_FLUX, B_FLUX, R_FLUX"),
         ("B_WAVELENGTH+SPECSYS = 'BARYCENT';R_WAVELENGTH+SPECSYS = 'TOPOCENT'",
          "(R_WAVELENGTH) is topocentric, but spectra before it are barycentric"),
+        ("B_WAVELENGTH+SPECSYS = 'LSRK'", "(B_WAVELENGTH): SPECSYS 'LSRK', expected BARYCENT"),
         *((f"FIBERMAP-{x}", "(FIBERMAP)", f"no column {x}") for x in ("TARGETID", "OBJTYPE")),
     ),
     "sdss": (
@@ -97,6 +98,7 @@ WRONG = {
         *((f"FIBTABLE-{name}", "FIBTABLE", name.upper())
           for name in ("CNAME", "Status", "TARGUSE")),
         ("BLUE_DATA!CRVAL1", "HDU 2 (BLUE_DATA)", "CRVAL1"),
+        ("FIBTABLE FIBREID>NSPEC;FIBTABLE NSPEC@0=2", "(FIBTABLE): row 1 has NSPEC 2"),
         ("BLUE_DATA!CD1_1", "HDU 2 (BLUE_DATA)", "CD1_1 or CDELT1"),
         ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   = 'x'", "HDU 2 (BLUE_DATA)", "CD1_1"),
         ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   =                -0.25",

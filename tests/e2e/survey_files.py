@@ -193,7 +193,7 @@ class Sample:
         return self.rows[-1]
 
     def spectrum(self, exposure, arm, n):
-        """Flux and ivar at random, also what no reader may change."""
+        """Random flux and ivar; a quarter are values of ODD, which no reader may change."""
         def floats():
             x = self.rng.uniform(-10, 100, n).astype("f4")
             return np.where(self.rng.integers(4, size=n) == 0, self.rng.choice(ODD, n), x)
@@ -348,7 +348,7 @@ def lamost(s, is_image=False, is_dr1=False):
                   "COEFF1  =          0.000100000"]
     if is_image:
         return [image("", "E", values, cards)], HELIOCENTRIC
-    # left over from the older layout, as real files have it
+    # real files have these cards of the older layout
     cards += ["NAXIS1  =                 3909 /", "NAXIS2  =                    5 /"]
     return [Hdu("", [], cards=cards), table("COADD", *(
         (name, f"{n}E", v) for name, v in zip(("flux", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"),
@@ -551,7 +551,7 @@ class Reader:
 atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 
-# how a sample is drawn, and whether the file knows the line-spread function
+# {kind: (format, function that draws a sample, 1 if the file has a line-spread function)}
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss", sdss_v, 1),
          "mwm star": ("sdss", mwm, 1), "mwm visit": ("sdss", lambda s: mwm(s, True), 1),
          "lamost": ("lamost", lamost, 0), "lamost image": ("lamost", lambda s: lamost(s, True), 0),
@@ -562,7 +562,7 @@ KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "sdss-v": ("sdss"
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
 FIT, NO_LSF = 0, 1
-NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
+NO_WIDTH = 1 << 30  # mask bit that the reader sets where SDSS's file gives no width
 
 
 class Formats(unittest.TestCase):

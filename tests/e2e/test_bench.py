@@ -121,7 +121,7 @@ class Crossover(ProgramTest):
     @unittest.skipUnless(os.access(os.environ.get("STARMILL_EMULATED", ""), os.X_OK),
                          "only a build without CUDA has a starmill with emulated GPUs")
     def test_an_emulated_gpu(self):
-        """Slower than the CPU, so that the CPU is kept."""
+        """An emulated GPU is slower than the CPU, so the measured choice is the CPU."""
         kept = tmp("kept-emulated")
         said, rows = self.measure("--work", "train", "--most", 20, "--keep", n_gpu=1, keep=kept)
         for row in rows:
@@ -140,7 +140,7 @@ class Write(ProgramTest):
             row = tables(run("bench", "write", "--rows", 2000, "--output", FOLDER,
                              ranks=ranks, timeout=300).stdout)[str(ranks or 1)]
             self.assertEqual(row[1], "2000")
-            # each column in one piece where one epoch has all rows
+            # one epoch writes all rows: each column in one piece
             self.assertLess(int(row[7]), 100 * (ranks or 1))
             self.assertEqual(os.listdir(FOLDER), [])
 
@@ -185,7 +185,7 @@ class Auto(ProgramTest):
         with h5py.File(path, "r+") as f:
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
         done = self.run_fit(path, status=4)
-        # with a GPU here, it is one of another kind
+        # a GPU of this machine is of another kind
         self.assertRegex(done.stderr, "was begun on (a GPU|another device)")
         self.assertOneLine(done, path, "overwrite", status=4)
         self.assertNotIn("--backend cpu", done.stderr)

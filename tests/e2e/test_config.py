@@ -4,7 +4,7 @@
 from base import *  # noqa: F403
 from survey_files import Reader
 
-# what the message says, and lines that it says this of
+# {words of the message: lines that it refuses}
 REFUSED = {
     "expected a whole number": ["npoly: 10.0", "npoly: 010", "mask_ignore: 0xg"],
     "got a list": ["npoly: [10]", "optimizer: [hybrid]"],
@@ -52,7 +52,7 @@ REFUSED = {
     "give one of them": ["arms: [{name: b, fwhm: 3, resolving_power: 2000}]"],
     "expected auto, cpu, cuda or cuda+cpu": ["backend: gpu"],
     "expected error, warning, info or debug": ["log_level: loud"]}
-# in more lines: which one, the key, and what is said of it
+# text of several lines, number of the wrong line, its key, words of the message
 IN_LINES = (
     ("npoly: 5\nmin_vell: 3\nmax_vel: 9", 2, "min_vell", "did you mean min_vel?"),
     ("npoly: 5\n\nwhatever_it_is: 3", 3, "whatever_it_is", "unknown key"),
@@ -151,7 +151,7 @@ OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "g
 
 class Config(ProgramTest):
     def read(self, *texts):
-        """Read texts as files, one over the other: printed text and identity, or the refusal."""
+        """Read texts as files, each over the one before: printed text and identity, or refusal."""
         paths = [text if text.startswith(SOURCE) else put(f"{i}.yaml", text.encode("latin-1"))
                  for i, text in enumerate(texts)]
         return Reader.ask("config", *paths)
@@ -207,7 +207,7 @@ class Config(ProgramTest):
         len(GIVEN))
 
     def test_every_key(self):
-        """All but those of operation change the identity of a run."""
+        """All keys change the identity of a run, except those in OPERATION."""
         usual = self.printed("")
         for of in GIVEN:
             text, printed = (of, of) if isinstance(of, str) else of
@@ -234,7 +234,7 @@ class Config(ProgramTest):
                          "exposures: coadd\n"), self.printed("npoly: 8\nbackend: cpu\n"))
 
     def test_options_say_the_same(self):
-        """Options, a configuration that says the same, and texts of a file that comes before."""
+        """Options give what a configuration with the same values gives, also over an earlier file."""
         for words, text, *before in (
                 ("--library l.h5 --library m,n.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 --redrock",
                  "{template_lib: [l.h5, 'm,n.h5'], threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
@@ -268,7 +268,7 @@ class Config(ProgramTest):
             self.assertOneLine(starmill("fit", "--print-config", *words.split()), *parts, status=2)
 
     def test_what_is_printed_is_read(self):
-        """Texts that YAML would read otherwise, and the ends of the numbers."""
+        """Also texts that YAML would read as something else, and the largest and least numbers."""
         number = ("-1.7976931348623157e+308", "-0.0", "5e-324", "0.30000000000000004", "0.1", "1e22",
                   "1.7976931348623157e+308")
         for i, text in enumerate(("~", "null", "'", "a: b", "#", "- a", "{a}", "%", " a ", '"\\"',
@@ -291,7 +291,7 @@ class Config(ProgramTest):
             self.refused(text, f"{line}: {key}" if "_" in key else f"{line or ''}", key, said)
 
     def test_what_would_take_long_is_refused_at_once(self):
-        """The time of libyaml grows with their square: 200 kB of brackets took a minute."""
+        """libyaml's time grows with the square of the brackets: 200 kB of them took a minute."""
         for part in "[", "{a: ", "[[":
             self.refused("npoly: 5\narms: " + part * (200000 // len(part)), "2: ", "no key needs more than 16")
         self.refused("npoly: 5\n" + "- " * 100000, "")

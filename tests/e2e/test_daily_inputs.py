@@ -91,7 +91,7 @@ class Daily(ProgramTest):
         ):
             self.assertOneLine(self.run_fit("wrong.h5", *args, status=2), says, status=2)
         put(self.table, "notes of mine\n")
-        # what is no table is neither read nor appended to
+        # a file that is no table is neither read nor appended to
         for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
                      ["--input-table", STAR]):
             before = content(args[-1])
@@ -116,7 +116,7 @@ class Daily(ProgramTest):
         self.assertEqual(int(one["SIZE"]), os.stat(first[0]).st_size)
         self.assertAlmostEqual(float(one["MTIME"]), os.stat(first[0]).st_mtime, delta=1e-3)
         self.assertIn("20260101", two["REASON"])
-        # the same command again changes nothing, in another folder neither
+        # the same command again leaves the table as it is
         before = content(self.table)
         self.run_fit("night1.h5", *self.daily, status=3)
         self.assertEqual(content(self.table), before)
@@ -167,7 +167,7 @@ class Daily(ProgramTest):
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
-        # where redrock only classifies, too: its file comes later, and goes again
+        # without --redrock the redrock file only classifies: it appears after a fit, then vanishes
         beside, daily = self.at("redrock-y.fits"), (*daily[1:-1], self.add("coadd-y.fits"))
         self.run_fit("c.h5", *daily)
         write_redrock(beside, target, [0.5], ["GALAXY"])
@@ -177,7 +177,7 @@ class Daily(ProgramTest):
             self.assertIn("nothing to fit", self.run_fit("f.h5", *daily).stdout)
             if out == "d.h5":
                 os.remove(beside)
-        put(beside, "no FITS file")  # unread, so the input stays done until the file is mended
+        put(beside, "no FITS file")  # not readable, so the input stays done until the file is mended
         self.run_fit("g.h5", *daily, "--npoly", 9)
         for text, expected in ("no FITS file", True), ("another", True), (None, False):
             put(beside, text) if text else write_redrock(beside, target, [0.5], ["GALAXY"])

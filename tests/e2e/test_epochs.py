@@ -122,12 +122,12 @@ class Epochs(ProgramTest):
             np.testing.assert_array_equal(of["VRAD"][constant, night + 1], v)
             w = self.of["VRAD_ERR"][constant, night:night + 2] ** -2
             mean = (w * self.of["VRAD"][constant, night:night + 2]).sum(axis=1) / w.sum(axis=1)
-            # the likelihoods are parabolas but for a tenth of an error
+            # likelihoods are parabolas within 0.1 errors, so the night's velocity is the mean
             np.testing.assert_allclose((v - mean) / err, 0, atol=0.1)
             np.testing.assert_allclose(err, w.sum(axis=1) ** -0.5, rtol=0.05)
 
     def test_the_floor_moves_no_velocity(self):
-        """It enters VRAD_CHI2 and VRAD_PVAL alone, also where the epochs' errors differ."""
+        """The floor changes only VRAD_CHI2 and VRAD_PVAL, also where the epochs' errors differ."""
         put(JOIN + ".floor", f"join_by_name: true\nepochs: exposure\nepoch_floor: {FLOOR}\n")
         row = self.one_fit("floor.h5", config=JOIN + ".floor")
         self.assertLessEqual(set(differing(self.row, row)), {"VRAD_CHI2", "VRAD_PVAL", "CRC"})
@@ -261,7 +261,7 @@ class Pairs(ProgramTest):
             np.testing.assert_array_equal(np.isfinite(self.row[name]), found)
 
     def test_ratio_of_fluxes(self):
-        """Over arm r, where it was made; S/N 30 and more leave some per cent."""
+        """RATIO is made over arm r, so FLUX_RATIO_R is compared; S/N 30 to 60 leave some per cent."""
         found = self.row["SB2"] == 1
         turned = np.abs(self.row["VRAD"] - self.stars.vrad_km_s) > 0.5 * np.abs(APART)
         true = np.where(turned, 1 / np.maximum(RATIO, 1e-9), RATIO)
@@ -276,7 +276,7 @@ class Pairs(ProgramTest):
             v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
             err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]
             weight = np.array([err[0], np.hypot(err[1], sigma), np.hypot(err[2], sigma)]) ** -2
-            known = np.isfinite(v * weight)  # an arm whose search ended at an end has no velocity
+            known = np.isfinite(v * weight)  # an arm has no velocity if its search ended at a limit
             v, weight = np.where(known, [v, weight], 0)
             chisq = (weight * (v - (weight * v).sum(0) / weight.sum(0)) ** 2).sum(0)
             n = known.sum(0)

@@ -14,7 +14,7 @@ from base import *  # noqa: F403
 LIBRARY, SURVEY = coarse_survey(4)
 RESULT, MODELS = tmp("result.h5"), tmp("models.h5")
 run("fit", "--quiet", "--library", LIBRARY, "--output", RESULT, "--models", MODELS, SURVEY)
-FAINT = tmp("faint.h5")  # nothing to draw for a report, which is most of its time
+FAINT = tmp("faint.h5")  # without a fitted row: a report of it draws nothing, so it is quick
 starmill("fit", "--quiet", "--library", LIBRARY, "--output", FAINT, "--minsn", 1e6, SURVEY)
 STAR = str(read(RESULT)["TARGETID"][0])
 SETUP = put("setup.yaml", "arms: [{name: b, min: 5010, max: 5190, ln_step: 8e-5, sigma: 0.6}]\n")
@@ -251,5 +251,5 @@ class EveryJob(ProgramTest):
                 _, said = process.communicate(timeout=PATIENCE)
                 self.assertIn(process.returncode, (0, 75, -signal.SIGTERM), said)
                 if os.path.isfile(output) and name not in WITHOUT:
-                    done = job(name, output)  # what is there is whole: it goes on, or is kept
+                    done = job(name, output)  # the output is whole: the job continues or keeps it
                     self.assertIn(done.returncode, (0, 4), done.stderr)

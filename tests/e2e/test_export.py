@@ -37,7 +37,7 @@ RVTAB = [
     ("FIT_INFO", "1J", None), ("STATUS", "1J", None), ("OBJECT", "32A", None),
     ("TILEID", "1J", None), ("NIGHT", "1J", None)]
 RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
-# units that are none in FITS stand in the description
+# units that FITS does not know; the export puts them into the description
 NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
 
 
@@ -95,7 +95,7 @@ def tree(folder):
 
 
 def plain(path):
-    """The data of all HDUs: without the times of checksums."""
+    """Names and data of all HDUs, without headers: checksum cards hold the time."""
     with pyfits.open(path, memmap=False) as hdus:
         return [(h.name, None if h.data is None else h.data.tobytes()) for h in hdus]
 
@@ -271,7 +271,7 @@ class Export(ProgramTest):
     # ---- other formats ----
 
     def written(self, kind):
-        """A result with all that formats may lack, its rows exported: (path, columns expected)."""
+        """Export a result with values that formats may lack; (path, expected columns)."""
         gaps = shutil.copy(OUT, tmp("gaps.h5"))
         with h5py.File(gaps, "r+") as f:
             f["fits/SN_B"][3] = -1e9
@@ -493,7 +493,7 @@ class Export(ProgramTest):
         self.assertIn("written      3", done.stdout)
         with pyfits.open(os.path.join(folder, "rvtab-coadd-mock-00000.fits")) as hdus:
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
-        # a product without FIBERMAP is not taken for a whole one
+        # an export with FIBERMAP refuses to keep products without it
         self.assertIn("another export", self.export("--output", folder, self.path, status=4).stderr)
 
     def test_a_survey_that_was_moved(self):

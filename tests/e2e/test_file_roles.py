@@ -32,7 +32,7 @@ class OneFile(ProgramTest):
         self.assertKept(fit("--output", tmp("new.h5"), "--status", tmp("new.h5"), SURVEY),
                         "--status", "--output")
         self.assertFalse(os.path.exists(tmp("new.h5")))
-        # by a link to what is not there yet, and one to itself
+        # a link to a file that does not exist yet, and a link to itself
         os.symlink("later.h5", tmp("dangling.h5"))
         self.assertKept(fit("--output", tmp("dangling.h5"), "--log", tmp("later.h5"), SURVEY), "--log", "--output")
         os.symlink("circle.h5", tmp("circle.h5"))
@@ -48,7 +48,7 @@ class OneFile(ProgramTest):
                 fit(*args, call=run, ranks=2, env=faults(numbers) if name else None)
 
     def test_what_is_read_is_not_written(self):
-        """By its own name, a link, or the other name of a hard one."""
+        """An input cannot be the output: by its own name, a symbolic link or a hard link."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
                       "catalog": tmp("role.txt"), "object-file": tmp("role-ids.txt"),
                       "start": tmp("role-start.h5")}

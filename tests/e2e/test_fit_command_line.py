@@ -17,7 +17,7 @@ class Help(EndToEnd):
 
 
 class LibraryThatComes(EndToEnd):
-    """`fit` without --library, by copies of the program with and without a library beside them."""
+    """`fit` without --library, by copies of the program with and without a library next to them."""
 
     def program(self, folder):
         path = tmp(os.path.join(folder, "starmill"))
@@ -133,7 +133,7 @@ class Configuration(EndToEnd):
         self.assertEqual(len(re.findall("^npoly:", done.stdout, re.M)), 1)
 
     def test_template_lib_serves_as_library(self):
-        """And texts as editors of Windows write them, with a byte order mark."""
+        """Also: a configuration as Windows editors write it, with a byte order mark and \\r\\n."""
         config = put("run.yaml", f"\ufefftemplate_lib: {library()}\r\n")
         out, star = tmp("from_yaml.h5"), cut("usage.fits", [0])
         with pyfits.open(star) as hdus:
@@ -171,7 +171,7 @@ class Output(EndToEnd):
 
 class Library(EndToEnd):
     def test_too_many_open_files(self):
-        """Each limit ends with its reason, or not at all."""
+        """At each limit the run succeeds, or fails with the reason."""
         for n in range(10, 22, 2):
             done = starmill("fit", "--library", library(), "--output", tmp("few.h5"), "--overwrite",
                             cut("usage.fits", [0]), env={"UCX_TLS": "self"},
@@ -215,7 +215,7 @@ class PlainRun(EndToEnd):
         self.assertTrue((table["CHISQ_C_TOT"] > table["CHISQ_TOT"] + 50).all())
 
         before = content(self.path), os.stat(self.path).st_mtime_ns
-        put(self.path + ".lock", "not ours")  # nothing will be written, so whose it is does not matter
+        put(self.path + ".lock", "not ours")  # the run writes nothing, so another's lock does not stop it
         self.assertIn("finished already", self.fit("six.h5", self.stars).stdout)
         os.remove(self.path + ".lock")
         # what may change between runs of one identity

@@ -138,7 +138,7 @@ class BadFiles(EndToEnd):
         done = self.fit("none.h5", *models, tmp("x.fits"), tmp("y.fits"), ranks=2, status=3)
         self.assertIn("2 of 2 files", done.stdout)
         self.assertEqual(len(read(self.path)["STATUS"]), 0)
-        # what is left there hinders neither the right names nor other settings
+        # a run with the right names or other settings replaces this file without rows
         self.fit("none.h5", *models, "--minsn", 1e6, self.good, status=3)
         self.fit("none.h5", *models, self.good, says=["none.h5", "no fitted row: it is replaced"])
         self.assertEqual(differing(read(self.path), self.expected), [])

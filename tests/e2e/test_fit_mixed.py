@@ -28,7 +28,7 @@ def gpus(n):
 
 
 def same_rows(rows, alone):
-    """Rows that are not those of a run of their own backend alone."""
+    """List (row, column) where rows differ from a run on the row's backend alone."""
     bad = set()
     for name, values in alone[CPU].items():
         if name == "CRC":
@@ -66,7 +66,7 @@ class Mixed(ProgramTest):
                         env=gpus(n_gpu))
 
     def assertMixed(self, path):
-        """A finished result of both kinds, each row as of its kind alone."""
+        """A finished result has rows of both backends, each as in a run on its backend alone."""
         rows = read(path)
         self.assertTrue((rows["STATUS"] == FITTED).all())
         self.assertEqual(set(rows["BACKEND"]), {CPU, GPU})
@@ -120,7 +120,7 @@ class Mixed(ProgramTest):
             refused = self.mixed("killed.h5", backend=backend, ranks=0, status=4)
             self.assertIn(self.device[GPU] + " + " + self.device[CPU], refused.stderr)
             self.assertIn("--backend", refused.stderr)
-        # other ranks, and the first one's GPU is another's now
+        # more ranks; rank 0's GPU is now another rank's
         self.mixed("killed.h5", "--log-level", "debug", backend="auto", ranks=4, n_gpu=2)
         rows = self.assertMixed(path)
         for name in rows:
@@ -161,7 +161,7 @@ class Mixed(ProgramTest):
         self.assertOneLine(done, "backend cuda+cpu: no rank sees a GPU", "--backend cpu", status=2)
         done = starmill("fit", "--library", self.lib, "--output", tmp("no.h5"), "--backend", MIXED,
                         self.stars, program=WITHOUT_CUDA)
-        # a program of a build without CUDA, or with it where there is no GPU
+        # the program was built without CUDA, or there is no GPU
         self.assertOneLine(done, "cuda+cpu", status=2)
 
     def test_plan_and_doctor(self):

@@ -265,7 +265,7 @@ class Models(EndToEnd):
         for ranks, folder in ((0, TMP), (2, other)):
             out, path = f"sync{ranks}.h5", f"{folder}/sync{ranks}.models"
             more = ["--models", path, cut("sync.fits", [3, 60, 100])]
-            # that of the empty file, under its first name, still works
+            # the empty file, which has a temporary name, is still synced without fault
             shim = faults("EIO:sync:.models$:1:0")
             self.assertIn(path, self.fit(out, *more, status=4, ranks=ranks, env=shim).stderr)
             self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)

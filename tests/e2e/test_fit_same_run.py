@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks and starts of a run have the same rows and settings; failed rows are tried again."""
+"""All ranks, and a continued run, have the same rows and settings; failed rows are retried."""
 
 from common import *  # noqa: F403
 
@@ -183,7 +183,7 @@ class Repaired(EndToEnd):
             self.assertIn(said, alone.stderr)
 
     def test_a_file_in_another_frame(self):
-        """The result says one frame of all its files, which does not change."""
+        """A result has one velocity frame for all its files, so a retry in another is refused."""
         damage_tiles(self.bad, range(3))
         self.fit("out.h5", self.bad, self.good, status=3)
         with pyfits.open(SURVEY) as hdus:

@@ -101,7 +101,7 @@ class Exposures(EndToEnd):
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
 
     def test_the_best_exposure_is_drawn(self):
-        """The best is that of the largest median S/N, whatever is in a bad pixel or a cosmic ray."""
+        """The best exposure has the largest median S/N; bad pixels and cosmic rays do not count."""
         def edit(hdus):
             as_spectra(hdus)
             for arm in ARMS:
@@ -114,7 +114,7 @@ class Exposures(EndToEnd):
         arms, note = Inputs(result).star(0, Models(tmp("best-models.h5"), result).of(0))
         self.assertEqual(note, "exposure 2 of 3, the best")
         self.assertTrue(np.isnan(arms[0].flux[arms[0].bad]).any())
-        # two more exposures have as many good pixels, and that of the bad one: edge_pix are bad
+        # each of the other two exposures has one good pixel more: pixel 700 is bad in this one
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):

@@ -22,7 +22,7 @@ def save(name, columns):
 
 
 def table(name, edit=None):
-    """The truth as a table of its own, after edit(columns)."""
+    """Write the true parameters as a table, after edit(columns); its path."""
     columns = {key: np.array(TRUE[key]) for key in ("TARGETID",) + PARAMETERS}
     if edit:
         edit(columns)
@@ -61,7 +61,7 @@ class FitStart(ProgramTest):
         self.assertFalse((given["FIT_INFO"] & INFO_SECOND_START).any())
         self.assertFalse((guessed["FIT_INFO"] & INFO_GIVEN_START).any())
         self.assertSameSolution(given, guessed)
-        # the guess ran all the same, and had farther to go
+        # the guess ran in both fits; fits from the truth take fewer evaluations
         np.testing.assert_array_equal(given["VRAD_CCF"], guessed["VRAD_CCF"])
         self.assertLess(given["NEVAL"].sum(), guessed["NEVAL"].sum())
 
@@ -127,7 +127,7 @@ class FitStart(ProgramTest):
         plain = np.zeros(N_STAR, bool)
         plain[missing + bad] = True
         np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
-        # such a star's row is the one of a fit without a table
+        # such a star has the same row as in a fit without a table
         for name in given:
             self.assertEqual(given[name][plain].tobytes(), self.guessed[name][plain].tobytes(), name)
 
@@ -199,6 +199,9 @@ class FitStart(ProgramTest):
             for name in columns:
                 columns[name] = columns[name][:0]
 
+        def twice(columns):
+            columns["TEFF_2"] = columns["TEFF"]
+
         def without(name):
             path = shutil.copy(tmp("whole.h5"), tmp(os.path.basename(name) + ".h5"))
             with h5py.File(path, "r+") as f:
@@ -210,7 +213,7 @@ class FitStart(ProgramTest):
         pyfits.PrimaryHDU().writeto(tmp("primary.fits"))
         self.fit("whole.h5", "--quiet", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
         huge = without("fits/STATUS")
-        with h5py.File(huge, "r+") as f:  # no room in the file, and 16 GB were it believed
+        with h5py.File(huge, "r+") as f:  # more rows than the file can hold: 16 GB if believed
             f.create_dataset("fits/STATUS", (2 * 10**9,), "i8", chunks=(1,))
         n = N_STAR
         for start, parts in (
@@ -223,6 +226,8 @@ class FitStart(ProgramTest):
             (tmp("missing.fits"), ("cannot be opened",)),
             (tmp("primary.fits"), ("no table",)),
             (table("nameless.fits", nameless), ("lacks TARGETID",)),
+            (put("twice.fits", content(table("twice.fits", twice)).replace(b"TEFF_2", b"TEFF  ")),
+             ("two columns have the name TEFF",)),
             (table("wide.fits", wide), ("column VRAD must hold one number",)),
             (table("empty.fits", empty), ("no rows",)),
             (tmp("hdf5.h5"), ("HDF5",)),
@@ -317,7 +322,7 @@ class FitPriors(ProgramTest):
         cls.ids = cls.free["TARGETID"]
         bright = np.argsort(cls.free["SN_B"] - 1e9 * (cls.free["FIT_INFO"] & NEAR_HULL))[::-1]
         cls.priors = dict(zip(bright, PRIORS))
-        # one has none, and one row is of no star here
+        # one of the five stars has no prior; TARGETID 7 is no star here
         cls.columns = {"TARGETID": np.append(cls.ids[bright[:5]][::-1], 7)}
         for name in ("TEFF", "LOGG", "FEH", "VRAD"):
             value, error = np.full((2, 6), np.nan)
@@ -400,7 +405,7 @@ class FitPriors(ProgramTest):
                     f[name.lower()] = value
         again = self.one_fit("hdf5.h5", "--prior-table", tmp("priors.h5"))
         self.assertEqual(differing(self.pulled, again), [])
-        # by place, and not where two rows are at one
+        # matched by position; refused if two rows are at one position
         catalog = read(tmp("free.h5"), "catalog")
         at = [list(self.ids).index(i) if i in self.ids else -1 for i in self.columns["TARGETID"]]
         def by_place(columns):
@@ -481,7 +486,7 @@ class FitPriors(ProgramTest):
         )):
             with self.subTest(parts):
                 self.assertRefused(self.save(f"wrong{k}.fits", change), *parts)
-        # a number for a missing value is told of, a null of integers is none
+        # a float -9999 for a missing value is reported; an integer column's null is no value
         for value, is_number in (-9999.0, True), (-9999, False):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))
             done = self.assertRefused(path, f"for none of the {N_STAR} rows")

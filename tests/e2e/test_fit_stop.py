@@ -16,14 +16,14 @@ OFTEN = ["--config", put("often.yaml", "write_interval: 0.1\n")]
 
 @functools.cache
 def options(optimizer):
-    """Of all runs with an optimizer: options and the input."""
+    """Options and input that all runs with an optimizer share."""
     return [*OFTEN, "--optimizer", optimizer, "--threads", 1, "--slots", 1,
             cut(f"{optimizer}.fits", range(N_STAR[optimizer]))]
 
 
 @functools.cache
 def undisturbed(optimizer):
-    """Rows and catalogue of a run that nothing happened to, which has models."""
+    """Rows and catalogue of an undisturbed run; it also leaves its models."""
     path = tmp(f"{optimizer}.h5")
     run("fit", "--library", library(), "--output", path, "--models", path + ".models",
         *options(optimizer))

@@ -90,7 +90,7 @@ class Surveys(EndToEnd):
             self.assertEqual(differing(table, named) == [], arms == "b,r,z")
 
     def test_c_and_python_cut_it_as_well(self):
-        """Also on coarser grids, with the widths of lamost.yaml and with arms by name."""
+        """libstarmill and Python cut as the program does, on coarser grids and with arms by name too."""
         fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
         for name, keys, files in (
                 ("desi", {"velocity_offsets": True}, [cut("desi.fits", [3])]),
@@ -112,7 +112,7 @@ class Surveys(EndToEnd):
 
     def test_a_camera_without_an_arm_of_its_name_goes_to_the_arm_that_covers_it(self):
         desi, lib = cut("desi.fits", [3]), os.path.join(SOURCE, "libraries", "fgk.h5")
-        n_pix = 0  # of cameras R and Z between 5900 and 9000 A
+        n_pix = 0  # good pixels of cameras R and Z between 5900 and 9000 A
         with pyfits.open(desi) as hdus:
             for x in "RZ":
                 wave, ivar, mask = (hdus[f"{x}_{name}"].data for name in ("WAVELENGTH", "IVAR", "MASK"))

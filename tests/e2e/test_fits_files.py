@@ -21,12 +21,19 @@ def small():
 
 class Files(unittest.TestCase):
     def says(self, data, *parts, config="", name="file.fits", error=3):
-        """What is said of a file with these bytes (None: as it is)."""
+        """The reader refuses a file of these bytes (None: the file as it is) with these parts."""
         path = tmp(name) if data is None else put(name, data)
         answer = Reader.read(path, config)
         self.assertEqual(answer.get("error"), error, answer)
         for part in (path, *parts):
             self.assertIn(part, answer["message"])
+
+    def test_two_hdus_of_one_name(self):
+        for kind, name in (("sdss", "COADD"), ("sdss", "SPECOBJ"), ("mwm star", "BOSS/LCO"),
+                           ("lamost", "COADD"), ("4most", "SPECTAB"), ("pfs", "TARGET")):
+            s = Sample(kind)
+            s.hdus.append(next(hdu for hdu in s.hdus if hdu.name == name))
+            self.says(packed(s.hdus)[0], f"are both named {name}")
 
     def test_what_is_no_fits_file(self):
         for data, part in ((b"", "empty"), (b"S", "not a FITS file"),
@@ -41,7 +48,7 @@ class Files(unittest.TestCase):
             self.assertIn(part, answer["message"])
 
     def test_every_cut(self):
-        """Every length short of the whole file but those that end an HDU."""
+        """Files cut at many lengths are refused; the format refuses those cut after a whole HDU."""
         data, starts = packed(small())
         begins = [start for start, _ in starts]
         for n in sorted({*range(1, len(data), 719), *(b + k for b in range(0, len(data), 2880)
@@ -111,7 +118,7 @@ class Files(unittest.TestCase):
                 self.says(data[:at] + card.encode("latin-1").ljust(80) + data[at + 80:], says)
 
     def test_tables_without_bytes_and_with_two_heaps(self):
-        """Nothing in the first file bounds how many rows there are."""
+        """Rows of the first file have no bytes, so the file's size does not limit their number."""
         hdus = [Hdu("", []), table("FIBERMAP", ("OBJTYPE", "1A", ["x"]))]
         data = packed(hdus)[0]
         for old, new in ((b"'1A'", b"'0A'"), (b"NAXIS1  = %20d" % 1, b"NAXIS1  = %20d" % 0),
@@ -177,7 +184,7 @@ class Files(unittest.TestCase):
         self.says(None, "No such file", name="file.fits[1]")
 
     def test_gzip_by_content(self):
-        """The name says nothing; two members and padding are one file."""
+        """Gzip is known by its first bytes, not by the name; two members and padding are one file."""
         data = packed(small())[0]
         two = gzip.compress(data[:4000]) + gzip.compress(data[4000:])
         self.says(two, GOOD)
@@ -229,7 +236,7 @@ class Files(unittest.TestCase):
         word = [-2**31, 2**31 - 1, 0, 0, 0]
         for form, values, cards, expected in (
                 ("K", large, (), large),
-                # unsigned ones of 64 bits, in the ways that programs write the offset
+                # unsigned integers of 64 bits, with the offset in all forms that programs write
                 *(("K", [x - 2**63 for x in large], cards, large) for cards in (
                     ("TSCAL1  = 1.0", "TZERO1  = 9223372036854775808"),
                     ("TSCAL1  = 1", "TZERO1  = 9.223372036854775808D18"),

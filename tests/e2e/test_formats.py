@@ -111,7 +111,7 @@ class Alike(Formats):
 
     def test_frames_of_the_headers(self):
         for kind, edits, exposures, frame in (
-                ("sdss", "!HELIO_RV", "coadd", UNKNOWN),
+                ("sdss", "!HELIO_RV;+HELIO_RV= NaN", "coadd", UNKNOWN),
                 ("sdss", "+HELIO   =                    F", "coadd", TOPOCENTRIC),
                 ("sdss", "!HELIO_RV", "joint", HELIOCENTRIC),
                 ("lamost", "!HELIO;+HELIO   =                    F", "coadd", TOPOCENTRIC),
@@ -139,7 +139,7 @@ class Alike(Formats):
                 ("generic", "SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'Air'", "auto", True),
                 ("generic", "SPECTRA!MEDIUM", "vacuum", False)):
             s = Sample(kind, edits=edits)
-            # samples have vacuum wavelengths, but those of two are written as air
+            # samples have vacuum wavelengths, but weave and 4most store them in air
             wave = s.spectra[0]["wave"]
             if kind in ("weave", "4most"):
                 wave = (3650.0 + 0.25 * np.arange(4) if kind == "weave" else
@@ -157,8 +157,9 @@ class Alike(Formats):
                 ("lamost", "!FIB_TYPE;+FIBERTYP= 'Sky     '", "", 0, 0), ("lamost", "", "F-STD", 0, 0),
                 ("desi", "FIBERMAP COADD_FIBERSTATUS@0=9;FIBERMAP+TNULL3  = 9",
                  "]\nfiberstatus_allowed_bits: [0, 3, 20", 0, 4), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
-                ("weave", "", "C", 0, 1),
-                ("4most", "", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
+                ("weave", "", "C", 0, 1), ("weave", "FIBTABLE FIBREID>NSPEC;" + ";".join(
+                    f"FIBTABLE NSPEC@{i}={i + 1}" for i in range(5)), "", 0, 3),
+                ("4most", "FIBMETATAB+TNULL4  = 1;FIBMETATAB+TNULL5  = 4", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
                 ("4most", "FIBMETATAB OBJ_UID@1=20", "", 1, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
                 ("pfs", "", "SCIENCE", 0, 1), *(
                     ("pfs", "TARGET!HIERARCH TARGETTYPE;TARGET+HIERARCH TARGETTYPE = 2", objtype, 0, n)
@@ -260,10 +261,19 @@ class Desi(Formats):
     def test_times_of_exposures(self):
         for kind, key in ("weave", "MJD-OBS"), ("4most", "MJD-OBS"), ("4most single", "MJD-OBS"), ("lamost", "MJD"):
             with self.subTest(kind):
-                for edits in "", f"+{key:<8}= 0.0":
+                for edits in "", f"+{key:<8}= 0.0", f"+{key:<8}= 'NaN'", f"+{key:<8}= -NaN":
                     self.assertTrue(np.isnan(self.read(Sample(kind, edits=edits))["exposure_mjd"]).all())
                 answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
                 self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
+        tai, no_middle = "+MJD     = 51602;+TAI     = 4458436689.5", ";+TAI-BEG = NaN;+TAI-END = NaN"
+        middles = "".join(f";@{i}+TAI-BEG = {4458e6 + i};@{i}+TAI-END = {4458e6 + i + 10}" for i in (3, 4))
+        for kind, edits, mjd in (
+                ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11T21:26:04.25'", 55876 + 77164.25 / 86400),
+                ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11'", 55877),
+                ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436689.5 / 86400),
+                ("sdss", tai + middles + no_middle, 4458000008.5 / 86400),
+                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 51597.2222222222)):
+            np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
 
     def exposures(self, s, config=""):
         answer = self.read(s, config)
@@ -294,7 +304,7 @@ class Desi(Formats):
                      config="fiberstatus_allowed_bits: [3]\n")
 
     def test_exposures_of_a_spectra_file(self):
-        """Of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused."""
+        """Rows of targets 30, 10, 30, 20, 10; the config `few` refuses the fiber status of rows 2 and 4."""
         s = Sample("desi", edits="FIBERMAP TARGETID@2=30;FIBERMAP TARGETID@4=10;FIBERMAP FIBER>EXPID;"
                    "FIBERMAP COADD_FIBERSTATUS>FIBERSTATUS;"
                    + ";".join(f"FIBERMAP EXPID@{i}={101 + i};FIBERMAP TARGET_DEC@{i}=90" for i in range(5)))
@@ -335,7 +345,7 @@ class Desi(Formats):
         all_rows = rows("")
         self.assertEqual((len(all_rows), all_rows[0]), (5, stars[0]))
         self.assertTrue(np.isnan(all_rows[3][1]) and all_rows[3][2] == "")
-        # a bad one costs nothing then, and the file's rows when it is needed
+        # a bad redrock file costs nothing if no key needs it; else the coadd is refused
         save("redrock-x.fits", "WRONG")
         self.assertTrue(np.isnan([row[1] for row in rows("")]).all())
         self.refused(s, "no HDU REDSHIFTS or ZBEST", config=by, name="redrock-x.fits")
@@ -377,7 +387,7 @@ class Others(Formats):
     """What only SDSS, LAMOST or WEAVE has."""
 
     def test_sdss_marks_missing_widths(self):
-        """Where wdisp is none: interpolated between neighbours, else the nearest, else one pixel."""
+        """A missing wdisp is interpolated between neighbours, else the nearest, else one pixel."""
         for more, widths, missing in (
                 ("", [1] * 6, [1] * 6),
                 (";".join(f";COADD wdisp@{i}={v}" for i, v in enumerate(("1.25", 0, "nan", 2, 11, -3))),
@@ -454,9 +464,12 @@ class Others(Formats):
             names.set("39A", ["x" * 39, *names.values[1:]])
             cut = "x" * 22 + "~" + hashlib.sha256(b"x" * 39).hexdigest()[:8]
             self.assertEqual([row["object"] for row in self.read(s)["rows"]], [cut, *s.of_rows("object")[1:]])
+        edits = f"!PLANID;+PLANID  = '{'x' * 30}';!FIBERID;+FIBERID = "  # differ only in what is cut
+        self.assertEqual(len({self.read(Sample("lamost-mrs", edits=f"{edits}{n}"), "exposures: single\n")["rows"][0][
+            "identifier"] for n in (1, 2)}), 2)
 
     def test_pfs_observations(self):
-        """The red arm has the width of its resolution; times are means of the visits."""
+        """Arms r and m have line widths of their own; times are means of the visits."""
         for arm, fwhm, visits, found in ("r", 2.7, (7, 8), -1), ("m", 1.6, (7, 7), 7):
             s = Sample("pfs wave", edits=f"OBSERVATIONS arm@1={arm};OBSERVATIONS visit@1={visits[1]}")
             s.hdus[-1].columns[0].values += 300  # nm: red

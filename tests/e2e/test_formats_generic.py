@@ -11,7 +11,7 @@ class Generic(Formats):
                     for i, name in enumerate(("twin", "lone", "twin")))
 
     def sample(self, edits="", **values):
-        """With these values of columns in the place of those that were drawn."""
+        """A sample in which these columns have the given values, not random ones."""
         s = Sample("generic", edits=edits)
         for name, of in values.items():
             column = s.hdus[1].column(name)
@@ -47,7 +47,7 @@ class Generic(Formats):
     def test_masks_of_all_types(self):
         top, low = -2**31, -2**63
         for form, values, first in (
-                ("4L", list("FTFFFFFFFFTF"), [0, 1, 0, 0]), ("4B", [0, 255, 1], [0, 255, 1, 0]),
+                ("4L", list("FTFFFFFFFFTF"), [0, -1, 0, 0]), ("4B", [0, 255, 1], [0, 255, 1, 0]),
                 ("4I", [0, -1, 4], [0, -1, 4, 0]), ("4K", [0, 1 << 40, 3, low], [0, top, 3, top]),
                 # stored as unsigned integers are: less 2^63 and 2^15
                 ("4K;SPECTRA+TZERO5  =  9223372036854775808", [low, low + 1, -1], [0, 1, -1, top]),
@@ -161,7 +161,7 @@ class Generic(Formats):
         """Rows may share wavelengths, but not fluxes, and all lie in the heap."""
         for shared, shift, part in (
                 ("WAVELENGTH", 0, None),
-                # as many pixels as one likes for the bytes of one spectrum
+                # rows that share one vector could claim any number of pixels
                 ("FLUX", 0, "rows 0 to 1 of column FLUX have more values"),
                 # the heap has 192 bytes, the first vector 32
                 *(("", shift, "lies outside the table") for shift in (161, -1, 2**31 - 201))):

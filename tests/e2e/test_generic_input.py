@@ -68,7 +68,7 @@ def run_snippet(code, folder, **names):
 
 
 class Generic(ProgramTest):
-    """One library and one small survey for all of them."""
+    """All tests use one library and one small survey."""
 
     @classmethod
     def setUpClass(cls):
@@ -110,7 +110,7 @@ class Generic(ProgramTest):
             np.testing.assert_array_equal(full["STATUS"], FITTED)
             np.testing.assert_array_equal(less["NPIX_TOT"], full["NPIX_TOT"])
             # wavelengths in holes differ by rounding, so a polish may end a step earlier: F is then
-            # higher by up to 0.01, which is a shift by the root of it
+            # higher by up to 0.01, and parameters shift by up to 0.1 errors, its root
             for column in "VRAD", "TEFF", "LOGG":
                 off = abs(less[column] - full[column]) / full[column + "_ERR"]
                 self.assertLess(off.max(), 0.1, (name, column))
@@ -227,7 +227,7 @@ class Generic(ProgramTest):
                 np.testing.assert_allclose(row["IVAR"], (row["FLUX_SCALE"] / error) ** 2, rtol=1e-6)
 
     def test_masks_nulls_units_and_names(self):
-        """A pixel is bad where a known mask is not 0, or a scaled integer is the null of its raw numbers."""
+        """A pixel is bad where a known mask is not 0, or a scaled integer's raw number is the null."""
         folder, wave = new_folder("masks"), np.arange(4000.0, 4300)
         flux, error, bad = 2 + np.round(np.sin(wave), 2), np.full(300, 0.1), np.arange(300) % 50 == 7
         cards = {"CRVAL1": 4000.0, "CRPIX1": 1, "CDELT1": 1.0, "CUNIT1": "Angstrom"}
@@ -367,7 +367,7 @@ class Identifier(ProgramTest):
 
 
 N_FIBER = 6
-FIBERS = (0, 2, 5)  # of the stars; the others look at the sky or at nothing
+FIBERS = (0, 2, 5)  # these fibres see stars; the others see the sky or nothing
 CAMERAS = {"BLUE": "B", "RED": "R"}
 SENS = 0.5  # a power of two, so that nothing is rounded
 STEP_AA = 0.75
@@ -484,7 +484,7 @@ class Weave(ProgramTest):
         self.assertGreater(matplotlib.image.imread(tmp("drawn.png")).shape[1], 1300)
 
     def test_an_arm_of_several_spectra(self):
-        """An arm's model joins those of its spectra, which ascend, descend, overlap on one grid or lie apart."""
+        """An arm's model joins its spectra's models: they ascend, descend, overlap on one grid or lie apart."""
         wave = 5000 + 0.5 * np.arange(200)
         parts = wave[:80], wave[60:140], wave[150:]
         channels = [Channel("x", w, w + 1, np.ones(len(w)), np.zeros(len(w), bool)) for w in parts]
@@ -498,7 +498,7 @@ class Weave(ProgramTest):
             matched(channels, {"opt": (joined + 0.1, joined)}, "a.fits")
 
     def test_an_arm_in_two_cameras(self):
-        """Both are drawn, as each has a part of its own; a weaker exposure of one part is not."""
+        """Two cameras with different parts are both drawn; a weaker exposure of one part is not."""
         grid, flux, ivar = self.pixels["RED"]
         parts = slice(100, 1200), slice(1100, 2300), slice(120, 1180)
         paths = [written(f"part{i}.fits", [{"NAME": "star", "WAVELENGTH": grid[at],

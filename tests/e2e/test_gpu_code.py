@@ -26,7 +26,7 @@ PROGRAMS = (
     # not the slopes: its cuBLAS does not round factors
     ("train_cuda", "parts_of_a_step", "hidden_outputs_are_the_cpu_s,trainings_are_the_cpu_s_and_repeat,"
      "principal_directions,parts_of_a_step"))
-POISON = {"PTXSIM_POISON": "127"}  # an index that nobody wrote leads out of all memory
+POISON = {"PTXSIM_POISON": "127"}  # unwritten memory has these bytes, too large for an index
 SHORT = "slots: 5\nmax_starts: 1\nmax_eval: 40\n"
 ARMS = "arms: [{name: b, min: 4950, max: 5250}, {name: r, min: 6500, max: 6650}]\n"
 NARROW = "arms: [{name: b, min: 5100, max: 5250}]\n"
@@ -34,7 +34,7 @@ SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():
-    """Variables for runs by machine code, with listings; none if the tools are missing."""
+    """Write listings of the machine code; return the variable that makes runs use them ({}: no tools)."""
     folder = tmp("listings")
     try:
         extract, disassemble = tool("cuobjdump"), tool("nvdisasm")
@@ -67,7 +67,7 @@ class GpuCode(ProgramTest):
         self.assertIn("ptxsim: 0 reports", done.stdout)
 
     def same_fits(self, config, *inputs, lib, **variables):
-        """A fit by both: within 0.05 errors and 5e-3 of -2 ln L."""
+        """CPU and simulated GPU fit alike: within 0.05 errors and 5e-3 of -2 ln L."""
         put("fit.yaml", config)
         rows = []
         for backend, program in ("cpu", STARMILL), ("cuda", SIMULATED):

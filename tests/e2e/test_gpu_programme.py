@@ -51,7 +51,7 @@ class GpuProgramme(unittest.TestCase):
         self.folder = tempfile.mkdtemp(dir=TMP)
 
     def programme(self, *args, status=0, **environment):
-        """What it says; self.calls are the programs that it called."""
+        """Run gpu-programme; return its output.  self.calls: the programs that it called."""
         record = put(os.path.join(self.folder, "record"), "")
         env = {"PATH": os.path.join(self.bundle, "bin") + ":" + os.environ["PATH"],
                "RECORD": record, "HANG": "", "FAIL": "", **environment}

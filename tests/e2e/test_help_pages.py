@@ -62,7 +62,7 @@ class Completion(ProgramTest):
                 self.assertEqual(options_of(said), options)
 
     def test_no_paragraph_is_cut(self):
-        """At MOST_SAYS - 1 bytes (option_table.c) a paragraph of help would end."""
+        """Help cuts a paragraph at MOST_SAYS - 1 bytes (option_table.c); all are shorter."""
         for words, said in COMMANDS:
             for paragraph in re.split(r"\n(?=\S|\n|  --)", said):
                 text = " ".join(re.sub(r"^  --\S+( \S+)?  +", "", paragraph).split())

@@ -42,7 +42,7 @@ def white_dwarf(wave):
 
 
 class Row:
-    """The three arms of a row under way: dictionaries of arrays by arm."""
+    """The three arms of a row that edits change: dictionaries {arm: array}."""
 
     def __init__(self, hdus, row):
         self.wave = {a: hdus[a + "_WAVELENGTH"].data.astype(float) for a in ARMS}
@@ -159,7 +159,7 @@ def spikes(wave):
     return 1.0 + 10.0 * (np.arange(wave.size) % 50 == 7)
 
 
-# What a row with a meaningless fit has at least one of.
+# A row with a meaningless fit has at least one of these flags.
 NO_STAR = {"CHISQ", "VSINI", "VEL_LIMIT", "POOR_FIT", "HULL"}
 
 # Name, edit, what must be said: "right" (the star's values, and no flag), or flags that must

@@ -10,7 +10,7 @@ from common import *  # noqa: F403
 BLOCK, CARD = 2880, 80
 ROWS = [3, 100]
 
-# what CFITSIO, a shell or printf would make more of
+# names that mean something to CFITSIO, a shell or printf
 NAMES = ["a[1].fits", "b[FIBERMAP][col X=1].fits", "c(d).fits", "!e.fits", "f|g.fits", "h.fits+1",
          "%s%n%n%100000d.fits", "$(touch i).fits", "`touch j`.fits", "k l;touch m.fits", "n'o\".fits",
          "stdin", "p*?.fits", "file:q.fits", "nfs:r.fits", "~.fits", "s\\n.fits"]
@@ -23,7 +23,7 @@ NOT_THERE = ["{good}[1]", "{good}[FIBERMAP]", "{good}(copy.fits)", "{good}+1", "
 
 @functools.cache
 def good():
-    """Path of a sound file, and the rows that it must give beside any other files."""
+    """Path of a sound file, and the rows that it must give next to any other files."""
     path = cut("good.fits", ROWS)
     run("fit", "--library", library(), "--output", tmp("good.h5"), path)
     return path, read(tmp("good.h5"))

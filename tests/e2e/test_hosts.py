@@ -18,7 +18,7 @@ class Network:
 
     def __init__(self):
         self.name, self.made = f"mill{os.getpid()}", []
-        # of 10/8, as far from what others use as the process number goes
+        # a net of 10/8, chosen by process number, so that other runs use other nets
         self.net = f"10.{os.getpid() // 250 % 250}.{os.getpid() % 250}"
 
     def ip(self, *words):
@@ -123,7 +123,7 @@ class Hosts(EndToEnd):
 STARS = list(range(2, 200, 39))
 PATHO = "sim/coadd-dev-patho.fits.gz"
 DEFECTS = list(range(17))
-# simplexes are long: of the defects those that leave a meaningless fit
+# nelder-mead is slow, so it fits only these defects, whose fits are meaningless
 FEW_DEFECTS = ("z_all_nan", "inf_pixels", "b_negative_median", "pure_noise", "tiny_ivar_huge_pix")
 # ranks (0: without mpirun), threads, slots, whether the input is reversed
 SHARES = ((0, 4, 7, True), (3, 2, 1, True))
@@ -154,7 +154,7 @@ class SameBits(EndToEnd):
                          *files[reverse], ranks=ranks)
                 other = read(self.path)
                 if reverse:
-                    # each file's rows, and the files, the other way round: so the table
+                    # files and their rows are reversed, so the table's rows are reversed
                     np.testing.assert_array_equal(other["TARGETID"], reference["TARGETID"][::-1])
                     other = {name: values[::-1] for name, values in other.items()}
                 self.assertEqual(differing(other, reference), [])

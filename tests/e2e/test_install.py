@@ -13,7 +13,7 @@ BUILD = os.path.dirname(STARMILL)
 if not CMAKE or not os.path.exists(os.path.join(BUILD, "cmake_install.cmake")):
     skip("no cmake, or the program is in no build folder")
 
-# nothing of the folders that it was built in, nor of the user's
+# environment without the build's folders and the user's variables
 CLEAN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": TMP, "LC_ALL": "C.UTF-8", "TMPDIR": TMP,
          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MPIRUN": MPIRUN,
          "ASAN_OPTIONS": ENVIRONMENT.get("ASAN_OPTIONS", "")}
@@ -80,13 +80,13 @@ class Installed(ProgramTest):
         if not shutil.which("readelf"):
             self.skipTest("no readelf (Debian: binutils)")
         self.assertNotIn("not found", self.works("ldd", self.program))
-        # CMake fills the path of the build up with colons
+        # CMake pads the build's path in the program with colons
         linked = [folder for folder in self.runpath(STARMILL)
                   if folder and not folder.startswith(BUILD)]
         self.assertEqual([f for f in self.runpath(self.program) if not f.startswith("$ORIGIN")], linked)
 
     def test_smoke_test_finds_program_and_library(self):
-        """The library of the installation, not that of the checkout."""
+        """The smoke test uses the installed library, not the checkout's."""
         said = self.works(self.path("share", "starmill", "smoke-test"))
         self.assertIn("four stars fitted alone, and with two ranks\n", said)
 
@@ -231,7 +231,7 @@ class InstalledLibrary(ProgramTest):
         found = self.does("nm", "-D", "--defined-only", self.shared).splitlines()
         self.assertEqual(sorted(line.split()[2].replace("@@", "@") for line in found
                                 if not re.search(r" A STARMILL_[0-9.]+$", line)), listed)
-        # the header declares these and no more, and so has the static library
+        # header and static library have exactly these functions
         declared = re.findall(r"STARMILL_API [^;(]*?(starmill_\w+)\(", content(HEADER, "r"))
         self.assertEqual(sorted(declared), [name.split("@")[0] for name in listed])
         static = self.does("nm", "-g", "--defined-only", of_installed("libstarmill.a"))
@@ -314,7 +314,7 @@ endforeach()
         self.assertIn("no library", called(programs[0], tmp("no library"), tmp("star.txt")).stdout)
 
     def test_the_python_module_in_a_fresh_environment(self):
-        """That of the installed tree, or of the wheel that packaging/wheel-test names."""
+        """The module is the installed tree's, or of the wheel that packaging/wheel-test names."""
         python = os.path.join(tmp("venv"), "bin", "python")
         made = called(sys.executable, "-m", "venv", tmp("venv"))
         if made.returncode == 0:

@@ -379,7 +379,7 @@ class LibraryBuild(unittest.TestCase):
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
         whole = read("whole.h5")
-        # in the second model: each writes two arms, why and status
+        # killed in the second model: a model is four writes (two arms, why, status)
         killed = phoenix("resume", "part.h5", env=faults("kill:write:/part.h5$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(list(read("part.h5")["status"]), [1] + 39 * [0])
@@ -449,7 +449,7 @@ class LibraryBuild(unittest.TestCase):
         killed = phoenix("again", "link.h5", *anew, env=faults("kill:write:/old.h5.new$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(list(read("old.h5.new")["status"]), [1] + 19 * [0])
-        # other settings, or another run of that name, do not lose it
+        # a run with other settings, or with old.h5.new as output, keeps old.h5.new
         self.refused(phoenix("again", "link.h5", "--overwrite"), 2, "old.h5.new was begun with",
                      "remove ")
         self.refused(phoenix("again", "old.h5.new", "--normalise", "median"), 2, "old.h5.new",

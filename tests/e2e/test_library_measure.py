@@ -38,7 +38,7 @@ class RadialFunctions(unittest.TestCase):
         poly = emulate.monomials(u, 2)
         at = np.hstack([cdist(u, u) ** 3, poly]) @ fit.coef
         np.testing.assert_allclose(at + fit.residual, self.value, atol=1e-12)
-        # the minimum: weighted residuals are smoothing times coefficients, free of polynomials
+        # at the minimum weighted residuals are smoothing * coefficients, orthogonal to polynomials
         np.testing.assert_allclose(self.weight[:, None] * fit.residual, fit.smooth * fit.coef[:80],
                                    atol=1e-12)
         np.testing.assert_allclose(poly.T @ fit.coef[:80], 0, atol=1e-11)
@@ -274,13 +274,13 @@ class LibraryCorrect(ProgramTest):
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
-        # A correction of degree 0 is that of the mean star, -DEPTH, at all labels (true: -0.075 at
+        # A correction of degree 0 is the mean star's, -DEPTH, at all labels (true: -0.075 at
         # 5000 K, -0.125 at 6000 K).  Radial functions miss it slightly between their centers.
         change = change[:, np.argmin(abs(wave - LINE))]
         self.assertAlmostEqual(change[0], change[1], delta=0.005)
         self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)
         with h5py.File(tmp("rough.h5")) as f:
-            # what the labels' errors leave of their scatter, which 150 stars know to 9 % (MAD)
+            # the labels' scatter beyond their stated errors; 150 stars measure it to 9 % (MAD)
             self.assertAlmostEqual(f["labels/label0"].attrs["floor"], np.sqrt(200**2 - 90**2),
                                    delta=50)
             self.assertLess(f["labels/label1"].attrs["floor"], 0.05)
@@ -288,7 +288,7 @@ class LibraryCorrect(ProgramTest):
                                     tmp("bare.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
 
     def test_scale_of_benchmark_stars(self):
-        own = np.arange(made.N_STAR) % 8 == 0  # whose labels are right; the others' are 150 K too high
+        own = np.arange(made.N_STAR) % 8 == 0  # stars with right labels; the others' are 150 K too high
         path = made.write("scale.fits", edit=lambda _, labels: labels.__iadd__(
             np.outer(~own, [150, 0, 0])))
         with pyfits.open(path) as hdus:
@@ -304,7 +304,7 @@ class LibraryCorrect(ProgramTest):
                              for name in ("bare.h5", "scaled.h5"))
             ratio = np.log(after / before)
             change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
-        # of 150 K the benchmark stars' own share in the correction is left
+        # a part of the 150 K is left: benchmark stars are some of the calibrators
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
         twins = library_file.read(tmp("bare.h5"))
@@ -422,7 +422,7 @@ class Sky(ProgramTest):
         self.assertGreater(np.linalg.svd(true @ of_found.T, compute_uv=False).min(), 0.97)
 
     def test_biases(self):
-        """Pulls (rms over stars) are as in clean spectra, and components leave those unchanged."""
+        """With components pulls (rms over stars) are as in clean spectra, whose fits hardly change."""
         for kind, name, arms in ("lines", "VRAD", "z"), ("over", "FEH", "b,r,z"):
             with self.subTest(kind):
                 config = f"arms: [{arms}]\n", f"arms: [{arms}]\nsky_components: {self.components(kind)}\n"

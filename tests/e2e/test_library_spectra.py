@@ -82,7 +82,7 @@ def folders():
         os.makedirs(tmp(folder), exist_ok=True)
     for i, label in enumerate(labels):
         name = f"star{i:03d}.fits"
-        # 2 to 26 pixels from the first one's grid, and a bad pixel in some
+        # each grid but the first starts up to 6 A later; a third have a bad pixel
         start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
         flux = spectrum(label, start + STEP * np.arange(N_PIX))
         flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
@@ -166,7 +166,7 @@ class LibrarySpectra(ProgramTest):
                                    ("WAT1_001", "wtype=linear units=microns")], medium),
             ("natural log", 10**log10, [("CRVAL1", FIRST), ("CRPIX1", 1), ("CTYPE1", "WAVE-LOG"),
                                         ("CDELT1", FIRST * 2.2e-5 * np.log(10))], ()),
-            # FITS standard 4.0, 8.1: CDELT1 does not count beside CD1_1; PC1_1 multiplies it
+            # FITS standard 4.0, 8.1: with CD1_1, CDELT1 does not count; PC1_1 multiplies CDELT1
             ("CD and CDELT", linear, [*start[::2], ("CD1_1", STEP), ("CDELT1", 1)], medium),
             ("astropy's m", linear, [("CRVAL1", FIRST / 1e10), ("CDELT1", 1), ("CRPIX1", 1), ("PC1_1", STEP / 1e10),
                                      ("CUNIT1", "m")], medium),
@@ -246,7 +246,7 @@ class LibrarySpectra(ProgramTest):
             counted = faults("count:open:/wave.fits$:1:0", FAULTS_COUNT=tmp("opened"))
             run("library", "spectra", "--output", tmp("files.h5"), "--overwrite", *options,
                 *PHOENIX, tmp("phoenix"), env=counted)
-            # by our checks and by CFITSIO, and not for each of the files
+            # wave.fits is opened by our checks and by CFITSIO, not once for each file
             self.assertIn(sum(int(x.split()[-1]) for x in content(tmp("opened"), "r").splitlines()),
                           range(1, 6))
 
@@ -280,7 +280,7 @@ class LibrarySpectra(ProgramTest):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
 
     def test_widths_that_differ(self):
-        """Without a width from the options, spectra whose card FWHM is not the first's are out."""
+        """Without a width from the options, spectra with another card FWHM than the first are left out."""
         folders()
         shutil.copytree(tmp("tables"), tmp("weitä"))
         for i in range(60):

@@ -41,7 +41,7 @@ class TrainReferenceTest(unittest.TestCase):
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
     def test_another_rate_is_another_curve(self):
-        """What is compared sees a change of a setting by 2 %."""
+        """The comparison notices a rate that is 2 % higher."""
         case, expected = self.cases[0]
         found = self.losses({**case, "rate": 2.04e-3})
         self.assertGreater(np.abs(found / expected - 1).max(), 1e-3)
@@ -112,7 +112,7 @@ class Train(ProgramTest):
                                path, grid or GRID, **how)
 
     def start(self, path, *args):
-        """A training that writes a checkpoint as often as it can."""
+        """Start a training that writes checkpoints as often as it can."""
         return start("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0, *args,
                      "--output", path, GRID)
 
@@ -184,7 +184,7 @@ class Train(ProgramTest):
         self.assertIn(GRID + ": the process died of signal 6", done.stderr)
 
     def test_ended_before_the_library_is_made(self):
-        """The trained state is kept, and the same command makes the same library of it."""
+        """The trained state is kept; the same command makes the same library from it."""
         args = ("--epochs", 5, "--model-error", 2)
         whole = digest(self.train("whole-few.h5", *args)[0])
         path = tmp("late.h5")

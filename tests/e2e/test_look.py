@@ -17,6 +17,7 @@ from starmill.products import charts, survey  # noqa: E402
 from starmill.products.models import Models  # noqa: E402
 from starmill.products.result import Result  # noqa: E402
 from starmill.products.selection import Expression, Selection  # noqa: E402
+from starmill.surveys import generic  # noqa: E402
 from starmill.surveys.spectra import Inputs, SpectraFile  # noqa: E402
 from starmill.wavelength import vacuum  # noqa: E402
 
@@ -472,7 +473,7 @@ class Report(Look):
             known = at & (f["SN_" + a] > -1e9)
             self.assertEqual(got[f"SN_{a}-p5"], np.percentile(f["SN_" + a][known], 5))
             self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
-        # pairs, one star after the other; one by its position
+        # pairs of a star's rows, star by star; the first pair is matched by position
         delta = [f["VRAD"][3] - f["VRAD"][1]]
         for t in np.unique(f["TARGETID"][good]):
             rows = np.flatnonzero(good & (f["TARGETID"] == t))
@@ -519,6 +520,14 @@ class Report(Look):
         self.addCleanup(os.rename, SURVEY + ".away", SURVEY)
         self.job("report", copied("away.h5", edit=edit), "--output", tmp("away.html"))
         self.assertIn("cannot be read: No such file", content(tmp("away.html"), "r"))
+
+    def test_a_row_without_a_spectrum(self):
+        empty = {"NAME": "empty", "WAVELENGTH": np.zeros(9), "FLUX": np.zeros(9), "IVAR": np.zeros(9)}
+        generic.write(tmp("empty.fits"), [empty], "vacuum", "barycentric")
+        starmill("fit", "--library", LIBRARY, "--output", "empty.h5", "--quiet", "empty.fits", cwd=TMP)
+        self.refused("plot", "empty.h5", "empty", said=["row 0", "has no spectrum"], status=3)
+        self.job("report", "empty.h5")
+        self.assertIn("has no spectrum", content(tmp("empty.h5.html"), "r"))
 
     def test_one_star(self):
         def edit(fits, _):

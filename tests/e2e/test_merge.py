@@ -42,7 +42,7 @@ class Merge(ProgramTest):
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
 
     def test_results_of_two_versions(self):
-        """They may differ, as may the rows of a result that another version continues."""
+        """Merging parts of two versions warns; one version may continue another's result."""
         path = self.part("older.h5", FILES[1:2])
         self.assertNotIn("differ", self.merge("same.h5", self.one, path).stderr)
         with h5py.File(path, "r+") as f:
@@ -115,7 +115,7 @@ class Merge(ProgramTest):
         self.assertEqual(content(out), before)
         for path in (part, out):
             self.assertFalse(os.path.exists(path + ".lock"))
-        # of parts that were made anew it is another result
+        # parts made again give another result, so the old one is not replaced
         self.part("killed.h5", FILES[:1], "--overwrite")
         self.assertOneLine(self.merge(out, part, status=4), "killed-all.h5 exists", status=4)
         # a result of nothing is in nobody's way
@@ -138,14 +138,14 @@ class Merge(ProgramTest):
         self.assertEqual(table["STATUS"].tolist(), [FITTED] * 11 + [NO_ARM])
         self.assertEqual(run("select", tmp("survey.h5"), "~PRIMARY", "--print", "row").stdout.split(),
                          ["1", "8", "10", "11"])
-        # whatever the S/N, the best row of each star, by another way
+        # the best row of each star, found in another way
         sn = np.sqrt(sum(np.maximum(table[k], 0) ** 2 for k in table if k.startswith("SN_")))
         best = {}
         for i in np.lexsort((-np.arange(len(sn)), sn, table["VRAD_GOOD"],
                              table["STATUS"] == FITTED)):
             best[table["TARGETID"][i]] = i
         self.assertEqual(sorted(best.values()), np.flatnonzero(catalog["PRIMARY"]).tolist())
-        # a part's is not taken over, and a merge without the option has none
+        # a part's PRIMARY is not taken over, and a merge without --primary has none
         two = tmp("survey.h5"), self.part("third.h5", FILES[3:4])
         self.assertEqual(self.merge("more.h5", *two, options=["--primary"]).stderr, "")
         primary = read(tmp("more.h5"), "catalog")["PRIMARY"]
@@ -174,7 +174,7 @@ class Merge(ProgramTest):
                 f["catalog/TARGET_RA"][2], f["catalog/TARGET_DEC"][2] = place
                 seal(f, slice(5))
             done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
-            self.assertEqual("stars more than 1 arcmin from the first row of their TARGETID or name: 1;"
+            self.assertEqual("groups of rows over 1 arcmin from the first row of their TARGETID or name: 1;"
                              in done.stderr, told, done.stderr)
             primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
             self.assertEqual(primary.tolist(), [
@@ -271,7 +271,7 @@ class Merge(ProgramTest):
 
     def test_a_part_without_a_readable_input(self):
         """A part without rows may differ in arms, device and an automatic wave_mask.  The merged
-        result has those of the part with rows, in either order of the parts."""
+        result takes these three from the part with rows, in either order of the parts."""
         shipped, wave = os.path.join(SOURCE, "libraries", "fgk.h5"), np.arange(5000, 5500, 1.0)
         generic.write(tmp("generic.fits"), [{
             "NAME": f"star {i}", "WAVELENGTH": wave, "FLUX": np.cos(wave / 9 + i) + 9,
@@ -315,7 +315,7 @@ class Merge(ProgramTest):
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
         self.assertEqual(differing(read(big), read(out)), [])
-        # of a run on another host, which may well live
+        # a lock of a run on another host, which may be alive
         put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
         self.merge("held.h5", one, status=4, says=["elsewhere", "wait for it"])
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])

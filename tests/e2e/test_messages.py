@@ -95,7 +95,7 @@ class Messages(ProgramTest):
         self.assertNotIn("sigma of the line-spread", self.fit(write("good.fits", rows)).stderr)
 
     def test_templates_broader_than_the_spectra(self):
-        """Said once, in numbers, when it holds for most rows."""
+        """If most rows are affected, one message gives the numbers."""
         with h5py.File(LIBRARY, "r") as f:
             (templates,) = {arm.attrs["template_sigma"] for arm in f["arms"].values()
                             if arm.attrs["name"] == b"r"}
@@ -139,7 +139,7 @@ class Messages(ProgramTest):
         self.fit(write("air.fits", rows), says=["the median velocity of", "in air", "--medium air"])
 
     def test_fetch_it_again(self):
-        """That is said of files that are cut, and of no other."""
+        """The message says so of files that are cut, and of no others."""
         whole = content(write("whole.fits", stars()[:2]))
         header = whole.index(b"TTYPE1")
         for name, data, is_cut in (

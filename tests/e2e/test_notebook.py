@@ -2,6 +2,7 @@
 """`starmill.Result` and spectra of astropy, as notebooks use them."""
 
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import astropy.units as u
 from astropy.nddata import StdDevUncertainty, VarianceUncertainty
@@ -70,6 +71,16 @@ class Notebook(unittest.TestCase):
         self.assertEqual(np.flatnonzero(np.isnan(result["SN_B"])).tolist(), [2])
         self.assertEqual(result.select("isnan(SN_B)").rows.tolist(), [2])
         self.assertEqual(len(Result(path, check=False)), 9)
+        path = shutil.copy(OUT, tmp("no-row.h5"))
+        with h5py.File(path, "r+") as f:
+            f["fits/TEFF"][...] += 1
+        with self.assertWarnsRegex(UserWarning, "9 rows .* damaged"):
+            self.assertEqual(Result(path)["IDENTIFIER"].dtype.kind, "U")
+
+    def test_threads_open_results(self):
+        """Opening one forks a process, in which no lock of another thread may stay locked."""
+        opened = ThreadPoolExecutor(4).map(lambda _: Result(OUT)["VRAD"], range(24), timeout=PATIENCE)
+        self.assertEqual(len(list(opened)), 24)
 
     def test_tables_of_astropy_and_pandas(self):
         result = Result(OUT)
@@ -149,7 +160,7 @@ class Notebook(unittest.TestCase):
         backwards = Spectrum.from_specutils(spectrum(nm[::-1]), sigma=[1.0, 2.0], air=True,
                                             resolution=[[1, 2], [3, 4], [5, 6]])
         self.assertEqual([*backwards.flux, *backwards.ivar, *backwards.mask, *backwards.sigma,
-                          backwards.air], [2, 1, 1, 4, 1, 0, 2, 1, True])
+                          backwards.air], [2, 1, 1, 4, -1, 0, 2, 1, True])
         self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
         sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
         self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad

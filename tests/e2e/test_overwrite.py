@@ -38,12 +38,12 @@ class Overwrite(ProgramTest):
         self.before = content(self.out), content(self.models)
 
     def assertKept(self, *more):
-        """Both files are as they were, and beside them these."""
+        """Both files are unchanged, and of their kin only `more` exist."""
         self.assertTrue((content(self.out), content(self.models)) == self.before)
         self.assertEqual(families(self.out, self.models), sorted(["models.h5", "old.h5", *more]))
 
     def test_nothing_fitted_replaces_nothing(self):
-        """No input is there, is whole, or has a star that is bright enough."""
+        """The input is missing, is cut, or has no star that is bright enough."""
         for ranks in (0, 2):
             for args in ([tmp("none.fits")], [SHORT], ["--minsn", 1e6, SURVEY]):
                 done = self.fit(*args, status=3, ranks=ranks)
@@ -199,7 +199,7 @@ class Overwrite(ProgramTest):
         self.assertNotIn("overwritten", run("status", self.out).stdout)
 
     def test_stopped_where_there_was_nothing(self):
-        """The command that continues it has no --overwrite, as is said."""
+        """The message says to continue without --overwrite; such a command finds the rows."""
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
         args = ["--npoly", 9, *SLOW, SURVEY]
@@ -238,7 +238,7 @@ class Overwrite(ProgramTest):
         foreign = [text, data, lib, tmp("link.h5")]
         kept = [content(path) for path in foreign]
         for path in foreign:
-            # a library is a library's to replace, and nothing else's
+            # only `starmill library` may replace a library, and no other file
             calls = [["fit", "--library", LIBRARY, "--overwrite", "--output", path, SURVEY],
                      ["fit", "--library", LIBRARY, "--overwrite", "--output", tmp("n.h5"),
                       "--models", path, SURVEY],

@@ -75,7 +75,7 @@ class Particles(ProgramTest):
             with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
                 for name in b:
                     np.testing.assert_array_equal(a[name][()], b[name][()])
-        # a finished run begins anew
+        # --overwrite begins a finished run again
         self.assertIn("problems     5\n", self.job("ranks.h5", text, "--overwrite").stdout)
         before = content(tmp("ranks.h5"))
         done = self.job("ranks.h5", text + "# other\n", status=4)
@@ -127,7 +127,7 @@ class Particles(ProgramTest):
         self.job("full.h5", OU, "--overwrite")
 
     def test_a_library_that_never_ends(self):
-        """As OpenBLAS, where there was no memory for its threads."""
+        """OpenBLAS does so if it gets no memory for its threads."""
         config, hang = put("config.yaml", OU), faults("hang:exit:-:1:0", FAULTS_COUNT=tmp("hung"))
         args = ("particles", config, "--output", tmp("end.h5"), "--overwrite", "--quiet")
         done = starmill(*args, env={**hang, "STARMILL_WATCHDOG_S": "2"})

@@ -38,7 +38,7 @@ class Survey(survey_stats.Survey):
         return read(tmp(out))
 
     def stars(self, parameter, low=10, high=101):
-        """Without those beyond the hulls, whose errors are not Gaussian."""
+        """Mask of stars by S/N, without stars beyond the hulls (non-Gaussian errors)."""
         chosen = (self.sn >= low) & (self.sn < high) & (self.fit["RVS_WARN"] & WARN_HULL == 0)
         if parameter == "VSINI":
             chosen &= self.true["VSINI"] >= RESOLVED_KM_S
@@ -90,7 +90,7 @@ class Pulls(ProgramTest):
             self.assertLessEqual(len(worse), N_STAR // 200, f"from the {name}: {worse}")
 
     def test_outliers_are_rare(self):
-        """Beyond 5 sigma: none of 1,000 for Gaussian errors; a wrong basin would be there."""
+        """Gaussian errors give none of 1,000 pulls beyond 5; a wrong minimum would give some."""
         for survey in (self.small, self.shipped):
             for parameter in PARAMETERS:
                 pull = survey.pull[parameter][survey.stars(parameter)]

@@ -166,7 +166,7 @@ class Atmospheres(unittest.TestCase):
         got, _ = at.atmosphere(5000, 3.0, -1.0, 0.4)
         same, _ = at.columns(5000, 3.0, -1.0 + np.log10(0.638 * 10**0.4 + 0.362))
         self.assertTrue((got == same).all())
-        # a little below the lowest metallicity the cubic goes on
+        # a little below the lowest metallicity the cubic extrapolates
         low = -2.5 + np.log10(0.638 * 10**-0.1 + 0.362)
         got, _ = at.atmosphere(5000, 3.0, -2.5, -0.1)
         self.assertAlmostEqual(got[0, 0], self.value(5000, 3.0, low), delta=1e-9)
@@ -333,7 +333,7 @@ LINES = dict(at=np.sort(rng.uniform(3970, 7420, N_LINE)), depth=rng.uniform(-2, 
 
 
 def spectrum(wave, label, sigma, strength=0.0, vel=0.0):
-    """Lines that change with the labels, and one more of that strength."""
+    """Lines that change with the labels, and one more line of strength `strength`."""
     x = [(v - np.mean(r)) / (0.5 * (r[1] - r[0])) for v, r in zip(label, LABELS.values())]
     depth = 1 - np.exp(-np.exp(LINES["depth"] + np.array(x) @ LINES["slope"]))
     flux = np.ones(len(wave))
@@ -544,6 +544,6 @@ class RealLibrary(ProgramTest):
         self.assertEqual(cells[3], "40")
         # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
         self.assertLess(abs(float(cells[6].split()[0])), 25)
-        # the spectra's mean velocity, 20 km/s, is not taken for that of the templates
+        # the spectra's mean velocity, 20 km/s, does not become the templates' velocity
         self.assertLess(abs(float(cells[9].split()[0])), 1)
         self.assertLess(float(cells[6].split()[2]), 60)

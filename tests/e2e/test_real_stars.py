@@ -38,7 +38,7 @@ def another_night(path, day, velocity, ratio=0.45):
     """Write a night of KIC 8098300 with its two stars moved from -60 and +56 km/s to velocity.  The
     stars are taken to differ in flux alone (by ratio), so Fourier transforms can move them."""
     with pyfits.open(TWO_STARS) as hdus:
-        hdus[0].header["MJD"] += day
+        hdus[0].header["DATE-OBS"] = f"2019-06-{10 + day}T17:41:00"
         for name in "COADD_B", "COADD_R":
             table = hdus[name].data
             x, flux = np.log(10) * table["LOGLAM"].astype(float), table["FLUX"].astype(float)
@@ -99,7 +99,7 @@ class RealStars(EndToEnd):
         """RCHISQ against its definition: these stars have one segment in each arm."""
         n_cont = 0
         for arm, width in zip("BR", widths):
-            # 9 functions for 1000 A of an arm's pixels, whose ends are those of the templates
+            # 9 functions for 1000 A of an arm's pixels, which end where the templates end
             left = table["NPIX_" + arm] - table["CHISQ_" + arm] / table["RCHISQ_" + arm]
             functions = np.round(left)
             np.testing.assert_allclose(left, functions, atol=1e-6)
@@ -171,7 +171,7 @@ class RealStars(EndToEnd):
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
             shipped, every = os.path.join(SOURCE, "config", survey + ".yaml"), {}
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
-                # without covariances, which one more step fixes elsewhere, so that F moves
+                # no covariance K: if one fit takes a step more, K is computed elsewhere and F moves
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
@@ -464,7 +464,7 @@ class RealStars(EndToEnd):
 
 
 class SpectraToDraw(EndToEnd):
-    """Spectra that are put next to models are those of the files."""
+    """Spectra that are drawn next to models are the files' spectra."""
 
     def star(self, folder, name, config, out, *options):
         path = os.path.join(DATA, "real", folder, name)

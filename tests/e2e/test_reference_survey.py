@@ -43,7 +43,7 @@ class Likelihood(EndToEnd):
             m = libstarmill.model(file[of["row"]], [of[name] for name in (
                 "vel", "vsini", "teff", "logg", "feh", "alpha")])
             weight = 30 * sum(piece.wave.size for piece in m.pieces)
-            # rvspecfit's distance to the hull is that of labels rounded to float32
+            # rvspecfit takes the distance to the hull from labels rounded to float32
             self.assertAlmostEqual(m.penalty / weight, of["outside"], delta=1e-5 * (1 + of["outside"]))
             self.assertEqual([*m.n_pix.values()], of["npix"])
             if rotation == "linear":
@@ -73,7 +73,7 @@ class Likelihood(EndToEnd):
 
 
 class ReferenceSurvey(EndToEnd):
-    """With rvspecfit's kind of rotation, for which its likelihoods are."""
+    """With rvspecfit's kind of rotation, as rvspecfit's likelihoods have it."""
 
     def setUp(self):
         self.survey = survey("linear")
@@ -187,7 +187,7 @@ class SmoothRotation(EndToEnd):
 
     def test_rotation_is_less_biased(self):
         """For v sin i above a pixel of the templates (14 to 26 km/s) the median of fitted minus
-        true is below 0.6 times that of the linear kernel, and below 0.6 times rvspecfit's.
+        true is below 0.6 times the linear kernel's median, and below 0.6 times rvspecfit's.
 
         The kernel does not cause the rest of the bias (docs/science/validation.md).  A bin has 9
         to 18 stars; chance moves all three medians together.

@@ -22,7 +22,7 @@ def philox(counter, key):
 
 
 def place(target, seed=1):
-    """Where --fraction begins to keep a star: a uniform number of its own."""
+    """A star's uniform number: a --fraction above it keeps the star."""
     high, low = philox([target & 0xFFFFFFFF, target >> 32, 21, 0x6D696C6C], [seed, 0])[:2]
     return (((high << 32 | low) >> 11) + 0.5) / 2**53
 
@@ -75,7 +75,7 @@ class Sample(ProgramTest):
             order = [n.decode() if isinstance(n, bytes) else n
                      for n in f["fits/POST_MEAN"].attrs["ORDER"]]
         self.assertEqual(order, ORDER)
-        # the row's F is that of a fit started at the solution, within what a polish leaves
+        # the row's F equals F of the fit's solution within what a polish leaves
         np.testing.assert_allclose(table["M2LL"][good], fit["M2LL"][good], rtol=0, atol=0.05)
         levels = [table[f"POST_{p}"][good] for p in ("P2_5", "P16", "P50", "P84", "P97_5")]
         self.assertTrue((np.diff(levels, axis=0) >= 0).all())
@@ -260,7 +260,7 @@ class Sample(ProgramTest):
 
     def test_failed_rows_are_tried_again(self):
         with h5py.File(shutil.copy(self.first, tmp("again.h5")), "r+") as f:
-            f["fits/STATUS"][0] = 7  # which the CRC leaves out: a whole row that failed
+            f["fits/STATUS"][0] = 7  # the CRC leaves STATUS out, so the row is whole but failed
         self.sample("again.h5", "--quiet")
         self.assertEqual(read(tmp("again.h5"))["STATUS"][0], 7)
         self.sample("again.h5", "--retry-failed", "--quiet")

@@ -70,11 +70,11 @@ class Several(EndToEnd):
                 if name not in ("CRC", "COVAR"):  # of other columns, of fewer labels
                     self.assertEqual(values[own].tobytes(), both[name][own].tobytes(), (k, name))
             self.assertEqual(models[k][own].tobytes(), models[0][own].tobytes())
-        own = both["LIBRARY"] == HOT  # parameters of the first 4 by 4, and a row of zeros for feh
+        own = both["LIBRARY"] == HOT  # elements `at` of COVAR are the hot library's; feh's are 0
         at = [0, 1, 2, 3, 5, 6, 7, 9, 10, 12]
         np.testing.assert_array_equal(both["COVAR"][own][:, at], alone[1]["COVAR"][own])
         np.testing.assert_array_equal(np.delete(both["COVAR"][own], at, 1), 0)
-        # continuous over the overlap: no worse than the worse library
+        # in the overlap Teff is no worse than by the worse library
         near = (self.teff > 6000) & (self.teff < 8000)
         error = [np.median(abs(t["TEFF"] - self.teff)[near]) for t in (both, *alone)]
         self.assertLessEqual(error[0], max(error[1:]))
@@ -109,7 +109,7 @@ class Several(EndToEnd):
         self.assertEqual(differing(read(tmp("killed.h5")), self.both), [])
 
     def test_a_sample_has_the_wavelengths_of_both(self):
-        """And the priors, but for those of labels that its library lacks."""
+        """It also has the priors, except of labels that the star's library lacks."""
         target = self.both["TARGETID"]
         bintable({"TARGETID": target} | {name: np.full(len(target), value) for name, value in (
             ("LOGG", 4.0), ("LOGG_ERR", 1.0), ("FEH", -0.2), ("FEH_ERR", 0.5))}).writeto(tmp("priors.fits"))

@@ -215,7 +215,7 @@ class SameBytes(Simulate):
         first, second = (
             np.concatenate([table(out, f"coadd-mock-{i:05d}.fits", "R_FLUX") for i in range(n)])
             for out, n in (("smaller", 4), ("larger", 2)))
-        # a matrix product may round otherwise with other rows beside
+        # a matrix product may round a row differently if it has other rows
         np.testing.assert_allclose(first, second, rtol=1e-6)
 
 

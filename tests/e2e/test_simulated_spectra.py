@@ -277,7 +277,7 @@ class Instrument(ProgramTest):
         mask, dead, flux = (np.concatenate([part(arm).ravel() for arm in pixels]) for part in (
             lambda arm: arm[2], lambda arm: arm[1] == 0, lambda arm: arm[0]))
         self.assertLessEqual(set(mask), {0, 4})  # desispec's COSMIC is bit 2
-        # counts of runs of mean square over mean 2.33 and 5.1 pixels
+        # bad pixels come in runs; mean square / mean of the runs' lengths is 2.33 and 5.1
         for found, spread in (((mask != 0).sum(), 2.4), (dead.sum(), 5.2)):
             self.assertLess(abs(found - 0.001 * len(mask)), 5 * np.sqrt(spread * 0.001 * len(mask)))
         self.assertFalse(flux[dead].any())
@@ -320,7 +320,7 @@ class Error(ProgramTest):
             if how == "true":  # white
                 self.assertLess(abs(square - 1), 5 * np.sqrt(2 / n))
                 self.assertLess(abs(lag), 5 / np.sqrt(n))
-            else:  # less what the line-spread function takes; neighbours are nearly alike
+            else:  # the line-spread function lowers the variance; neighbours are nearly equal
                 self.assertTrue(0.8 < square < 1, square)
                 self.assertTrue(0.9 < lag / square < 1, lag / square)
 

@@ -12,7 +12,7 @@ os.chdir(TMP)
 
 class Site(ProgramTest):
     def test_notebooks(self):
-        """Each gives what it promises, by numbers; none holds outputs."""
+        """Each notebook gives the numbers that it promises; none holds outputs."""
         for module in ("matplotlib", "PIL", "scipy", "cffi"):
             if not importlib.util.find_spec(module):
                 self.skipTest(f"no {module}")

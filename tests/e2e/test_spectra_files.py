@@ -35,7 +35,7 @@ class SpectraFiles(unittest.TestCase):
                 read_pattern(pattern, NAMES)
 
     def test_bad_files_cost_themselves(self):
-        """A label that is no number, a file that is none, one with other pixels."""
+        """A label that is no number, files that are no FITS file or no gzip, a file of fewer pixels."""
         os.makedirs(tmp("folder"))
         flux = np.linspace(1, 2, 500, dtype="f4")
         for i, (start, feh) in enumerate(((0, 0.0), (0, "high"), (3, -1.0))):

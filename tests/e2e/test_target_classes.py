@@ -15,7 +15,7 @@ GAIA = {"PMRA": "mas/yr", "PMDEC": "mas/yr", "PARALLAX": "mas", "GAIA_PHOT_G_MEA
 
 
 def add_columns(hdu, **columns):
-    """The table with these columns more, or in the place of its own."""
+    """The table with these columns added, or replaced if it has them."""
     kept = [c for c in hdu.columns if c.name not in columns]
     new = [pyfits.Column(name, form, array=np.array(value))
            for name, (form, value) in columns.items()]
@@ -60,7 +60,7 @@ class Selection(ProgramTest):
         return [self.ids.index(i) for i in read(self.path)["TARGETID"]]
 
     def test_expressions_as_of_python(self):
-        """Names are matched as by re.match, whose answers decide what is expected."""
+        """Names are matched as by re.match, which gives the expected rows."""
         desi = {"MWS_ANY": 61, "SCND_ANY": 62, "STD_WD": 34, "BGS_ANY": 60}
         mws = {"MWS_MAIN_BLUE": 8, "GAIA_STD_FAINT": 33}
 
@@ -189,7 +189,7 @@ class Selection(ProgramTest):
         self.assertEqual(self.tiles_and_nights(path=path), [
             (1234, 20210406), (1234, 20210406), (1234, -1), (1234, 20210408), (7, 20210407),
             (1234, -1)])
-        # the header's night is one only where the file is of one
+        # the header's night counts only if the file is of one night
         rewrite(exposures[:1], [("SPGRP", "pernight")])
         self.assertEqual(self.tiles_and_nights(path=path), [(1234, 20210409)] * N_STAR)
         # of exposures: FIBERMAP's own columns; two of a star, fitted together

@@ -101,7 +101,7 @@ def between(n, seed=5):
 
 
 def table(text, begin):
-    """The row of numbers of the report's pixels whose first word is begin."""
+    """Numbers of the row that begins with `begin`, in the report's table of pixel errors."""
     text = text.split("error of their pixels")[1].split("worst")[0]
     row, = (line.split()[1:] for line in text.splitlines() if line.split()[:1] == [begin] and "pixels" not in line)
     return [float(x) for x in row]
@@ -159,7 +159,7 @@ class TrainFunctions(ProgramTest):
         info = self.good(starmill("library", "info", tmp("linear.h5")))
         self.assertIn("grid 5x5x5-124", info)
         self.assertIn(", linear, log flux", info)
-        # components of its own choice leave 1e-5 (rms) of the worst model, and float32
+        # the default number of components leaves 1e-5 (rms) in the worst model, plus float32
         flux = np.array([spectrum(x, "b") for x in all_nodes()])
         error = emulate(library_of("linear", "pairs"), all_nodes()) / flux - 1
         self.assertLess(np.sqrt((error**2).mean(axis=1)).max(), 1.2e-5)
@@ -169,7 +169,7 @@ class TrainFunctions(ProgramTest):
         want = [np.array([spectrum(x, arm) for x in at]) for arm in ARMS]
         error = {way: max(abs(emulate(library_of(way, "pairs"), at, i) - flux).max()
                           for i, flux in enumerate(want)) for way in ("linear", "splines", "radial")}
-        # lines 0.2 deep: five nodes a label, 200 points; cubic splines are an order better
+        # limits for lines 0.2 deep, from five nodes a label or 200 points
         self.assertLess(error["linear"], 0.05)
         self.assertLess(error["splines"], 0.005)
         self.assertLess(error["radial"], 0.005)
@@ -220,7 +220,7 @@ class TrainFunctions(ProgramTest):
         got = np.array([[float(x) for x in line.split()[5:7]] for line in out.splitlines()
                         if line.split()[:1] == ["100"]])
         self.assertLess((abs(got[:, 0] - median) / scatter).max(), 0.08, (got, median, scatter))
-        # of 24 differences, which noise of 1 % moves a little
+        # scatter of 24 differences; noise of 1 % changes it a little
         self.assertLess((abs(got[:, 1] - scatter) / scatter).max(), 0.15, (got, median, scatter))
         info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
         self.assertIn("24 spectra that were left out", info)
@@ -243,7 +243,7 @@ class TrainFunctions(ProgramTest):
             # errors of the fit go with the noise
             np.testing.assert_allclose(value[0, :, 2] / value[1, :, 2], 5, rtol=0.25)
             if is_good:
-                # 25 spectra: 1.48 MAD to 23 %, of eight the extremes to 2.5 times that
+                # 25 spectra give 1.48 MAD to 23 %; the extremes of eight reach 2.5 times that
                 ratio = value[:, :, 1] / value[:, :, 2]
                 self.assertTrue(((ratio > 0.4) & (ratio < 2)).all(), out)
                 self.assertLess((value[0, :, 4] / value[0, :, 1]).max(), 0.2)
@@ -421,7 +421,7 @@ class GapsTest(unittest.TestCase):
         for i, model in enumerate(lattice.model.ravel()):
             self.assertEqual(model, -1 if i in (0, 47, 119) else names.index(f"m{i}"))
         none = np.zeros(len(names), bool)
-        # 46 lies beside a gap, 20 at an edge, 65 inside, beside 45
+        # node 46 is next to a gap, 20 at an edge, 65 inside and next to 45
         self.assertEqual([lattice.is_inner(i, none) for i in (46, 20, 65)], [False, False, True])
         none[names.index("m45")] = True
         self.assertFalse(lattice.is_inner(65, none))

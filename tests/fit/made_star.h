@@ -126,7 +126,7 @@ static inline double made_lack_aa(const mill_library *lib, const made_segment *s
   return lack;
 }
 
-/** Natural cubic spline through y [n] at x, whose knots are uniform in their logarithm. */
+/** Natural cubic spline through y [n] at knots x [n], uniform in ln x, evaluated at `at`. */
 static inline double made_spline(int n, const double *x, const double *y, const double *second,
                                  double at)
 {
@@ -464,7 +464,7 @@ static inline void made_theta(const mill_library *lib, double fraction, double v
 /** Stars on their way through mill_pipeline_run: source and sink. */
 typedef struct made_run {
   mill_star *star;  /**< [n] */
-  const int *order; /**< [n] in which they go in; NULL: as they are */
+  const int *order; /**< [n] order in which stars go in; NULL: 0, 1, 2 ... */
   int n, next, n_out;
   mill_fit_result *result;  /**< [n], by row */
   float *model;             /**< [n][MADE_MAX_SEG][MADE_MAX_PIX] or NULL */

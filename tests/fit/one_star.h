@@ -16,7 +16,7 @@ static struct one_star {
   uint64_t random;
 } fx;
 
-/** A star of fx.lib, which is there, with a random state of its own. */
+/** Make fx.star from fx.lib (made before) with the random state `seed`. */
 static inline void one_star_make(uint64_t seed, int n_exposure, int with_matrix, double sn)
 {
   fx.random = seed;

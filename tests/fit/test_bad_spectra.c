@@ -183,7 +183,7 @@ MILL_TEST(elements_have_flags_of_their_own)
       fit(N, result[is_element]);
       for (int i = 0; i < N; i++) {
         const mill_fit_result *r = &result[is_element][i];
-        /* the facet moves the other labels by 2 to 6 errors, for which EDGE would not do */
+        /* beyond a facet: it moves the other labels by 2 to 6 errors, so the row gets HULL too */
         const int at_hull = row[k].outside > 0;
         assert_int_equal(r->label_flag[MG], is_element ? row[k].flag : MILL_ELEMENT_NONE);
         assert_int_equal(r->warn, at_hull ? MILL_WARN_HULL : 0);

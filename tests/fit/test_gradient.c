@@ -89,7 +89,7 @@ static void compare_value(void)
     assert_close(jacobian.f, expected.f, tolerance);
     assert_close(value(theta), expected.f, tolerance);
     for (int a = 0; a < fx.lib.n_arm; a++) {
-      /* flux / sigma rounded to float32, relative to it: 6e-8 each, of residuals */
+      /* float32 rounds flux / sigma by a relative 6e-8, which changes the residuals */
       assert_close(final.chisq[a], expected.chisq[a], 1e-4 + 1e-6 * expected.chisq[a]);
       assert_close(final.chisq_c[a], expected.chisq_c[a], 1e-4 + 1e-6 * expected.chisq_c[a]);
     }

@@ -179,7 +179,7 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(1.2, about_one, 0, 1e-7);
   check_noise_free(1.2, through_the_change, 0, 5e-6);
   /* Pixels that are missing in the wavelengths: no line-spread function crosses the gap, and the
-   * pixels beside it keep their width.  The limits are those without gaps. */
+   * pixels next to it keep their width.  The limits are the same as without gaps. */
   check_noise_free(0.8, about_one, 1, 1e-8);
   check_noise_free(0.8, through_the_change, 1, 1e-6);
   check_noise_free(1.2, about_one, 1, 1e-7);
@@ -244,7 +244,7 @@ MILL_TEST(pixels_with_an_invalid_sigma_are_not_fitted)
       assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
                    made_err(&result[0][i], j));
   }
-  /* as masked pixels, but the flux is kept: sigma is 1000 times larger */
+  /* masked pixels give nearly the same fit: bad pixels have a sigma 1000 times as large */
   static mill_fit_result spoiled[3];
   memcpy(spoiled, result[1], sizeof spoiled);
   fit_both(3, mask_the_same);
@@ -352,7 +352,7 @@ MILL_TEST(pixels_too_coarse_for_half_of_the_functions_are_told)
   assert_int_equal(result[1][0].info & MILL_INFO_LSF_COARSE, MILL_INFO_LSF_COARSE);
 }
 
-/** As matrix_for_sigma, for wavelengths alone: Gaussians of this sigma in A. */
+/** as_matrix gives a segment the matrix of Gaussians of this sigma (A). */
 static double matrix_sigma_aa;
 
 static void as_matrix(made_segment *s)
@@ -378,7 +378,7 @@ MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
     assert_int_equal(result[0][i].info & MILL_INFO_LSF_NARROW, 0);
     assert_int_equal(result[1][i].info & MILL_INFO_LSF_NARROW, MILL_INFO_LSF_NARROW);
     assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
-    /* rows of one weight, whose sum is 1 but for float32 */
+    /* rows have one weight, which is 1 within float32 */
     for (int j = 0; j < N_PAR; j++)
       assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
                    0.01 * made_err(&result[0][i], j));

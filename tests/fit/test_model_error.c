@@ -25,7 +25,7 @@ static void begin(int n_component, int n_exposure, int with_matrix)
   fx.star.segment[0].ivar[40] = 0;
 }
 
-/** The Jacobian at theta, of a model error that was fixed at place. */
+/** F and derivatives at theta, with the model error computed at `place`. */
 static void jacobian(const double *theta, mill_evaluation *eval)
 {
   mill_evaluation both[2];
@@ -210,7 +210,7 @@ static double project_dense(const made_segment *s, double n_share, const dense *
   invert(nk, normal, &ln_det);
   const int kind = fx.set.likelihood;
   if (kind == MILL_LIKE_MARGINAL || (kind == MILL_LIKE_AUTO && !fx.lib.arm[0].error.fraction))
-    f += ln_det / n_share;
+    f += ln_det / (fx.lib.arm[s->arm].error.fraction ? n_share : 1); /* a width has weight 1 */
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, nk, nk, 1, with, nk, normal, nk, 0, x,
               nk);
   memcpy(left, d->inverse, sizeof *left * (size_t)(n * n));
@@ -236,7 +236,7 @@ static double weight_of(const made_segment *s)
   return prepared.n_good * (1 + pow(fmax(prepared.sn, 0), 2));
 }
 
-/** The weight of an arm's segments in the range of s, divided by that of s. */
+/** Sum of the weights of an arm's segments in the range of s, divided by the weight of s. */
 static double share_of(const made_segment *s)
 {
   double sum = 0;
@@ -349,7 +349,7 @@ MILL_TEST(width_of_the_line_spread_function)
     if (kind > 1)
       assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
-    /* the second derivative is within 1 %, of a component of some sigma */
+    /* the component's second derivative is right within 1 %, and the component is some sigma */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
   }
@@ -408,7 +408,7 @@ MILL_TEST(off_is_absent)
   fx.set.model_error = 1;
   fit_once(&off);
   assert_memory_equal(&off, &absent, sizeof off);
-  /* what is uncertain in the templates makes the errors larger */
+  /* template errors make label errors larger */
   assert_int_equal(with.status, MILL_STATUS_FITTED);
   for (int l = 0; l < fx.lib.n_label; l++)
     assert_true(with.label_err[l] > 0.99 * absent.label_err[l]); /* at another solution */

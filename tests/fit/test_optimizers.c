@@ -52,11 +52,11 @@ MILL_TEST(optimizers_agree)
   static const char *const name[3] = {"hybrid", "nelder-mead", "levenberg-marquardt"};
   for (int o = 0; o < 3; o++)
     printf("%s: %.1f values and %.1f Jacobians a star\n", name[o], evaluations[o], jacobians[o]);
-  /* a simplex in axes of the curvature needs a fifth of the 430 in plain units */
+  /* a simplex along axes of the curvature needs a fifth of the 430 evaluations in plain units */
   assert_true(evaluations[0] <= 45 && evaluations[1] <= 160);
 }
 
-/** Of wide networks, whose last layer is the expensive one. */
+/** The networks are wide, so that their last layer takes most time. */
 MILL_TEST(float32_leads_to_the_minima_of_float64)
 {
   assert_ok(test_library_widen(SEED, &lib));

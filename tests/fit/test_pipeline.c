@@ -103,7 +103,7 @@ MILL_TEST(one_arm_and_few_labels)
   const mill_library plain = lib;
   memset(&lib, 0, sizeof lib);
   assert_ok(test_library_make(3, 1, 5, &lib));
-  make_stars(N, 400, 80); /* an arm of a few lines: less would say nothing */
+  make_stars(N, 400, 80); /* S/N 400, as the arm has few lines */
   set.fixed[LABEL] = 1;
   set.fixed_value[LABEL] = -1;
   for (int i = 0; i < N; i++)
@@ -148,7 +148,7 @@ MILL_TEST(priors_pull)
     assert_close(result[1][i].label_err[0], 2, 0.05);
     /* -2 ln L pays for it */
     assert_true(result[1][i].m2ll > result[0][i].m2ll - 1e-3);
-    /* one that says nothing changes nothing: two runs of the polish, tolerance 1e-3 */
+    /* so wide a prior changes nothing: two polishes agree, each of tolerance 1e-3 */
     assert_close(result[2][i].m2ll, result[0][i].m2ll, 0.01);
   }
 }
@@ -158,7 +158,7 @@ MILL_TEST(velocity_offsets_are_found)
 {
   enum { N = 16 };
   static const double shift[] = {0, 12, -17};
-  make_stars(N, 200, 60); /* arms of a few lines: less would make no parabolas */
+  make_stars(N, 200, 60); /* at lower S/N F of these arms, with few lines, is no parabola */
   uint64_t random = SEED;
   for (int i = 0; i < N; i++) {
     double theta[N_PAR + 2];
@@ -208,11 +208,11 @@ MILL_TEST(velocity_offsets_are_found)
         assert_close(found, 0, 0);
         assert_close(err, 0, 0);
       } else {
-        /* of velocities at the labels of all arms, as above */
+        /* VRAD + offset is the arm's velocity, at the labels that fit all arms */
         assert_close(free->vrad_km_s + found, free->vrad_arm_km_s[a], 0.05 * err);
         if (i == 0) /* the prior outweighs the arms */
           continue;
-        /* not smaller than what these leave: their correlation with labels and v sin i adds */
+        /* at least the errors of both arms' velocities; labels and v sin i add to them */
         assert_true(err > 0.98 * hypot(free->vrad_arm_err_km_s[0], free->vrad_arm_err_km_s[a]));
         chi2 += pow((found - (shift[a] - shift[0])) / err, 2);
         n++;
@@ -329,7 +329,7 @@ MILL_TEST(hull_is_respected)
       if (r->hull_dist > 0)
         assert_true(r->warn & MILL_WARN_HULL);
       n_edge += (r->warn & MILL_WARN_HULL) != 0; /* also just inside */
-      /* errors are those of the data, without the penalty's stiffness */
+      /* errors come from the data, without the penalty's stiffness */
       for (int l = 0; l < 4; l++)
         assert_true(r->label_err[l] > 1e-3 * lib.label[l].scale);
     }

@@ -61,7 +61,7 @@ static int lazy_source(void *context, mill_star **out)
   return 1;
 }
 
-/** Fit n stars in an order, with a cache of `limit` bytes; return what was held and made. */
+/** Fit n stars in an order, with a cache of `limit` bytes; return the cache's counts at the end. */
 static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int n, const int *order,
                                     mill_fit_result *out, lazy_run *run)
 {
@@ -149,8 +149,8 @@ static int filling_source(void *context, mill_star **out)
   return made_source(context, out);
 }
 
-/** The third star is the second star again.  Slot 0 is free first, but has too little memory.  So
- *  the third star waits for slot 1, where the two libraries must begin anew. */
+/** The third star equals the second.  Slot 0 is free first, but has too little memory.  So the third
+ *  star waits for slot 1, where both libraries' turns must start anew. */
 MILL_TEST(a_star_in_another_slot_has_the_same_row)
 {
   static made_star dark;

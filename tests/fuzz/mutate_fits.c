@@ -75,7 +75,7 @@ static void set_digits(uint64_t *state, uint8_t *card)
     }
 }
 
-/* A keyword that means something, with its number where it has one. */
+/* Write a keyword that readers look for; some get a random index (TFORM3). */
 static void set_keyword(uint64_t *state, uint8_t *card)
 {
   static const char *const name[] = {"TTYPE", "TFORM", "TDIM",  "TNULL",  "TSCAL", "TZERO", "TUNIT",
@@ -98,7 +98,7 @@ static void set_keyword(uint64_t *state, uint8_t *card)
   card[9] = ' ';
 }
 
-/* A new card before another one, the last of whose block is lost. */
+/* Insert a card at `at`; the last card of its block is lost. */
 static void insert_card(uint64_t *state, uint8_t *bytes, size_t n, size_t at)
 {
   const size_t end = (at / BLOCK + 1) * BLOCK;
@@ -110,7 +110,7 @@ static void insert_card(uint64_t *state, uint8_t *bytes, size_t n, size_t at)
     set_value(state, bytes + at);
 }
 
-/* Integers of 32 and 64 bits at the edge, big-endian as in FITS. */
+/* Write an extreme integer of 32 or 64 bits, big-endian as in FITS, at a random place. */
 static void set_number(uint64_t *state, uint8_t *bytes, size_t n)
 {
   static const uint64_t value[] = {0,          1,          2,          0x7f,

@@ -48,7 +48,7 @@ static double touch(const mill_read_batch *batch)
   return sum;
 }
 
-/* As io/stars/reader.c: batches, and one by one what a batch cannot have. */
+/* Read as io/stars/reader.c does: in batches, and a batch that fails row by row. */
 static int read_rows(mill_spectra *spectra, const mill_file_index *index)
 {
   static volatile double sink;
@@ -75,7 +75,7 @@ static int read_rows(mill_spectra *spectra, const mill_file_index *index)
   return accepted;
 }
 
-/* One way to read the file; format NULL: whichever it is of. */
+/* Read the file with these settings; format NULL: recognise the format. */
 static int run_once(const char *path, const mill_spectra_settings *settings,
                     const mill_format *format)
 {
@@ -116,7 +116,7 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
     if (run_once(path, &settings, format) == FUZZ_ACCEPTED)
       accepted = FUZZ_ACCEPTED;
   }
-  /* without a line-spread function pixels are only read if none is asked for */
+  /* files without a line-spread function: lsf "off" reads their pixels */
   config.format[0] = '\0';
   config.lsf = MILL_LSF_OFF;
   (void)run_once(path, &settings, NULL);

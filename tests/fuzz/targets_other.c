@@ -82,7 +82,7 @@ int fuzz_library(const uint8_t *bytes, size_t n)
   return fuzz_read_library(fuzz_file(bytes, n));
 }
 
-/* What was accepted must come back from its own text. */
+/* A configuration that is accepted must be the same after it is printed and read again. */
 int fuzz_config(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_CONFIG, -1};
@@ -116,7 +116,7 @@ int fuzz_config(const uint8_t *bytes, size_t n)
   free(text);
   free(text_again);
   if (!config.start[0] && !config.prior_table[0] &&
-      !config.sky_components[0]) { /* else the reader of the file makes its hash known */
+      !config.sky_components[0]) { /* else identity needs the file's hash, which its reader sets */
     fuzz_check_code("identity", mill_config_identity(&config, &text), (const int[]){-1});
     free(text);
   }

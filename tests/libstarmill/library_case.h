@@ -51,7 +51,7 @@ static inline starmill_library *open_with(const char *keys)
   return library;
 }
 
-/** The spectra of a star as a caller has them. */
+/** Convert a made star's segments to a caller's spectra; return their number. */
 static inline int spectra_of(const made_star *made, starmill_spectrum *spectrum)
 {
   for (int i = 0; i < made->n_segment; i++) {

@@ -269,7 +269,7 @@ MILL_TEST(a_model_is_its_template_times_its_continuum)
   }
 }
 
-/** With the templates' model error -2 ln L is the fit's, lower by what the error explains. */
+/** With the model error fixed at theta, -2 ln L equals the fit's; without it, it differs. */
 MILL_TEST(model_error_counts_where_it_is_fixed)
 {
   char path[80];

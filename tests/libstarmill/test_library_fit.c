@@ -5,7 +5,7 @@
 #include "io/result/columns.h"
 #include "tests/libstarmill/library_case.h"
 
-/** All columns of a row are those of a result of the program. */
+/** Check all columns of a row against the program's packing of `result`. */
 static void compare_row(starmill_table *table, int row, const mill_fit_result *result)
 {
   mill_columns columns;

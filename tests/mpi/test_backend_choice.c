@@ -287,7 +287,7 @@ MILL_TEST(auto_takes_the_cpu_when_one_rank_has_no_gpu)
     mill_gpu_place place;
     faulty_machine(&fault[i]);
     const char *choice = settled(fault[i].what, NULL, (int64_t)FROM * mpi.size, MILL_OK);
-    /* alone, another kind is one whose crossover was not measured */
+    /* a single rank with another kind of GPU gets the CPU: no crossover was measured for it */
     if (strcmp(choice, "cpu") != 0)
       fail_msg("%s: %s: %s", fault[i].what, choice, mill_error_message());
     assert_false(mill_gpu_assigned(&place));

@@ -150,7 +150,7 @@ MILL_TEST(a_rank_that_does_not_draw_stops_nobody)
     for (int i = 0; i < 20; i++)
       assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
   close_draw(draw);
-  /* nor does one that was never settled: the ranks have nothing under way */
+  /* a draw that was never settled can be freed, as no request is under way */
   draw = open_draw(1);
   mill_draw_free(draw);
   mill_draw_free(NULL);
@@ -290,7 +290,7 @@ static void find_owners(int by_place)
   }
 }
 
-/* A copy of the files of this rank, as it would have indexed them. */
+/* Copy the indices of files start ... end - 1 to mine, as this rank would have them. */
 static void copy_mine(int start, int end, mill_file_index *mine)
 {
   for (int f = start; f < end; f++) {

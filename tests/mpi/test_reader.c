@@ -199,7 +199,7 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
   close_catalog();
 }
 
-/* by_rows: only the rows that are selected in it are others */
+/* The second file has changed in size; by_rows: only in the rows that are selected. */
 static void changed_file_costs_its_rows(const char *result, int by_rows)
 {
   mill_reader *reader = NULL;

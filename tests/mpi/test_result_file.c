@@ -372,7 +372,7 @@ MILL_TEST(models_belong_to_one_result)
     assert_true(stored[0] == 1 && stored[1] == 2 && isnan(stored[2]));
     assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
   }
-  /* another result may not have it, unless it is told to start over */
+  /* another result may not use this models file, unless it overwrites the file */
   file = open_as(&s, in_folder("yours.h5"), 0, MILL_OPEN_NEW);
   assert_fails(mill_result_open_models(file, in_folder("m.h5"), 0, wave_aa, n_pix), MILL_ERR_OUTPUT,
                "another result than");

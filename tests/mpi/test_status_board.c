@@ -177,7 +177,7 @@ MILL_TEST(a_reader_always_finds_a_whole_file)
   }
 }
 
-/* Also if no status file is wanted; at the end the ranks are known all the same. */
+/* With no status file, or none that can be written, rank 0 knows the ranks' states at the end. */
 MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
 {
   char nowhere[600];

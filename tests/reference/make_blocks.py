@@ -207,7 +207,7 @@ def resolution():
     column = row - half + index
     inside = (0 <= column) & (column < n)
     solved = np.linalg.solve(gauss, np.where(inside, dense[row, column.clip(0, n - 1)], 0.0).T).T
-    # sums of whole rows, with the weights that the solution puts off the arm (in 10 of 40 rows)
+    # whole rows have this sum; 10 of 40 rows also have weights off the arm, set to 0 below
     median = np.median(solved.sum(axis=1))
     for i in list(range(half)) + list(range(n - half, n)):
         solved[i] *= median / solved[i][inside[i]].sum()

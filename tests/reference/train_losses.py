@@ -50,7 +50,7 @@ def uniform(seed, index, purpose, n):
 
 
 def shuffled(n, seed, index, purpose):
-    """0 ... n - 1 by exchanging i with a random one up to it, i falling."""
+    """0 ... n - 1 shuffled: each item i, from the last on, changes places with one of 0 ... i."""
     u, order = uniform(seed, index, purpose, n), np.arange(n)
     for k, i in enumerate(range(n - 1, 0, -1)):
         j = int(u[k] * (i + 1))

@@ -17,7 +17,7 @@ LONG_WORK_S = 56.0
 WARN_S = 25
 
 PACE = '''#!{python}
-"""Run starmill at a part of a CPU, so that little work takes long; as gentle to stop."""
+"""Run starmill on a share of a CPU, so that little work takes long; pass on signals."""
 import os, signal, subprocess, sys, time
 SHARE, TICK_S = {share}, 0.5  # a tick is the same for all ranks, lest they wait for each other
 if "--output" not in sys.argv:  # help, for starmill-submit
@@ -163,7 +163,7 @@ def site(name, program, *more):
 
 
 class Beside(threading.Thread):
-    """A test that runs beside the others from the start, as a daemon thread."""
+    """A test that runs in parallel with the others from the start, as a daemon thread."""
 
     waiting = []  # tests that are to run so
 
@@ -230,7 +230,7 @@ def write_sites():
                                  ("four", 30.0, 4)):
         pace = write_script("pace-" + name, PACE.format(
             python=sys.executable, share=LONG["cpu_s"] / work_s / n_rank, starmill=STARMILL))
-        # one of them by mpirun, which also has to pass signals on
+        # "slow" is launched by mpirun, which also has to pass signals on
         site("site-%s.conf" % name, pace,
              *(["SITE_LAUNCHER=(%s)" % BY_MPIRUN] if name == "slow" else []))
 
@@ -259,7 +259,7 @@ class Jobs(ProgramTest):
         return content(path, "r")
 
     def assertSame(self, path, want="reference.h5", rows=slice(None)):
-        """/fits and /catalog are those of a run that nothing stopped, bit for bit."""
+        """/fits and /catalog have the bits of an undisturbed run."""
         for group in ("fits", "catalog"):
             have, all_rows = read(path, group), read(tmp(want), group)
             self.assertEqual(differing(have, {k: v[rows] for k, v in all_rows.items()}), [], group)
@@ -271,7 +271,7 @@ class Jobs(ProgramTest):
 
 class Scripts(Jobs):
     def by_hand(self, script, out):
-        """Submit a script as it comes, from the folder above slurm/."""
+        """Submit a shipped script unchanged, from the folder above slurm/."""
         return SYSTEM.submit(
             "sbatch", "--output", tmp(out + ".log"), os.path.join("slurm", script), *FIT, "--catalog",
             tmp("one.txt"), "--output", tmp(out), cwd=os.path.dirname(SLURM), STARMILL_SITE=tmp("site.conf"))
@@ -414,7 +414,7 @@ class Submitted(Jobs):
 
 
 class TimeLimit(Jobs):
-    """Named to be the last: the job has been running all the time."""
+    """Named to run last: its job has been running since the start."""
 
     def test_work_longer_than_the_limit(self):
         out, log = tmp("long.h5"), tmp("long.h5.log")
@@ -424,7 +424,7 @@ class TimeLimit(Jobs):
         n_start = int(SYSTEM.field(job, "Restarts")[0])
         print("%.0f s, %d requeues" % (time.time() - LONG["begin"], n_start))
         self.assertGreaterEqual(n_start, 1)
-        # the last start may be done when it is asked to stop
+        # the last start may be warned too, and finish before it has to stop
         self.assertIn(text.count("the warning before the time limit") - n_start, (0, 1), text)
         # the log of every start is there
         self.assertEqual(sorted(set(re.findall(r"start (\d+): ", text)), key=int),

@@ -27,8 +27,8 @@ MILL_HD static inline int mill_prior_bounded(const mill_model *m, const mill_slo
   return bounded;
 }
 
-/** Return the integral of exp(-prior penalty / 2) of parameter j within its limits; without a prior,
- *  the width of its range. */
+/** Return the integral of exp(-prior penalty / 2) of parameter j within j's limits.  Without a
+ *  prior, return the width of j's range. */
 MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, const mill_slot *slot,
                                                         int j)
 {
@@ -39,7 +39,7 @@ MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, con
     return hi - lo;
   lo = (mill_par_min(m, j) - mean) / (sqrt(2.0) * sigma);
   hi = (mill_par_max(m, j) - mean) / (sqrt(2.0) * sigma);
-  /* the side on which a tail keeps its digits */
+  /* subtract the smaller tails: their difference keeps its digits */
   const double twice = lo > 0.0 ? erfc(lo) - erfc(hi) : erfc(-hi) - erfc(-lo);
   return sqrt(2.0 * MILL_PI) * sigma * (0.5 * twice);
 }
@@ -84,8 +84,21 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
     left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
   }
   left = mill_block_sum(b, left);
-  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS); /* as if a draw gave 0 or 1 */
+  *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS); /* binomial: as if each draw gave 0 or 1 */
   return ln_all + log(left);
+}
+
+/** Do exposures share template or width errors?  F counts the ln det of such an error once for each
+ *  exposure, so F's normalisation, and with it the evidence, is wrong. */
+MILL_HD static inline int mill_is_shared(const mill_model *m, const mill_slot *slot)
+{
+  int shared = 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    shared |= s->used && s->error_fixed && s->n_share > 1.0 &&
+              (m->arm[s->arm].error.fraction || s->width_error > 0.0);
+  }
+  return shared;
 }
 
 /** Store ln of the evidence and its error in the posterior.  The integral of exp(-F/2) is the mean
@@ -94,7 +107,7 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
 {
   const mill_sample *s = &slot->sample;
   const double n = (double)slot->n_free, t = MILL_PART_T;
-  double part[2] = {0.0, 0.0}, sum[2], var;
+  double part[2] = {0.0, 0.0}, sum[2], var = 0.0;
   MILL_FOR(b, i, s->n_point)
   {
     const double w = exp((double)s->ln_w[i]);
@@ -104,7 +117,8 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
   mill_block_sum_n(b, part, 2, sum);
   /* ln of the t distribution's normalisation, which the densities leave out */
   const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
-  const double ln_prior = mill_block_prior_integral(b, m, slot, &var);
+  const double ln_prior =
+      mill_is_shared(m, slot) ? (double)NAN : mill_block_prior_integral(b, m, slot, &var);
   MILL_SERIAL(b)
   {
     const double ln_z = s->ln_most + log(sum[0]) - ln_t - 0.5 * slot->result.m2ll - ln_prior;

@@ -31,7 +31,7 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
 }
 
 /** Return the least distance, in mapped labels, between start i = 1, 2, ... and later starts.  The
- *  first distances are small, to search near the best template; later ones reach the library. */
+ *  first distances are small, to search near the best template; later starts spread out. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
@@ -76,7 +76,7 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.  A constant n_star, at most MILL_GUESS_STARS, keeps sums in registers.
+ *  use the same templates.  If n_star <= MILL_GUESS_STARS is constant, sums stay in registers.
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
                                           const int n_star, mill_slot *const *slot,
@@ -258,7 +258,7 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
       best_k = k;
     }
   }
-  /* the first of equal ones, so that the result does not depend on the threads */
+  /* of equal chi^2 take the first template: the result does not depend on the threads */
   const double least = -mill_block_max(b, -best);
   const double at = best_k >= 0 && best == least ? (double)best_k : INFINITY;
   const double first = -mill_block_max(b, -at);
@@ -353,8 +353,8 @@ MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_
   return f;
 }
 
-/** Add the priors' penalty to slot->guess.chisq, less the penalty's least value on the grid.  Else
- *  a prior narrower than the grid's spacing would raise every chi^2. */
+/** Add the priors' penalty to slot->guess.chisq, less the penalty's least value on the grid:
+ *  otherwise a prior narrower than the grid's spacing would raise every chi^2. */
 MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int any = 0;

@@ -27,8 +27,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
                                         mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* sums of products over pixels between the rows of E, of S and D */
-  const int q = s->n_error;
+  const int q = s->n_error; /* rows of E */
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *normal = work->normal, *coef = work->solve;
   double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
@@ -187,7 +186,7 @@ MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len
 
 /** For each label that is an element, measure how well the model fits the element's lines, from a
  *  segment's rows in work->smooth.  A good pixel has the weight (d model / d label / sigma)^2; the
- *  sums are those of enum mill_line_sum.
+ *  sums are listed in enum mill_line_sum.
  *  to [n_label][MILL_N_LINE_SUM]  out  NaN where F is not finite; unset for other labels */
 MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, const mill_segment *s,
                                           mill_workspace *work, double *to)
@@ -227,8 +226,8 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
   }
 }
 
-/** Compare the model with a segment's good pixels.  The model is x, a template times the continuum
- *  of work->solve, plus the model error.  Always inlined: last digits must not vary by compiler.
+/** Compare the model with a segment's good pixels.  The model is x + model error; x is a template
+ *  times the continuum of work->solve.  Always inlined: last digits must not vary by compiler.
  *
  *  keep            in   1: store model / sigma in s->scratch, and the model in s->model unless NULL
  *  chisq, largest  out  chi-square, and the largest squared residual
@@ -391,7 +390,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
 }
 
 /** Return the weight of a segment that shares the templates' error with others, about the sum of
- *  (S/N)^2 over its good pixels.  Segments below S/N 1 have nearly equal weights. */
+ *  (S/N)^2 over its good pixels.  Below S/N 1 it approaches the number of good pixels. */
 MILL_HD static inline double mill_segment_weight(const mill_segment *s)
 {
   const double sn = fmin(fmax(s->sn, 0.0), MILL_MOST_SN);
@@ -457,7 +456,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: F at each velocity that is not NaN, shared among teams. */
+/** Answer MILL_REQ_VALUES for a segment: teams compute F at the velocities that are not NaN. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {

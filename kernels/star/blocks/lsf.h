@@ -23,7 +23,7 @@
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 #define MILL_LSF_EVEN    0.01
-/** A step between pixels above GAP times the smaller step beside it is a gap: pixels are lost. */
+/** A step between pixels above GAP times a neighbouring step is a gap: pixels are missing. */
 #define MILL_LSF_GAP 1.5
 
 enum { MILL_LSF_HALF = 4 /**< half width of mill_lsf_even's kernel; the least half width */ };
@@ -61,7 +61,7 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
  *  The constants are the inverse of the nine pixels' covariance, exp(-d^2 / (4 sigma^2)) at
  *  distance d, with the rows of both sides added, as weights are symmetric.  The function has no
  *  local arrays, so that compilers vectorise it.
- *  weight  out  of the middle pixel and one side, stride elements apart */
+ *  weight  out  weights of the middle pixel and of one side, stride elements apart */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
   const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
@@ -118,7 +118,7 @@ MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first
   return n_even == len;
 }
 
-/** Width of pixel i, in the unit of wave [n].  A gap beside the pixel does not count. */
+/** Width of pixel i, in the unit of wave [n].  A gap next to the pixel does not count. */
 MILL_HD static inline double mill_pixel_width(int n, const double *wave, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
@@ -129,9 +129,9 @@ MILL_HD static inline double mill_pixel_width(int n, const double *wave, int i)
   return gap_above ? below : (gap_below ? above : mean);
 }
 
-/** Compute the weights row [2 h + 1] of pixels i - h ... i + h for a Gaussian at pixel i.  Its
- *  sigma s and wave [n] are in A; h >= MILL_LSF_HALF.  Only pixel i has weight if s is not positive
- *  or an end is within two pixels. */
+/** Compute the weights row [2 h + 1] of pixels i - h ... i + h for a Gaussian at pixel i.
+ *  The Gaussian's sigma s and wave [n] are in A; h >= MILL_LSF_HALF.  Only pixel i has weight if s
+ *  is not positive or an end is within two pixels. */
 MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
                                         double *row)
 {

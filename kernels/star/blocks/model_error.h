@@ -17,7 +17,8 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Restore the data's own weights from s->own_d and s->own_is; the first call saves them there. */
+/** Take the model error out of a segment: restore the weights of the data alone, which the first
+ *  call saves in s->own_d and s->own_is.  Then error_fixed is 1 and the error has 0 rows. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;

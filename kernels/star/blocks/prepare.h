@@ -74,7 +74,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   }
   MILL_BARRIER(b);
   *sn = mill_block_median(b, n, s->scratch);
-  /* median flux of all pixels, else of positive unmasked ones, else of absolute values */
+  /* median flux of all pixels, else of unmasked pixels with flux > 0, else of |flux| */
   *scale = mill_block_median(b, n, s->raw_flux);
   if (*scale == 0.0) {
     MILL_FOR_SIMD(b, i, n)

@@ -24,7 +24,7 @@
 /** Rows of a solver (mill_deconv) that are multiplied in one pass over the pixels. */
 enum { MILL_DECONV_STEP = 4 };
 
-/** Is the pixel free of mask bits, those of `ignore` aside? */
+/** Are all bits of the mask 0, except bits of `ignore`? */
 MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 {
   return ((uint32_t)mask & ~ignore) == 0;
@@ -388,7 +388,7 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
   const int first_edge = n_tile > 0 ? first : 0;
   const int n_edge = n - n_tile * N_TILE;
-  /* pixels at the ends, and those left over from the tiles */
+  /* pixels before the first tile and after the last */
   MILL_FOR(b, e, n_edge)
   {
     const int i = e < first_edge ? e : n_tile * N_TILE + e;

@@ -8,14 +8,14 @@
 #include "kernels/star/blocks/marginal.h"
 #include "kernels/star/blocks/evidence.h"
 
-#define MILL_POST_SHARE 0.01 /**< flags LIMIT, HULL: more than this fraction of samples is there */
+#define MILL_POST_SHARE 0.01 /**< LIMIT, HULL if more of the samples are at a limit, beyond hulls */
 /** A marginal density covers the quantiles TAIL to 1 - TAIL. */
 #define MILL_POST_TAIL   0.001
 #define MILL_POST_DIFFER 0.15 /**< flag NOT_GAUSSIAN: mill_density_differs is above this */
 #define MILL_POST_PARETO 0.7  /**< the weights are not reliable above this Pareto k */
 
 enum {
-  MILL_POST_COPIES = 8 /**< samples of equal weight per point, if max_eval leaves room */
+  MILL_POST_COPIES = 8 /**< samples of equal weight per point; in all at most max_eval */
 };
 
 /** Set s->ess [n_free] to each parameter's variance / (variance of its mean), for points from
@@ -156,8 +156,8 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
 }
 
 /** Return the MILL_POST_* flags of parameter j, whose samples are in s->column.
- *  shift, sigma  in  their mean less the solution, and their standard deviation
- *  range         in  their last percentile less the first */
+ *  shift, sigma  in  mean of the samples less the solution; their standard deviation
+ *  range         in  difference between the samples' last and first percentile */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
                                         const mill_samples *s, int j, double shift, double sigma,
                                         double range)

@@ -16,7 +16,7 @@ enum {
   /** Elements of the memory that a tile's elements share. */
   MILL_SPLINE_STAGE =
       2 * MILL_TILE + 4 * MILL_SPLINE_FAR + 2 * MILL_SPLINE_NEAR + 4 * MILL_SPLINE_LAST,
-  /** Grid points from an end of the arm that the end changes. */
+  /** Spline coefficients at each end of the arm that the natural end changes. */
   MILL_SPLINE_REACH = MILL_WIDE ? MILL_SPLINE_END : MILL_SPLINE_END_F32
 };
 /** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
@@ -167,7 +167,7 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   /* if tiles may begin anywhere, a last tile overlaps the one before */
   const int more = MILL_ROTATE_ANYWHERE && n_tile > 0 && inside % MILL_ROTATE_TILE > 0;
   const int n_done = more ? inside : n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
-  /* elements at the ends, and those left over from the tiles */
+  /* elements before the first tile and after the last */
   MILL_FOR(b, e, n - n_done)
   {
     const int i = e < first_edge ? e : n_done + e;

@@ -18,7 +18,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
-    r->sn[s->arm] = fmax(s->sn, r->sn[s->arm]); /* that of the best exposure */
+    r->sn[s->arm] = fmax(s->sn, r->sn[s->arm]); /* the best exposure's S/N */
     best_sn = fmax(s->sn, best_sn);
     n_dropped += !s->used || s->n_good == 0;
     if (!s->used)
@@ -135,7 +135,7 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return 0;
   }
-  /* the guess's chi-squares are relative to that of the continuum alone */
+  /* the guess's chi-squares are differences from the chi-square of the continuum alone */
   slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
   return 1;
 }

@@ -116,7 +116,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** Sum the segments' F into their curves; if asked for the star's curve, also into the arms'. */
+/** Sum the segments' F into their curves; for the star's curve also into the arms' curves. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
@@ -139,7 +139,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
 }
 
 /** Count an answered question.  Record the parameters of a template that was kept (slot->kept).
- *  Record whether a Jacobian computed the model error anew, and in which start. */
+ *  Record whether a Jacobian recomputed the model error, and in which start. */
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;

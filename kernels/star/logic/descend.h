@@ -20,8 +20,8 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Begin a start with the arm of the most significant lines, whose Jacobians cost less than those
- *  of all arms.  With velocity offsets all arms are fitted. */
+/** Begin a start with only the arm of the most significant lines: Jacobians then cost less.
+ *  With velocity offsets all arms are fitted. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0; /* lead: 1 + arm */
@@ -89,14 +89,14 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
   return has;
 }
 
-/** Below this predicted decrease of F, each Jacobian computes the model error anew at its point, at
+/** Below this predicted decrease of F, each Jacobian recomputes the model error at its point, at
  *  most MAX_SETTLE times.  The solution then does not depend on the start. */
 #define MILL_SETTLE_PROMISE 4.0
 enum { MILL_MAX_SETTLE = 8 };
 
-/** If the minimum is close, let the next Jacobian compute the model error anew (fix_error), and
- *  return 1.  F values of different model errors are not compared, so the polish forgets its F, or
- *  restarts if the last Jacobian did not compute the model error (error_is_here is 0). */
+/** If the minimum is close, let the next Jacobian recompute the model error (fix_error), and
+ *  return 1.  F values of different model errors cannot be compared: the polish forgets F, or
+ *  restarts if the last Jacobian used an older model error (error_is_here is 0). */
 MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   mill_polish *p = &slot->polish;

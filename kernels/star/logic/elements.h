@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Flags of the labels that are elements, once the row is filled in. */
+/** Set the flags of labels that are elements, after the row is filled in. */
 #pragma once
 
 #include "kernels/star/logic/ask.h"
@@ -36,7 +36,7 @@ MILL_HD static inline int mill_label_at_edge(const mill_model *m, int l, const d
   return 0;
 }
 
-/** Is the misfit in the pixels that constrain element l, if any, above what noise explains? */
+/** Is the misfit in element l's lines above what noise explains?  No if no pixel constrains l. */
 MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_slot *slot, int l)
 {
   double sum[MILL_N_LINE_SUM] = {0.0};

@@ -13,13 +13,13 @@
 
 /** First step of a search, in expected velocity errors of one epoch. */
 #define MILL_EPOCH_STEP 2.0
-/** All epochs are scanned if one is more than this many of its errors from the star's velocity. */
+/** All epochs are scanned if one epoch's velocity is more than this many errors from the star's. */
 #define MILL_EPOCH_FAR 4.5
 /** A far velocity counts only if it lowers the epoch's F by this much: less may be noise. */
 #define MILL_EPOCH_GAIN (MILL_EPOCH_FAR * MILL_EPOCH_FAR)
 /** To count, a far velocity of an arm must lower F by GAIN times chi-square per pixel (at least 1)
- *  plus PART of the misfit (chi-square - pixels), plus the template's chi-square less that of the
- *  continuum alone, if positive.  All chi-squares are the arm's at the star's velocity. */
+ *  plus PART * (chi-square - pixels) plus max(0, chi-square - chi-square of the continuum alone).
+ *  All chi-squares are the arm's, at the star's velocity. */
 #define MILL_ARM_GAIN 50.0
 #define MILL_ARM_PART 0.25
 /** Each epoch is fitted at its velocity if one velocity for all has a probability below this. */
@@ -334,7 +334,7 @@ MILL_RESUMABLE(mill_epochs_run)
 }
 
 /** Return the shift of the epochs' velocities, km/s, that makes VRAD their mean; 0 without model
- *  error.  With model error the joint fit weighs lines otherwise than fits of single epochs do. */
+ *  error.  With model error the joint fit weighs lines differently from fits of single epochs. */
 MILL_HD static inline double mill_epochs_zero(const mill_model *m, const mill_slot *slot,
                                               const mill_epochs_mean *mean)
 {

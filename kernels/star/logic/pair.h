@@ -18,11 +18,11 @@
  *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
-#define MILL_PAIR_PEAK_WRONG 2.5  /**< a lower peak / reduced chi-square may be template errors */
+#define MILL_PAIR_PEAK_WRONG 2.5  /**< in reduced chi-squares: lower peaks may be template errors */
 #define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s: for broader lines PEAK_BROAD suffices */
-#define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if slower, a close peak is no star */
+#define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if lower, a peak near VRAD is no star */
 #define MILL_PAIR_GAIN       40.0 /**< times reduced chi-square: two stars must lower F by more */
-#define MILL_PAIR_WRONG      2.0  /**< factor to least_apart if there is a model error */
+#define MILL_PAIR_WRONG      2.0  /**< factor on least_apart if there is a model error */
 #define MILL_PAIR_RATIO      0.3  /**< flux of the second star over the first's, at the start */
 /** A v sin i above SPLIT, km/s, may be the separation of two slow rotators' lines.  Two equal stars
  *  then start at SPLIT_PART times v sin i to each side.  They are kept only if the first star's v
@@ -202,7 +202,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 /** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
-  /* p->flux is in the order of the second star's turn, hence the minus sign */
+  /* p->flux is of the second star's turn, but p->star is 0 again: hence the minus sign */
   const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   const mill_curve *c;
   double curvature = 0.0;
@@ -340,7 +340,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
     slot->best.converged = converged;
   p->n_turn++;
   p->n_scan = 0;
-  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* a turn of the scans */
+  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* up to the last scan */
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
     return 0;
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
@@ -431,7 +431,7 @@ MILL_RESUMABLE(mill_pair_run)
     p->is_split = 0;
     MILL_CALL(mill_pair_try);
   }
-  if (!p->is_fitted) { /* the row stays that of one star */
+  if (!p->is_fitted) { /* the row describes one star */
     slot->result.n_eval = p->n_eval;
     slot->result.n_jac = p->n_jac;
     MILL_RETURN;

@@ -30,7 +30,7 @@ enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars 
  *  or if the stars are at no epoch more than RESOLVED line widths apart. */
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
-/** Closer lines, in line widths, are blended: their velocities also fit template errors. */
+/** Lines closer than this (in widths) are blended: their velocities also fit template errors. */
 #define MILL_PAIR_BLENDED 1.2
 /** With the mass-ratio relation (mill_pair_line) an epoch's velocities say which star is which if
  *  they differ by more than this many times the sum of their errors. */
@@ -60,8 +60,8 @@ MILL_HD_CALLED static inline double mill_pair_unit_at(const mill_slot *slot, dou
   return 1.0 + (excess > 0.0 ? most * excess : 0.0);
 }
 
-/** Return the reduced chi-square that scales the limits on -2 ln L: that of the coadd of all
- *  exposures, or of epoch 0's exposures if the epochs' velocities differ. */
+/** Return the reduced chi-square of the coadd of all exposures, or of epoch 0's exposures if the
+ *  epochs' velocities differ.  Limits on -2 ln L are multiples of it. */
 MILL_HD_CALLED static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   return mill_pair_unit_at(slot, slot->result.chisq_data, slot->epochs_shifted ? 0 : -1);
@@ -75,7 +75,7 @@ MILL_HD static inline void mill_pair_use(mill_slot *slot, int epoch)
       slot->segment[i].used = epoch < 0 || slot->segment[i].epoch == epoch ? 1 : 2;
 }
 
-/** Find the largest peak of each epoch's residuals, then that of all exposures together. */
+/** Find the largest peak of each epoch's residuals, then the peak of all exposures together. */
 MILL_RESUMABLE(mill_pair_peaks)
 {
   mill_pair *p = &slot->pair;
@@ -118,7 +118,7 @@ MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, 
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
 }
 
-/** Move a star's VRAD to the weighted mean of its epochs' velocities, which stay as they are. */
+/** Move a star's VRAD to the weighted mean of its epochs' velocities, which do not change. */
 MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
 {
   double sum = 0.0, weight = 0.0;
@@ -195,7 +195,7 @@ MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  /* places alternate about the first one: 1, -1, 2, -2 ... steps */
+  /* velocities alternate about the first one, at 1, -1, 2, -2 ... steps */
   const int n = ++p->n_scan, place = n % 2 ? (n + 1) / 2 : -n / 2;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -431,8 +431,8 @@ MILL_HD_CALLED static inline void mill_pair_swap(const mill_model *m, mill_slot 
     p->ln_ratio[a] = -p->ln_ratio[a];
 }
 
-/** Return the stars' velocity difference, km/s.  Stars at rest: the difference in VRAD, as noise
- *  makes that of some epoch large.  Moving stars: the largest difference, in VRAD or an epoch. */
+/** Return the stars' velocity difference, km/s.  Moving stars: the largest difference, in VRAD
+ *  or an epoch.  Other stars: the difference in VRAD, since noise makes an epoch's too large. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;

@@ -63,7 +63,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   mill_polish_try t;
   t.facet = slot->space.facet;
   t.n_facet = t.n = 0;
-  p->star = 1 - p->star; /* the companion's priors; the star's penalty has those of offsets */
+  p->star = 1 - p->star; /* for the companion's priors; mill_penalty adds the offsets' priors */
   for (int k = 0; k < n_other; k++) {
     const int j = k < m->n_deriv ? k : (k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm);
     if (j >= 0) {
@@ -139,6 +139,6 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
     const double was = p->ln_ratio[a], ln = was + step;
     p->ln_ratio[a] =
         ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the companion's */
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
   }
 }

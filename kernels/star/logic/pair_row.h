@@ -9,7 +9,7 @@
 MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
                                             const mill_point *at, int star)
 {
-  slot->pair.star = star; /* whose priors are asked for */
+  slot->pair.star = star; /* mill_prior_sigma then uses this star's priors */
   slot->best.at = *at;
   for (int j = 0; j < m->n_par; j++)
     slot->best.end[j] = slot->pair.theta[star][j];
@@ -81,7 +81,7 @@ MILL_HD_CALLED static inline double mill_pair_f(const mill_model *m, mill_slot *
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  for (int k = 0; k < m->n_deriv + m->n_arm; k++) /* the companion's, at limits too */
+  for (int k = 0; k < m->n_deriv + m->n_arm; k++) /* count the companion's, also at limits */
     slot->n_free += k < m->n_deriv ? !m->set.fixed[k] : r->n_pix[k - m->n_deriv] > 0;
   r->vrad_skew = r->vrad_kurt = (double)NAN;
   mill_fit_finish(m, slot, mill_pair_f(m, slot));

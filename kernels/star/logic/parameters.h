@@ -7,7 +7,7 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
 
-/** Labels within this distance of a facet are at the edge; the penalty leaves them 1e-6 from it. */
+/** Labels less than this inside a facet, or beyond, are at the edge (mapped units). */
 #define MILL_HULL_EDGE 1e-3
 
 /** Is parameter j fixed in this star's fit?  With two stars, offsets belong to the companion. */
@@ -155,7 +155,7 @@ MILL_HD_CALLED static inline int mill_at_hull(const mill_model *m, const double 
   return is_at;
 }
 
-/** Farther outside the hulls (mapped units) the emulator is meaningless: F is MILL_OFF_LIMITS. */
+/** Hull distance (mapped units) from which the emulator is useless: penalty MILL_OFF_LIMITS. */
 #define MILL_HULL_FAR 5.0
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30

@@ -8,7 +8,7 @@
 #include "kernels/star/logic/step.h"
 
 #define MILL_POLISH_TOLERANCE      1e-2 /**< the polish ends below this predicted decrease of F */
-#define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same after mill_polish_learn */
+#define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same if mill_polish_learn updated the curvature */
 /** The polish also ends if the next step's predicted decrease of F is below NEAR_END, and the
  *  predicted decrease of the step after it below REST. */
 #define MILL_POLISH_NEAR_END   0.2
@@ -31,7 +31,7 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta, whose Jacobian is then asked for; keep the updates of the curvature. */
+/** Start at theta, where the caller then asks a Jacobian; keep the updates of the curvature. */
 MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
                                                       const double *theta)
 {
@@ -62,7 +62,7 @@ enum mill_polish_outcome {
   MILL_POLISH_FAILED,
   MILL_POLISH_MISLED,  /**< derivatives of F mislead: a simplex should look around */
   MILL_POLISH_CUT,     /**< no more Jacobians are allowed */
-  MILL_POLISH_GIVEN_UP /**< start: meets an earlier one; pair: no second star */
+  MILL_POLISH_GIVEN_UP /**< the start met an earlier start; or no second star */
 };
 
 /** Accept slot->theta, with its last Jacobian and F (f), as the point from which steps start. */
@@ -100,8 +100,8 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
       rise[j] -= 0.5 * (at->hess[j * np + k] + slot->eval.hess[j * np + k]) * step[k];
 }
 
-/** Update polish->second (BFGS) if the gradient changed along a step otherwise than the curvature
- *  predicts.  The matrix hess lacks the residuals' second derivatives, which matter for wrong
+/** Update polish->second (BFGS) if the gradient's change along a step differs from the curvature's
+ *  prediction.  The matrix hess lacks the residuals' second derivatives, which matter for wrong
  *  templates.  Powell's (1978) damping keeps hess + second positive definite. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
@@ -160,7 +160,7 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Predict F's decrease in the step after the next, from those predicted for the last and the next
+/** Predict F's decrease in the step after the next, from the predictions for the last and the next
  *  step.  Infinity: the curvature was updated, or the next decrease is above half of the last. */
 MILL_HD static inline double mill_polish_rest(const mill_polish *p)
 {

@@ -167,7 +167,7 @@ MILL_RESUMABLE(mill_profile_run)
 {
   MILL_BEGIN;
   mill_go_to_best(m, slot);
-  slot->profile.n_round = 0; /* the profile after the epochs counts anew */
+  slot->profile.n_round = 0; /* each profile counts its rounds from 0 */
   mill_profile_begin(m, slot, MILL_N_PROFILE_FEW);
   do {
     MILL_ASK_CURVES(MILL_OF_STAR);

@@ -52,7 +52,7 @@ MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const
   }
 }
 
-/** Inner parameter of v sin i, less that of the solution. */
+/** Return u (mill_vsini_inner) of a v sin i, less u of the solution. */
 MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *slot, double vsini)
 {
   return mill_par_inner(m, MILL_PAR_VSINI, vsini) -
@@ -145,7 +145,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
-  /* off: distance of `at` beyond a limit, or 0; subtracted below, it makes the largest w 1 */
+  /* off: distance of `at` beyond a limit, or 0; off^2 in w makes the largest w 1 */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);

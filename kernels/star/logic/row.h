@@ -15,7 +15,7 @@
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set
- *  if it is below LEAST or above MOST per good pixel.  IVAR is then no inverse variance, or has
+ *  if CHISQ_NOISE per good pixel is below LEAST or above MOST: IVAR is no inverse variance, or has
  *  another unit.  Right errors give 1, correlated pixels 0.5. */
 #define MILL_NOISE_LEAST 0.2
 #define MILL_NOISE_MOST  50.0
@@ -281,8 +281,8 @@ MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_
   return err > 0.0 ? sqrt(scaled * scaled - mill_scaled_floor(m, r, l)) : err;
 }
 
-/** Copy the errors of the likelihood to the formal errors.  If requested, scale the errors but for
- *  the labels' floors. */
+/** Copy the errors to the formal errors.  Then scale the errors, if requested, except the labels'
+ *  floors, and add VRAD's floor. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;
@@ -305,7 +305,7 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   }
 }
 
-/** Are the lines broader than those of any template, as a white dwarf's? */
+/** Are the lines broader than any template's, as in a white dwarf? */
 MILL_HD static inline int mill_fit_is_broad(const mill_model *m, const mill_fit_result *r)
 {
   return !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&

@@ -66,7 +66,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is slot->theta within the limits, and not refused by the hulls? u: uniform random number. */
+/** Is slot->theta within the limits, and u (uniform, random) < exp(-hull penalty / 2)? */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
@@ -100,7 +100,7 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 /** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
  *  it differs by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
-/** A refit that ends this much above the row's F saw another spectrum; 0.05 is usual. */
+/** A refit that ends this much above the row's F saw another spectrum; usual rises are 0.05. */
 #define MILL_SAMPLE_RISE 5.0
 
 /** Does the row of --fit belong to another spectrum than this one?  Another chi-square of the

@@ -8,7 +8,7 @@
 
 #include "kernels/star/logic/polish.h"
 
-/** Starts whose F is within this of the best one agree with it. */
+/** A start agrees with the best start if its F is less than this above the best start's F. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
  *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one Jacobian, a Jacobian
@@ -16,14 +16,14 @@
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
-/** Doubts of a solution that has not converged: as many as all others together. */
+/** Doubts if the start did not converge or fell back on a simplex: as many as all other doubts. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
  *  than mill_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
 #define MILL_DOUBT_GAP     30.0
 #define MILL_DOUBT_ONE_GAP 400.0
 #define MILL_FAR_VSINI     100.0 /**< v sin i above which mill_start_far acts, km/s */
-#define MILL_FAR_SHARE     0.9   /**< a candidate's least drop of chi-square / the best drop */
+#define MILL_FAR_SHARE     0.9   /**< a candidate needs this fraction of the best chi-square drop */
 
 /** Two points are near each other if each parameter but v sin i differs by less than NEAR, and the
  *  sum of squared differences is below NEAR_SUM.  The unit is the polish's longest step. */

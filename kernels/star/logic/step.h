@@ -73,7 +73,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
   }
 }
 
-/** Add the hull penalty's curvature to a [n][n].  Facets share it by their forces (multipliers). */
+/** Add the hull penalty's curvature to a [n][n].  A facet's part is proportional to its force. */
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
@@ -90,7 +90,7 @@ MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, doubl
 }
 
 /** Return how far the step ends beyond facet i, less the distance that the penalty lets it go: (sum
- *  of all forces) / weight (mill_polish_forces).  If the result is positive, activate facet i. */
+ *  of all forces) / weight.  mill_polish_forces activates the facet of the largest result > 0. */
 MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
 {
   const mill_active_facet *facet = &t->facet[i];
@@ -284,7 +284,7 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Return the step's predicted decrease of F and hull penalty.  hess + second: F's Hessian / 2. */
+/** Return the step's predicted decrease of F + hull penalty.  hess + second: F's Hessian / 2. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {

@@ -7,7 +7,7 @@
 
 #define MILL_SEEK_ROUNDS 8    /**< a search without a minimum ends after these rounds */
 #define MILL_SEEK_STEP   2.0  /**< in errors: first step, and step after a coarse one */
-#define MILL_SEEK_LEAST  1.0  /**< first step at least, km/s */
+#define MILL_SEEK_LEAST  1.0  /**< least first step, km/s */
 #define MILL_SEEK_MOST   60.0 /**< widest step, km/s */
 #define MILL_SEEK_NOISE  0.5  /**< in errors: a smaller step is doubled, as F hardly changes */
 #define MILL_SEEK_NEAR   0.5  /**< in steps: a minimum farther away becomes the next centre */
@@ -26,7 +26,7 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Fit a parabola to F at the centre and beside it.  Then end, or set the next step or centre. */
+/** Fit a parabola to F at the centre and a step to each side.  End, or set next step or centre. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -60,7 +60,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   c->f_centre = (double)NAN;
 }
 
-/** Return the widest step between the velocity limits, which rounding cannot carry beyond them. */
+/** Return the widest step (km/s) from the centre that stays within the limits despite rounding. */
 MILL_HD static inline double mill_seek_room(const mill_model *m, const mill_curve *c)
 {
   return 0.99 * fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre);
@@ -124,7 +124,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - reach);
   const double right = mill_arm_vrad(m, slot, i_arm, v + reach) - c->centre;
   double coef[MILL_N_QUARTIC];
-  /* not if an offset or a limit holds the arm's velocity */
+  /* not if a limit cuts the arm's grid, or its offset cancels changes of VRAD */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   mill_quartic(c->f, coef);

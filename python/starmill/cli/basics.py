@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
+USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, equal to the C program's
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
 BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_threads.c
@@ -19,7 +19,7 @@ BLAS_BYTES = 129 << 20  # buffer of a thread of OpenBLAS, as in src/system/blas_
 # HDF5's locks fail on some file systems, and reading a result during its run needs none
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
-# pip's package of a module with another name
+# {module: pip's package that has it}, where the names differ
 PACKAGES = {"PIL": "pillow", "yaml": "pyyaml", "hats_import": "hats-import"}
 
 
@@ -148,7 +148,7 @@ def check_output(path, overwrite, reads, option="--output"):
 
 
 def beginning(path):
-    """Return the first bytes of a regular file, none of anything else."""
+    """Return the first 4096 bytes of a regular file, b"" of anything else."""
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command lines of the jobs in Python; that of library train is in jobs/library/train_options.c."""
+"""Command lines of the jobs in Python; options of library train: jobs/library/train_options.c."""
 
 import math
 

@@ -21,7 +21,7 @@ _starmill() {
   for part in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do
     [[ " $subs " == *" $part "* && -z $sub ]] && sub=$part
   done
-  # a sub-command without options of its own has the job's
+  # a sub-command without options of its own takes the job's options
   [[ -z $sub || $said == *$'\n  --'* ]] ||
     said=$("${COMP_WORDS[0]}" "$job" "$sub" --help 2>/dev/null)
   while IFS= read -r line; do

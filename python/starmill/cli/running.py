@@ -19,10 +19,10 @@ from collections import deque
 from starmill.cli.basics import (INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure,
                                  need, printable, process, refuse_input, writing)
 
-REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20  # progress: a bar of this width, or lines in a log
+REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20  # s from one drawn bar, or log line, to the next; bar's width
 SMOOTH_S = 20  # the rate averages over about this time
-BEAT_S, WATCH_BEATS = 10, 3  # a holder renews its lock this often; renewals to wait for
-DEAD_S, EMPTY_S = 1800, 2  # an older lock, or empty lock, may be of a job that is gone
+BEAT_S, WATCH_BEATS = 10, 3  # s between renewals of a lock by its holder; renewals to wait for
+DEAD_S, EMPTY_S = 1800, 2  # s; the job of an older lock, or empty lock, may be gone
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
 
 
@@ -286,7 +286,7 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Remove a stale lock, and no newer lock that another process has made meanwhile."""
+        """Remove a stale lock, but not a newer lock that another process has made meanwhile."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -100,7 +100,7 @@ def fill_single_gaps(nodes):
 
 
 def _axis_choices(x, values, n):
-    """Return up to n of the sorted values around x, as centred as possible; one if x is a value."""
+    """Return [x] if x is among the sorted values, else up to n around x, centred if possible."""
     near = min(values, key=lambda v: abs(v - x))
     if abs(near - x) < 1e-9 * TEFF_STEP:
         return [near]

@@ -23,7 +23,7 @@ UNSOELD = {(11, 0): 2.0, (14, 0): 1.3, (20, 0): 1.8, (26, 0): 1.4, (20, 1): 1.4,
 UNSOELD_ELSE = 2.5
 
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
-# Species of these lists that are not used: hydrogen halides, which have no lines here.
+# Species of these lists to leave out: hydrogen halides, which have no lines at these wavelengths.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
 # (wavelength in A, largest lg gf of CH lines up to this wavelength). CH lines of larger lg gf are
 # left out: they come from wrong extrapolations to high excitation.

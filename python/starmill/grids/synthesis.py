@@ -48,7 +48,7 @@ def control(*parts):
 
 
 def composition(labels):
-    """Return the arguments of control() for the abundances; single ones are lg N, hydrogen 12."""
+    """Return the abundances as arguments of control(); of single elements as lg N(X)/N(H) + 12."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
@@ -182,7 +182,7 @@ def join(pieces, grid=plan.FGK):
         sums[:, near] += s
         total[near] += t
     expected = sigma * np.sqrt(2 * np.pi)
-    if np.abs(total / expected - 1).max() > 0.1:  # up to half a step is missing at changes
+    if np.abs(total / expected - 1).max() > 0.1:  # where pieces meet, up to half a step is missing
         raise BadModel("the pieces do not cover all wavelengths")
     return at, sums[0] / total, sums[1] / total
 
@@ -202,7 +202,9 @@ def check_overlap(before, after, edge, sigma):
 
 def check(labels, at, flux, cont, grid=plan.FGK):
     """Refuse an implausible spectrum; return the share of sigma Teff^4 emitted in range."""
-    need(not (flux > 1.02 * cont).any(), BadModel, "flux above the continuum after smoothing")
+    most = (flux / cont).max()
+    need(most <= 1.02, BadModel,
+         f"flux is {most:.3f} of the continuum after smoothing, expected at most 1.02")
     share, (low, high) = np.sum(flux) * grid.STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
     need(low < share < high, BadModel,
          "the flux of all pixels is %.2f of sigma Teff^4, expected %g to %g" % (share, low, high))

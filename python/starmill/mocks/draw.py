@@ -15,7 +15,7 @@ STAR, TILE, NOISE, DEFECT = range(4)
 REST = 4  # streams from here on, one per arm: model error outside the components
 FLOOR = 1 << 16  # stream of the errors of the templates' labels
 
-KINDS = ("star",  # a clean one; the others have a defect
+KINDS = ("star",  # a star without a defect; rows of the other kinds have one
          "sky",  # OBJTYPE SKY, sky residuals only
          "bad_fiber",  # fiber status with a forbidden bit
          "allowed_fiber",  # fiber status with an allowed bit, fitted

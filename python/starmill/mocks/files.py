@@ -16,7 +16,7 @@ N_FIBER = 5000  # fibers of the instrument, 500 per petal
 BROKEN, REACH = 1 << 2, 1 << 3  # a forbidden and an allowed bit of the fiber status
 DESI_MWS_ANY, DESI_SKY, MWS_BROAD = 1 << 61, 1 << 32, 1 << 0
 ZWARN_SKY, ZWARN_DELTACHI2, ZWARN_NEGATIVE, ZWARN_NODATA = 1 << 0, 1 << 2, 1 << 3, 1 << 9
-GALAXY_Z, MAX_NOISE_Z, NOISE_Z_ERROR = 0.3, 1.6, 1e-3  # redshift of "galaxy" rows; of noise
+GALAXY_Z, MAX_NOISE_Z, NOISE_Z_ERROR = 0.3, 1.6, 1e-3  # z of "galaxy" rows; noise: largest z, error
 Z_ERROR_AT_SN10 = 2e-5  # 6 km/s; falls as 1 / S/N
 
 # DESI's names, types and units

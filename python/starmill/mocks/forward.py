@@ -81,7 +81,7 @@ class Template:
              f"{library.path}: arm {instrument.name} has {first_aa:.1f} to {last_aa:.1f} A; even "
              f"when shifted by {MAX_VEL_KM_S:g} km/s it must cover half of the instrument's "
              f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A: give a library of a wider range")
-        # of the resolution matrices of each group; None: templates at the instrument's resolution
+        # rows of each group's resolution matrix; None: templates at the instrument's resolution
         self.rows = None
         if self.arm.template_sigma_aa >= 0:
             self.rows = [resolution_rows(instrument.resolution[group].astype(float),
@@ -124,8 +124,8 @@ def _profile(n):
 
 
 def _moment_weights(r):
-    """Return the weights of the pixels 0 to 3 from the middle.  Their moments 0 to 6 are those of
-    the rotation profile for a v sin i of r pixels."""
+    """Return the weights of the pixels 0 to 3 from the middle.  Their moments 0 to 6 equal the
+    moments of the rotation profile for a v sin i of r pixels."""
     power, (x, k_dx) = np.array([2, 4, 6]), _profile(1000)
     moments = k_dx @ x[:, np.newaxis] ** power
     weight = (r ** power * moments / [2, 24, 720]) @ DIFFERENCE
@@ -178,8 +178,8 @@ def _error(error, share, is_correlated, random):
 
 
 def labels_of_templates(survey, stars):
-    """Return the labels [n, n_label] of templates: the stars' own.  Model error adds Gaussian
-    errors, whose sigmas are the floors of the library's labels."""
+    """Return the labels [n, n_label] of the stars' templates: the stars' labels and, with model
+    error, Gaussian errors, whose sigmas are the floors of the library's labels."""
     if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
         return stars.label
     floor = np.array([label.floor for label in survey.library.label])

@@ -164,7 +164,7 @@ def make(survey, lock, stop):
     whats = ("coadd", "redrock") if survey.settings.redrock else ("coadd",)
     todo = [{what: survey.name(i, what) for what in whats
              if not os.path.exists(survey.path(survey.name(i, what)))}
-            for i in range(survey.n_file)]  # the missing ones of each file number
+            for i in range(survey.n_file)]  # missing files of each number: {kind: name}
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
     n_made, progress = 0, None if survey.settings.quiet else running.Progress(n_row, "stars")

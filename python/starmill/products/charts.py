@@ -17,13 +17,13 @@ DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
 MANY = 4000  # points above which a map counts rows in cells
 FEW_DECADES = 12  # ratio of an axis' ends: below, numbers between decades are labelled too
-FEW, LEAST_DENSITY = 3, 2000  # stars: below the first no map, below the second points
+FEW, LEAST_DENSITY = 3, 2000  # stars: below FEW no map, below LEAST_DENSITY points
 PAD = 0.04  # distance of a map and its colour bar, over the map's width
 FAINT = 300  # a density map shows densities above peak / FAINT
 # kernel densities: counts in cells, smoothed by a Gaussian whose widths follow Scott's rule
 N_CELL = 240  # cells along the longer axis of a map
 LEAST_WIDTH = 1.5  # least width of the kernel, cells; a narrower one would show the cells
-REACH = 4  # the kernel ends at so many widths
+REACH = 4  # the kernel ends at this many widths from its centre
 WIDE_DEG = 60  # draw the whole sky if a star is farther than this from the survey's centre
 
 
@@ -198,7 +198,7 @@ def kiel_axes(axes, x, y):
 
 
 def kiel_density(axes, survey, s):
-    """Draw the Kiel diagram as a kernel density, few stars as points."""
+    """Draw the Kiel diagram as a kernel density; below LEAST_DENSITY stars as points."""
     x, y = spread(s["TEFF"], 0.1, 99.9), spread(s["LOGG"], 0.1, 99.9)
     if len(s["TEFF"]) < LEAST_DENSITY:
         axes.plot(s["TEFF"], s["LOGG"], ".", color=RESIDUAL)

@@ -16,7 +16,7 @@ from starmill.templates.spectra_fits import check_whole, opened
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
 UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
          "SN": ("", 2)}  # column: unit, digits
-# bits of rvspecfit's RVS_WARN; starmill's files name all of theirs
+# bits of RVS_WARN in rvspecfit's files; starmill's files name their bits themselves
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted
@@ -176,6 +176,7 @@ def picture(a, b, names, kind):
                                 width_ratios=(3, 1), constrained_layout=True)
     for name, (left, right) in zip(panels, axes):
         (d, pull), unit = differences(a, b, name), UNITS.get(name, ("",))[0]
+        unit = f" [{unit}]" if unit else ""
         good = np.isfinite(d)
         x, d = a[name][good].astype(float), d[good]
         most = 4 * max(half_width(d, 1), np.spacing(np.abs(x).max()))
@@ -185,13 +186,11 @@ def picture(a, b, names, kind):
         dots = left.scatter(x, shown, c=sn, s=6, cmap="viridis", vmin=0.5, vmax=2.0,
                             linewidths=0, rasterized=True)
         left.axhline(0, color="black", linewidth=0.8)
-        left.set_ylim(middle - 1.05 * most, middle + 1.05 * most)
-        left.set_xlabel(f"{name} of A{f' [{unit}]' if unit else ''}")
-        left.set_ylabel(f"B $-$ A{f' [{unit}]' if unit else ''}")
+        left.set(ylim=(middle - 1.05 * most, middle + 1.05 * most),
+                 xlabel=f"{name} of A{unit}", ylabel=f"B $-$ A{unit}")
         right.hist(np.clip(pull[np.isfinite(pull)], -2, 2), bins=41, range=(-2, 2), color="0.6")
         right.axvline(0, color="black", linewidth=0.8)
-        right.set_xlabel("B $-$ A in errors")
-        right.set_yticks([])
+        right.set(xlabel="B $-$ A in errors", yticks=[])
     figure.colorbar(dots, ax=axes[:, 1].tolist(), label="log$_{10}$ S/N of A", shrink=0.5)
     figure.suptitle(f"A: {names[0]}\nB: {names[1]}", fontsize=8)
     memory = io.BytesIO()

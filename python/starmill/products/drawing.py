@@ -14,7 +14,7 @@ INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
 MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito, distinct for the colour-blind
 STYLE = {"font.size": 10, "axes.linewidth": 0.7, "axes.titlesize": 10, "axes.spines.top": False,
          "axes.spines.right": False, "xtick.direction": "out", "ytick.direction": "out"}
-MAX_RESIDUAL = 5.0  # errors; larger residuals are drawn here
+MAX_RESIDUAL = 5.0  # errors; larger residuals are drawn at this value
 
 
 def literal(words):

@@ -21,7 +21,7 @@ from starmill.products.result import Result
 from starmill.products.table import head, is_done, words, writing_product
 
 INCOMPLETE = 3  # exit status: products or rows are missing
-FITS = ("fits", "epochs")  # kinds with one FITS file of the whole result; TABLES: one file
+FITS = ("fits", "epochs")  # kinds of one FITS file in all; TABLES: kinds of one file
 TABLES = (*FITS, *table.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
@@ -59,7 +59,7 @@ def name_of(path, subdirs, prefix):
 
 
 def names_of(result, subdirs, prefix):
-    """Return the paths of the inputs' products, None of an unreadable input."""
+    """Return the paths of the inputs' products, None for an unreadable input."""
     names = [None if error else name_of(path, subdirs, prefix)
              for path, error in zip(result.files, result.catalog["files/ERROR"][...])]
     advice = "fit them into different results" if subdirs else \
@@ -183,7 +183,7 @@ class Export:
         return Done("written", n_damaged=n_left_out)
 
     def parts(self, header, whole):
-        """Return columns, result, rows and facts for other formats than FITS."""
+        """Return what writers of formats but FITS take: columns, result, mask of rows, facts."""
         facts = [(key, str(value)) for key, value in header.items()
                  if key not in (*head(""), "LONGSTRN")]
         facts += [(key, words(value)) for key, (value, _) in table.meanings(self.result).items()]
@@ -191,7 +191,7 @@ class Export:
         return columns, self.result, whole, facts
 
     def found(self, path):
-        """Return is_done of a FITS output.  Refuse an existing output of another format."""
+        """For a FITS output return is_done(); refuse an existing output of another format."""
         if self.options.to in FITS:
             return is_done(path, self.kind, self.result, self.options.overwrite)
         need(self.options.to != "hats" or not os.path.lexists(path), OUTPUT,

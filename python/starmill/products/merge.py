@@ -248,8 +248,8 @@ def primary(file):
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
     if n_far:
-        warn(f"stars more than 1 arcmin from the first row of their TARGETID or name: {n_far}; "
-             "each has a primary row of its own")
+        warn(f"groups of rows over 1 arcmin from the first row of their TARGETID or name: {n_far}; "
+             "each counts as another star, with its own primary row: check these names")
     order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
     found = np.zeros(n_row, np.uint8)
     found[order[np.unique(star[order], return_index=True)[1]]] = 1

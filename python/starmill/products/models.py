@@ -39,7 +39,7 @@ class Models:
                  "without --models; without --models this command fits them again")
 
     def missing(self, rows):
-        """Return those of the rows that were fitted, but by a run without --models."""
+        """Return which of the rows were fitted, but have no model: their run had no --models."""
         if not int(self.result.provenance["UNMODELLED"]):
             return []
         fitted = np.flatnonzero(self.result.fits["STATUS"][...] == FITTED)
@@ -48,7 +48,7 @@ class Models:
         return np.setdiff1d(np.intersect1d(rows, fitted), np.concatenate([self.index[:0], *has]))
 
     def of(self, row):
-        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures, None of a row not fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] of a row's exposures; None if it was not fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
         first, n = (int(self.result.catalog[k][row]) for k in ("FIRST_EXPOSURE", "N_EXPOSURE"))

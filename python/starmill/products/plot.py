@@ -30,7 +30,7 @@ LINES = (
 
 
 def zooms(arms, vrad):
-    """Return three [(title, (low, high))]: of LINES with good pixels, else of parts of an arm."""
+    """Return three ranges [(title, (low, high))]: LINES with good pixels, else parts of an arm."""
     found = []
     shift = 1 + (vrad if np.isfinite(vrad) else 0.0) / C_KM_S
     for title, low, high in LINES:
@@ -192,8 +192,7 @@ def corner(result, row):
     for i, p in enumerate(free):
         for k, q in enumerate(free):
             axes = grid[i, k]
-            axes.set_visible(k <= i)
-            axes.set_xlim(low[q], high[q])
+            axes.set(visible=k <= i, xlim=(low[q], high[q]))
             axes.locator_params(nbins=3)
             axes.tick_params(labelsize=8, labelleft=k == 0 and i > 0, labelbottom=i == n - 1)
             if k < i:

@@ -57,7 +57,7 @@ def cell(key, value, words=None):
 
 
 def table(head, rows):
-    """Return an HTML table.  head: titles, with # before those of numbers.  rows: [[cell]]."""
+    """Return an HTML table.  head: titles; # begins the title of numbers.  rows: [[cell]]."""
     heads = "".join(f'<th class="n">{escape(h[1:])}</th>' if h.startswith("#")
                     else f"<th>{escape(h)}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
@@ -303,7 +303,7 @@ class Stars:
     def card(self, row):
         values = self.result.row(row)
         parts, is_fitted = [], values["STATUS"] == FITTED
-        # not labels that the row's library lacks
+        # leave out labels that the row's library lacks: they are NaN
         for p in filter(lambda p: is_fitted and np.isfinite(values[p]), self.result.parameters):
             words = self.result.shown(values, p, SYMBOL.get(p, (p, 3))[1])
             why = self.result.words(values.get(p + "_FLAG", 0), self.result.flags)

@@ -16,7 +16,7 @@ from starmill.cli.basics import INPUT, OUTPUT, USAGE, Failure, as_failure, need,
 
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
-VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
+VSINI_UNRESOLVED = 1  # bit of FIT_INFO: no rotation detected; shown as < VSINI + VSINI_ERR
 PRIOR = 1024  # bit of FIT_INFO: the row has priors from prior_table
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
 # columns of /epochs whose bytes EPOCH_CRC checks
@@ -25,7 +25,7 @@ TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # columns of 1 and 0
 NO_SN = -1e9  # S/N of an arm without a good pixel
 N_NAMED = 10  # most damaged rows that a warning names
 
-ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
+ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what one row of a group is
 GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
           "epochs": EXPOSURES}  # epochs is optional
 NEEDED = {
@@ -187,15 +187,15 @@ def walk(file):
 
 def works(path, function):
     """Return whether function(open file) succeeds in a child process: HDF5 may crash."""
-    child = os.fork()
+    with h5py._objects.phil:  # no other thread may hold this lock: the child would wait for ever
+        child = os.fork()
     if child == 0:
-        status = 1
         try:
             with h5py.File(path, "r") as file:
                 function(file)
-            status = 0
+            os._exit(0)
         finally:
-            os._exit(status)
+            os._exit(1)
     status = os.waitpid(child, 0)[1]
     need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
     return status == 0
@@ -228,7 +228,7 @@ class Result:
 
     fits, catalog, epochs  {column: dataset}; epochs None: a fit without epochs
     arms, parameters       names as in the columns; parameters in the order of COVAR
-    statuses, backends, warnings, infos, posteriors, flags  {code, bit: (name, meaning)}
+    statuses, backends, warnings, infos, posteriors, flags  {code or bit: (name, meaning)}
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
     priors                 {parameter: (mean, sigma)} of the configuration's priors
     files                  paths of the inputs as given to the fit
@@ -292,7 +292,7 @@ class Result:
         return self.fits[name] if name in self.fits else self.catalog[name]
 
     def names(self, *groups):
-        """Return the names of the columns of groups (default: /fits, /catalog) as written."""
+        """Return the names of columns of groups (default: /fits, /catalog), in the file's order."""
         order = {name: i for i, name in enumerate(self.checked)}
         names = []
         for group in groups or (self.fits, self.catalog):
@@ -321,9 +321,9 @@ class Result:
         return left and f"{says}, which stay as the fit stated them"
 
     def weight(self, p, of):
-        """Return for each row the spectrum's weight in parameter p; the rest is that of the prior
-        in `priors`.  NaN: the prior weighs more, the row has its own priors, an element is flagged,
-        or the error is an upper limit.  of(name): values of a column in these rows."""
+        """Return for each row the spectrum's weight in parameter p; 1 - weight is the weight of
+        `priors`.  NaN: the prior weighs more, the row has its own priors, an element is flagged,
+        or v sin i is unresolved.  of(name): values of a column in these rows."""
         weight = 1 - (of(p + "_ERR_FORMAL") / self.priors.get(p, (0, np.inf))[1]) ** 2
         bits = of("FIT_INFO") & (PRIOR | VSINI_UNRESOLVED * (p == "VSINI"))
         flag = of(p + "_FLAG") if self.has(p + "_FLAG") else 0
@@ -338,7 +338,7 @@ class Result:
         return "dex" if unit.startswith("log(") else unit
 
     def shown(self, values, name, digits):
-        """Return a parameter of a row with its error; of an unresolved v sin i its upper limit."""
+        """Return a row's parameter with its error, or the upper limit of an unresolved v sin i."""
         value, error = values[name], values[name + "_ERR"]
         if name == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
             return f"< {number(value + error, digits)}"

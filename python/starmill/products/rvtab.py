@@ -72,7 +72,7 @@ def span(result, i):
     """Return the first row of input i and the row after its last."""
     start, n = (int(result.catalog["files"][name][i]) for name in ("ROW_START", "N_ROW"))
     if not 0 <= start <= start + n <= result.n_row:
-        raise Failure(OUTPUT, f"{result.path} is damaged: it lacks rows of {result.files[i]}")
+        raise Failure(OUTPUT, f"{result.path} is damaged: it lacks rows of {result.files[i]}; fit again")
     return start, start + n
 
 

@@ -28,8 +28,8 @@ BITWISE = ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert
 # operators whose integer results are checked: beyond 64 bits they would wrap around
 ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
 MAX_SHOWN = 200  # characters of an expression in a message
-# C's operators in Python, outside quotes; comments and blanks become a blank.  ~ binds as C's !
-# does, and the form feed tells it from a ~ of the user.
+# C's operators outside quotes become Python's; comments and blanks become a blank.  ! becomes ~,
+# which binds as tightly; the form feed marks this ~, and not a ~ of the user.
 WORDS = {"&&": " and ", "||": " or ", "!": "~\f"}
 SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=)|#.*|\s)")
 

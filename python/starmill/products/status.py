@@ -134,7 +134,7 @@ class Job:
 
     @property
     def is_told_by_run(self):
-        """Return whether counts come from the status file, where they are newer during a run."""
+        """Return whether counts come from the status file; in a run it is newer than the result."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):

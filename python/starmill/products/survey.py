@@ -29,7 +29,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined 
 
 
 def half_width(values, least=5):
-    """Return half the width of the central 68.27 %, a robust sigma; NaN of fewer values."""
+    """Return half the width of the central 68.27 %, a robust sigma; NaN below `least` values."""
     values = values[np.isfinite(values)]
     if len(values) < least:
         return np.nan

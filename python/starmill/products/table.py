@@ -225,10 +225,10 @@ def packed(columns, values, n, texts=printable):
 
 
 def native(column, rows):
-    """Return a column of packed rows as other programs take it."""
+    """Return a column of packed rows as text, booleans or numbers in native byte order."""
     values = rows[column.name]
     if column.form == "A":
-        return np.char.decode(values, "utf-8", "backslashreplace")
+        return np.char.decode(values, "utf-8", "backslashreplace").astype(str)  # float64 if empty
     if column.form == "L":
         return values == ord("T")
     return values.astype(values.dtype.newbyteorder("="))
@@ -253,7 +253,7 @@ def write(product, columns, name, result, start, whole):
 
 
 def meanings(result):
-    """Return {keyword: (value, comment)} of the order of parameters, bits and codes."""
+    """Return {keyword: (value, comment)}: the parameters' order, the names of bits and codes."""
     found = {"PARORDER": (" ".join(result.parameters), "order of parameters in a covariance")}
     for prefix, of in (("WARN", result.warnings), ("INFO", result.infos),
                        ("POST", result.posteriors), ("FLAG", result.flags)):
@@ -266,13 +266,13 @@ def meanings(result):
 
 
 def calibrated(columns, result):
-    """Return columns that say where their values are calibrated."""
+    """Return the columns; the descriptions of calibrated columns say so."""
     return [c._replace(words=f"{c.words}; calibrated by repeats")
             if c.source is not None and c.source.name in result.calibration else c for c in columns]
 
 
 def described(columns, name, result, n):
-    """The header of n rows, with the meanings of flags."""
+    """Return the header of n rows, with the names of flags and codes."""
     found = header(calibrated(columns, result), name, n)
     for key, (value, comment) in meanings(result).items():
         found[key] = words(value), comment
@@ -289,7 +289,7 @@ def write_files(product, result):
 
 
 def rows(result, columns, whole, texts, start=0):
-    """Yield packed rows of a result in blocks: from row start on, those of the mask whole."""
+    """Yield packed rows of a result in blocks.  start: first row; whole: mask from there on."""
     for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 

@@ -205,7 +205,7 @@ def row_of(path, request, power):
     ivar = inverse_variance(path, one, error_name) if one.extra else np.zeros(len(good))
     estimated = not (ivar[good] > 0).any()  # ESO's products may have only NaN errors
     if estimated:
-        ivar[good] = noise(path, one.flux[good]) ** -2.0  # good: the gap between two detectors is 0
+        ivar[good] = noise(path, one.flux[good]) ** -2.0  # good leaves out gaps, of flux 0
     row = {"NAME": name, "WAVELENGTH": one.wave, "FLUX": np.where(finite, one.flux / scale, 0),
            "IVAR": np.where(finite, ivar * scale**2, 0), "FLUX_SCALE": scale,
            "ERROR_ESTIMATED": estimated}

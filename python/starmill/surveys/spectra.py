@@ -28,6 +28,7 @@ class SpectraFile:
         self._c, handle = binding, binding.ffi.new("starmill_channels **")
         self._call("open", os.fsencode(path), config.encode(), handle)
         self._handle = binding.ffi.gc(handle[0], binding.lib.starmill_channels_close)
+        self.unit = ""
 
     def _call(self, function, *arguments):
         with as_failure(INPUT, "", self._c.StarmillError):
@@ -101,7 +102,8 @@ class Inputs:
                 found.append((max(median_sn(a.flux, a.ivar) for a in arms), k, arms))
             for a in arms:
                 n_inner[a.name] += np.count_nonzero(~a.bad[edge:a.bad.size - edge])
-        need(found, INPUT, f"row {row} of {self.result.path} has no model in any exposure")
+        need(found, INPUT, f"row {row} of {self.result.path} has no "
+             f"{'spectrum' if models is None else 'model'} in any exposure")
         (_, k, arms), *rest = sorted(found, reverse=True)
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
         for _, _, others in rest:
@@ -185,7 +187,7 @@ def matched(channels, models, path):
         wave, model = wave[known], model[known].astype(float)
         # the channel of the arm's name goes first: DESI's arms overlap on one grid
         unused = sorted(channels, key=lambda c: c.name != name)
-        while len(wave):  # an arm's model joins those of its spectra
+        while len(wave):  # the model of an arm may span several channels
             at, c = max(((pixels(c.wave, wave), c) for c in unused), key=lambda p: len(p[0]),
                         default=((), None))
             n, unused = len(at), [other for other in unused if other is not c]
@@ -196,8 +198,8 @@ def matched(channels, models, path):
 
 
 def pixels(have, wanted):
-    """Return the indices in have of the wanted wavelengths up to the first that is missing or not
-    above the one before."""
+    """Return the indices in `have` of the wavelengths `wanted`, up to the first that `have` lacks
+    or that does not ascend."""
     if len(have) < 2:
         return []
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)

@@ -21,20 +21,20 @@ N_COMPONENT = 36  # of all responses together
 N_SAMPLE = 800  # label points whose responses give the components
 SMOOTH_AA = 300.0  # wavelength per term of the smooth part, which a fit's continuum removes
 NOISE = 0.007  # of ln flux: errors of the library at the models' four labels
-NOISE_SHARE = 0.05  # more of these errors, as a share of a line's absorption
-LENGTH = 2.0  # of the process, in standard deviations of the four labels
+NOISE_SHARE = 0.05  # a further error, as a share of a line's absorption
+LENGTH = 2.0  # correlation length of the processes, in mapped labels
 PENALTY = 50.0  # lowers variances, so that elements without lines get almost none
-STEP = 6  # pixels between those at which the variances are found
+STEP = 6  # variances are found at every sixth pixel, and interpolated
 SMALL = 0.0625  # scale of the arguments of products: errors of SMALL^2 / 12
 LINEAR = 20.0  # silu(z + LINEAR) - LINEAR is z for small z
-CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above, C and O in cool stars reverse roles
+CARBON = 0.2  # largest [C/Fe] - [alpha/Fe]; above it C and O reverse roles in cool stars
 
 
 class Models:
     """Models of a grid file: four labels, abundances, and the changes of ln flux that these cause.
 
     values    [n][4]           labels
-    a         [n][9]           [X/Fe] of plan.ELEMENTS, microturbulence: departures from the library
+    a         [n][9]           departures from the library's [X/Fe] (ELEMENTS), microturbulence
     change    [n][n_pix]       ln(flux / the library's flux), less its smooth part in wavelength
     strength  [n][n_pix]       absorption() at the models' labels
     continuum [n_term][n_pix]  coefficients of ln continuum for monomials of the labels
@@ -61,7 +61,7 @@ class Models:
         self.strength = self.absorption(self.values)
 
     def level_out(self, y, absorption):
-        """Return y [n][n_pix] without its smooth part in pixels with little absorption."""
+        """Return y [n][n_pix] less its smooth part, fitted mainly where absorption is small."""
         out = np.empty_like(y)
         for i, weight in enumerate(1 / (0.02 + abs(absorption))):
             coef = np.linalg.lstsq(self.smooth * weight[:, None], y[i] * weight, rcond=None)[0]
@@ -216,7 +216,7 @@ def join(library, parts, values):
 
 def make(grid_path, uncorrected, base, floors, path, program):
     """Write to path a copy of library `base` that also has labels for the elements of a grid file.
-    Responses to abundances come from the grid's models less those of `uncorrected`, which is base
+    Responses come from ln flux of the grid's models less ln flux of `uncorrected`, which is base
     before its correction by real spectra.  floors: least errors of the elements, dex."""
     grid = open_grid(grid_path)
     bare, library = library_file.read(uncorrected), library_file.read(base)

@@ -115,9 +115,8 @@ def read_range(file, labels):
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])
-        if not least < most:
-            raise ValueError(f"outside/points: {label.name} is the same at all points; "
-                             "train with a range of it")
+        need(least < most, ValueError, f"outside/points: {label.name} is the same at all points; "
+             "train with a range of it")
         # round: float32 makes 4000.0008 of 4000, and mapping 2.8e-17 of 0
         digits = 5 - math.floor(math.log10(most - least))
         label.min, label.max = round(float(least), digits) + 0.0, round(float(most), digits) + 0.0
@@ -175,7 +174,7 @@ def read_arm(file, path, arm_name, sigma):
 def verify(file, library):
     """Return the largest difference from the check values, in the unit of CHECK_TOLERANCE."""
     need("check/params" in file, ValueError, "has no check values (check/params, check/spectra, "
-         "check/outside), which prove that it is read correctly")
+         "check/outside), which prove that it is read correctly: write them into the file")
     label = array_of(file, "check/params", "f8", 2)
     spectrum = array_of(file, "check/spectra", "f8", 2)
     outside = array_of(file, "check/outside", "f8", 1)

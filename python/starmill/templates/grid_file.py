@@ -20,7 +20,7 @@ TO_DO, GOOD, BAD = 0, 1, 2
 MAX_NAMED_BAD = 20
 NAME, WHY = 64, 128  # bytes of a name and of a reason, final zero included
 MAX_SETTINGS = 60000  # bytes; HDF5 limits an attribute to 64 KiB
-HDF5 = (RuntimeError, ValueError)  # what h5py raises beside OSError when a disk is full
+HDF5 = (RuntimeError, ValueError)  # h5py raises these or OSError when a disk is full
 MEANING = {"models/label": "labels of each model, in their units",
            "models/name": "file or row that each model comes from",
            "models/status": "0 still to do, 1 good, 2 bad",
@@ -33,7 +33,7 @@ MEANING = {"models/label": "labels of each model, in their units",
 
 @dataclass
 class Grid:
-    """An open grid file; nobody closes it before the end of the program."""
+    """An open grid file; it stays open until the program ends."""
     path: str
     file: object
     complete: bool

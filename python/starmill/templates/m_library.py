@@ -4,7 +4,7 @@
 usage: python3 -m starmill.templates.m_library [--starmill PROGRAM] PYHAMMER.fits.gz WORK OUT.h5
 
 PYHAMMER holds an image of spectra on a log10 grid of vacuum wavelengths, and a table LABELS with
-SPTYPE, FEH and N_COADD.  Teff is that of the type; log g follows from Teff and is no label.  The
+SPTYPE, FEH and N_COADD.  The type gives Teff; log g follows from Teff and is no label.  The
 velocities of the templates are removed.  Each template is also fitted with a library made without
 it; the scatter of these fitted labels is the floor of the labels' errors.
 """
@@ -30,9 +30,9 @@ SOURCES = (
 TEFF = {"K7": 4100, "M0": 3850, "M1": 3660, "M2": 3560, "M3": 3430, "M4": 3210, "M5": 3060,
         "M6": 2810}
 RESOLVING_POWER, SN, FOLDS = 2000, 60, 5
-FEH_ERR = 0.9  # dex, in the floor of [Fe/H]: fits of MILES and LAMOST exceed published values by it
+FEH_ERR = 0.9  # dex, part of the floor: fits of MILES and LAMOST exceed published [Fe/H] by it
 LINES_AA = 7701.09, 8185.51, 8197.08, 8544.44, 8664.52  # K I, Na I twice, Ca II twice; vacuum
-# wavelengths between telluric bands of O2 and H2O
+# between telluric bands of O2 and H2O
 RANGES_AA = (5000, 6860), (6970, 7160), (7350, 7580), (7720, 8120), (8180, 9200)
 
 

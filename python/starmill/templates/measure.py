@@ -76,7 +76,7 @@ def pixel_lines(library, models, n_component):
 
 def open_library(library):
     """Open the library for fits without rotation and model error, with velocities up to MAX_SHIFT
-    pixels.  npoly_per_1000aa is that of config/sdss.yaml."""
+    pixels.  npoly_per_1000aa is as in config/sdss.yaml."""
     from starmill.library import Library  # 0.1 s
     most = MAX_SHIFT * C_KM_S * min(arm.ln_step for arm in library.arm)
     with tempfile.NamedTemporaryFile(suffix=".h5") as file:

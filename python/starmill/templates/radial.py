@@ -90,7 +90,7 @@ class RadialFit:
         self._basis = times_q("L", "N", np.concatenate([np.zeros((m, n - m)), vector]))
 
     def _choose(self, projected, smooth, tolerance):
-        """Choose self.smooth; set self.left_out times the roots of the weights."""
+        """Choose self.smooth; set self.left_out, still multiplied by the roots of the weights."""
         factor = smooth / (self._eigen[:, None] + smooth)  # [n - m, n_smooth]
         free = np.maximum((self._basis**2) @ factor, np.finfo(float).tiny)  # 1 - H_ii
         total, error = np.empty((2, len(smooth), projected.shape[1]))

@@ -53,7 +53,7 @@ from astropy.table import Table
 from scipy.interpolate import CubicSpline
 
 from starmill.cli import shipped_file
-from starmill.cli.basics import Failure
+from starmill.cli.basics import Failure, need
 from starmill.grids import plan
 from starmill.surveys import generic
 from starmill.templates import elements, emulate, library_file
@@ -66,7 +66,7 @@ SN_MILES = 150  # a pixel; MILES gives no errors
 FWHM_MILES_AA = 2.5
 RANGE = "3950,7380"  # A where MILES is good
 MASK = "6865:6965,7160:7340"  # A, bands of the Earth's oxygen and water
-NEAR = 400  # K; stars this far beyond the shared range of two libraries may be in both
+NEAR = 400  # K; both libraries fit stars up to this far outside their shared range of Teff
 FADE = 4  # power of Teff with which a shift of labels fades
 FEH_ERR = 0.05  # of benchmark stars, whose table has none
 CONTINUUM = 24  # functions over the range of MILES, about as many as fits have there
@@ -108,9 +108,8 @@ class Recipe:
         print("starmill", shlex.join(command), flush=True)
         self.commands.append(
             "starmill " + shlex.join([os.path.basename(c) if "/" in c else c for c in command]))
-        done = subprocess.run([self.starmill, *command])
-        if done.returncode:
-            raise SystemExit("real-library: starmill ended with status %d" % done.returncode)
+        status = subprocess.run([self.starmill, *command]).returncode
+        need(status == 0, SystemExit, "real-library: starmill ended with status %d" % status)
 
 
 def set_benchmarks(labels, path):
@@ -249,8 +248,8 @@ def measure_error(recipe, args, bare, out):
 
 
 def join(recipe, args, path):
-    """Make the labels of the hot-star library at `path` agree with those of --base.  The shift is
-    the median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
+    """Shift the labels of the hot-star library at `path` to agree with --base.  The shift is the
+    median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
     hot, cool = (library_file.read(p) for p in (path, args.base))
     teff, end = hot.label[0], cool.label[0].max
     wave, flux, labels = read_miles(args.miles)
@@ -260,7 +259,7 @@ def join(recipe, args, path):
     both = (theirs["SUCCESS"] == 1) & (ours["SUCCESS"] == 1)
     step = [np.median((ours[x.column] - theirs[x.column])[both]) for x in hot.label]
     front = hot.arm[0].emulator.front
-    at = hot.unmap(front.center)  # labels that get the templates of shifted labels
+    at = hot.unmap(front.center)  # each of these labels gets the template of shifted labels
     value = emulate.front(front, hot.map(at + np.minimum(1, end / at[:, :1]) ** FADE * step))
     front.coef = RadialFit(front.center, front.length, np.ones(len(at)), value, front.degree,
                            np.array([THROUGH])).coef.astype("f4")
@@ -335,9 +334,8 @@ def make(args):
             join(recipe, args, full)
     write_attributes(full, recipe, name, n, sources)
     size = os.path.getsize(full) / 1e6
-    if size > args.limit:
-        raise SystemExit("real-library: %s has %.1f MB, more than %g (--limit): fewer components, "
-                         "or pixels" % (full, size, args.limit))
+    need(size <= args.limit, SystemExit, "real-library: %s has %.1f MB, more than %g (--limit): "
+         "fewer components, or pixels" % (full, size, args.limit))
     recipe.run("library", "info", full)
     os.makedirs(os.path.dirname(os.path.realpath(args.out)), exist_ok=True)
     shutil.copy(full, args.out + ".part")

@@ -34,7 +34,7 @@ def continuum(x, n):
 
 def measure_scale(level, x):
     """Return the factors [n_pix] by which relative residuals x [n, n_pix] become comparable.  A
-    factor is level (flux) over the sum of SMALL_ERROR and the local rms of level * x."""
+    factor is level (flux) / sqrt(SMALL_ERROR^2 + local mean of (level * x)^2)."""
     n_pix = len(level)
     total = np.concatenate([[0], np.cumsum(np.nansum(x**2, axis=0) * level**2)])
     at, reach = np.arange(n_pix), n_pix // 40

@@ -195,8 +195,8 @@ def spectra(net, layers, labels):
 
 
 def hull_facets(net):
-    """Return {indices of labels: facets [n][n_index + 1]} of two convex hulls of the mapped labels
-    of training: one in the first two labels, one in the rest."""
+    """Return {label indices: facets [n][normal, offset]} of two convex hulls of the training
+    spectra's mapped labels: the first two labels, and the rest."""
     facets, labels = {}, list(range(len(net.names)))
     for group in filter(None, (labels[:2], labels[2:])):
         x = net.points[:, group]

@@ -34,14 +34,14 @@ FATES = ("used", "a label is not known", "a label is outside the range to keep",
          "unlike the spectra with similar labels")
 
 N_REWEIGHT = N_FILL = 3
-N_NEIGHBOUR = 40  # a residual is compared to those of so many spectra of similar labels
+N_NEIGHBOUR = 40  # a residual is compared with the residuals of this many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
 # the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
-MAX_ALIGN = 4  # most rounds of aligning by stiff functions, and by others; three usually suffice
-MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: range searched; scatter of changes to stop at
+MAX_ALIGN = 4  # most rounds of aligning by polynomials, then by radial functions; 3 usually suffice
+MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: search +-600; stop when changes scatter by less
 
 
 def legendre(wave, n):
@@ -223,7 +223,7 @@ class Functions:
         self._fit_scores()
         rows = self.gap.any(axis=1)
         for _ in range(N_FILL if rows.any() else 0):
-            # the changes shrink from round to round, at least by the fraction of pixels in gaps
+            # a round's changes are at most the last round's times the fraction of pixels in gaps
             smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
             self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
             self._find_components()
@@ -333,7 +333,7 @@ def build(settings, spectra):
     """Return a library and how its n input spectra were used:
 
     rows          indices of the spectra used
-    outside       indices of those used but outside the hulls
+    outside       indices of the used spectra outside the hulls
     fate [n]      index into FATES
     gap [n]       fraction of pixels in gaps
     velocity [n]  removed from the spectra, km/s

@@ -272,7 +272,7 @@ class Source:
                 pattern = self.request.name_pattern
                 if self.request.table:
                     labels = list(self._known[i])
-                elif pattern:  # of the name with its extension, and of as many folders
+                elif pattern:  # match the name with extension, and as many folders as it has
                     n_part = 1 + re.sub(r"\{[^{}]*\}", "", pattern).count("/")
                     labels = labels_of_name(pattern, self.names,
                                             "/".join(path.split("/")[-n_part:]))

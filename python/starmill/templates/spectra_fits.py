@@ -260,7 +260,7 @@ def wavelengths_of_file(request, n_pix, origin):
         origin.unit = request.unit or text_card(header, "BUNIT")
         try:
             wave = wave * unit_aa(at, "its unit", origin.unit)
-        except Failure:  # BUNIT is not of a length: copied from a spectrum
+        except Failure:  # BUNIT is no unit of length, as in a copied header
             if request.unit:
                 raise
             origin.unit = None

@@ -61,8 +61,8 @@ def leading(x, n_component):
 
 
 def enough(weight, score, left, limit):
-    """Return how many components bring the rms residual of every spectrum to `limit`, or else how
-    many there are; and the largest residual then.  left: residual with all components."""
+    """Return how many components bring the rms residual of every spectrum to `limit` (all if these
+    do not suffice), and the largest residual then.  left: residual with all components."""
     power = (weight.astype(float) ** 2).mean(axis=0) * score ** 2  # [n][n_component]
     rest = np.cumsum(power[:, ::-1], axis=1)[:, ::-1] + left ** 2  # with the first k components
     rest = np.append(np.sqrt(rest.max(axis=0)), left)

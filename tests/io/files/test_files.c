@@ -102,7 +102,7 @@ static void write_lock(const char *text, long age_s)
   assert_int_equal(utimensat(AT_FDCWD, lock_path, times, 0), 0);
 }
 
-/* What this process would write, with one of its lines replaced. */
+/* Write to out the lock text of this process, with one line replaced (NULL: none). */
 static void own_lock_but(const char *line, const char *value, char out[1024])
 {
   mill_lock lock = {.path = ""};
@@ -142,7 +142,7 @@ MILL_TEST(who_may_take_it_over)
   const int dead = MILL_LOCK_DEAD_S;
   mill_lock_beat_s = 0.05; /* of the watching, too */
   const struct {
-    const char *line, *value; /* the line in which the lock is not ours; or NULL */
+    const char *line, *value; /* the line that differs from our lock, and its value; or NULL */
     long age_s;
     int is_taken;
   } row[] = {{NULL, NULL, 0, 0},

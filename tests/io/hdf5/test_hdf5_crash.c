@@ -42,7 +42,7 @@ MILL_TEST(other_storage)
   assert_says("--overwrite");
 }
 
-/* What is no HDF5 file is its reader's to tell. */
+/* The check accepts files that are no HDF5 files: their reader refuses them. */
 MILL_TEST(other_files)
 {
   save_file(in_folder("empty"), "", 0);
@@ -62,7 +62,7 @@ static int signal_of(int kind)
   return end_signal[kind < 8 ? kind / 2 : kind - 8];
 }
 
-/* A second file was opened and closed before; from kind 8 on no file is open. */
+/* Crash after table.h5 was opened, and another file opened and closed.  kind >= 8: table.h5 too. */
 static void *crash(void *context)
 {
   const int kind = *(int *)context;

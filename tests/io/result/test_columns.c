@@ -37,7 +37,7 @@ static int make_library(void **state)
   return 0;
 }
 
-/* Columns of that library, and a result of this state. */
+/* Make the columns of lib, and a result with this status. */
 static void make_columns(int with, int status)
 {
   assert_ok(mill_columns_fits(&lib, lib.path, with, &columns));
@@ -382,7 +382,7 @@ MILL_TEST(documentation_has_the_same_columns)
 {
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_ANY_FIT, &columns));
   check_documented("fits columns");
-  /* of a sample only what it has more; --draws 1 stands for any */
+  /* of a sample's columns only those of the posterior; --draws 1 stands for any number */
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(1), &columns));
   int n = 0;
   for (int i = 0; i < columns.n_column; i++)

@@ -269,7 +269,7 @@ MILL_TEST(which_pixels_go_to_which_arm)
 MILL_TEST(short_pieces_are_left_out)
 {
   /* The piece in r has 19 or 20 pixels; the continuum has 10 functions and needs 20 pixels.  19
-   * pixels are left out beside a piece in b.  Alone they stay: the pipeline reports them. */
+   * pixels are left out if there is a piece in b.  Alone they stay: the pipeline reports them. */
   for (int k = 0; k < 4; k++) {
     const int n = 19 + k % 2, with_b = k / 2;
     const double begin_aa = moved(5600, 1000), middle_aa = (begin_aa + moved(6000, -1000)) / 2;

@@ -19,7 +19,7 @@ static void compare_continuum(int kind, int n, const double *expected)
   for (int k = 0; k < n; k++)
     for (int i = 0; i < REF_CONTINUUM_N; i++) {
       const double x = 2 * (w[i] - w[0]) / (w[REF_CONTINUUM_N - 1] - w[0]) - 1;
-      /* values of size 1; a Gaussian's argument up to 100 loses as many roundings */
+      /* values up to 1; a Gaussian exp(-x), x up to 100, is off by x roundings */
       assert_close(mill_continuum(kind, n, k, x), expected[k * REF_CONTINUUM_N + i], 2e-14);
     }
 }

@@ -153,7 +153,7 @@ MILL_TEST(values_not_finite_are_found)
           double a[N_MAX * LDA];
           random_spd(n, 1.0, &seed, a);
           a[row * LDA + col] = bad[i_bad];
-          /* found in its own row: nothing is spread into the rows above */
+          /* Cholesky fails at the bad row: rows above do not use it */
           assert_int_equal(mill_cholesky(n, a, LDA), 1 + row);
         }
 }

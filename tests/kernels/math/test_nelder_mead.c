@@ -13,7 +13,7 @@
 #include "kernels/math/nelder_mead.h"
 #include "reference/nelder_mead.h" /* made in the build folder by tests/reference/make_nelder_mead.py */
 
-/* That of a point which SciPy has visited. */
+/* Value at x, a point that SciPy must have visited. */
 static double value_of(const reference_nm *ref, const double *x)
 {
   for (int i = 0; i < ref->n_eval; ++i) {
@@ -90,12 +90,12 @@ MILL_TEST(points_are_scipys)
   assert_int_equal(n_max, MILL_MAX_PAR);
 }
 
-/* Any limit of evaluations: exactly so many, the same points, and the best of them. */
+/* With any limit of evaluations, ours makes as many, at the same points, and returns the best. */
 static void check_every_max_eval(const char *name)
 {
   const reference_nm *ref = find_case(name);
   mill_nm_options options = options_of(ref);
-  /* the last evaluation also converges: as in SciPy the limit counts */
+  /* at limit n_eval the simplex also converges: the status is the limit's, as in SciPy */
   for (int limit = 1; limit <= ref->n_eval; ++limit) {
     mill_nm nm;
     double lowest = MILL_NM_HUGE, f_best = NAN;

@@ -51,7 +51,7 @@ static inline double density_of(mill_particle_setup *s, const mill_particle_ops 
   return bound;
 }
 
-/* Correlated normal numbers [N_SAMPLE][n_dim], the first axes of the same three. */
+/* Correlated normal numbers [N_SAMPLE][n_dim]: the first n_dim of three axes. */
 static inline void make_samples(int n_dim, double *sample)
 {
   uint64_t state = 20261123;

@@ -169,7 +169,7 @@ MILL_TEST(absorbing_box)
   assert_close(n_gone, N * (1 - mass), 0.5);
   for (int step = 1; step <= e.s.n_step; step++)
     assert_true(evolution_moment(&e, step)[0] <= evolution_moment(&e, step - 1)[0]);
-  /* the density is that of the particles left; the kernel spreads 2 % of it beyond the ends */
+  /* the density is of the particles left; the kernel spreads 2 % of it beyond the ends */
   double sum = 0;
   for (int i = 0; i < e.n_grid; i++)
     sum += e.result[0].density[i] / (e.n_grid - 1);

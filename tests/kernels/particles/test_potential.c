@@ -131,7 +131,7 @@ MILL_TEST(edges_and_times)
   }
 }
 
-/* Splines reproduce a parabola, so the particles are those in the named potential. */
+/* Splines reproduce a parabola, so particles move as in the potential with this name. */
 MILL_TEST(parabola_is_the_named_one)
 {
   static double value[33 * 33];
@@ -179,7 +179,7 @@ MILL_TEST(values_that_are_no_numbers_are_named)
 
 /* --- kernel densities (tests/kernels/particles/kernel_density.h) --- */
 
-/* By every instruction set that runs here, to what their fused products leave. */
+/* Check every instruction set that runs here; fused products change the last digits. */
 MILL_TEST(exact_form_is_the_sum_of_kernels)
 {
   static const char *const isa[] = {NULL, "x86-64-v2", "x86-64-v3", "x86-64-v4"};

@@ -7,7 +7,7 @@
 #include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
-/* the function's own: a second valley, and derivatives that lie in the first Jacobians */
+/* the function has a second valley; `lies`: this many first Jacobians have wrong derivatives */
 static double second_centre[NP], second_depth;
 static int lies, fails_at_end;
 static mill_waveset all_waves;
@@ -125,7 +125,7 @@ static void fit(int n_start, const double *start0, const double *start1)
   assert_memory_equal(slot.kept.theta + 1, slot.best.end + 1, (NP - 1) * sizeof *slot.best.end);
 }
 
-/** Of parameter j, which is `expected`, in errors of the function. */
+/** Deviation of parameter j from `expected`, in errors of the function. */
 static double off(int j, double expected)
 {
   return (mill_par_inner(&model, j, slot.best.end[j]) - mill_par_inner(&model, j, expected)) *
@@ -257,7 +257,7 @@ static void explains_much(void)
 MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 {
   const double near[NP] = {20, 80, 0.6, 0, 0.3}, other[NP] = {-30, 30, 0, 0, 0};
-  for (int star = 0; star < 3; star++) { /* none; none to the guess; maybe one to the guess */
+  for (int star = 0; star < 3; star++) { /* none; the guess misses it; only the guess sees one */
     make(MILL_OPT_LM);
     memcpy(slot.starts.theta[0], near, sizeof near);
     memcpy(slot.starts.theta[1], other, sizeof other);
@@ -388,18 +388,18 @@ MILL_TEST(error_of_vsini)
 {
   assert_close(vsini_err(80, 3, MILL_ROT_LINEAR), 3, 1e-12);
   assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
-  /* far from 0: sigma_u dv/du, but for the third order, (sigma / v)^2 */
+  /* far from 0: sigma_u dv/du, up to a relative (sigma / v)^2 */
   const double slope =
       mill_vsini_outer_slope(MILL_ROT_SPLINE, mill_vsini_inner(MILL_ROT_SPLINE, 80));
   assert_close(vsini_err(80, 2, MILL_ROT_SPLINE) / (2 * slope), 1, 1e-3);
   assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
-  /* one sigma includes 0: half the interval from 0 to where u is one sigma higher */
+  /* 0 is within one sigma: half the interval from 0 to where u is one sigma higher */
   const double u = mill_vsini_inner(MILL_ROT_SPLINE, 8);
   assert_close(vsini_err(8, 2, MILL_ROT_SPLINE), 0.5 * mill_vsini_outer(MILL_ROT_SPLINE, u + 2),
                1e-12);
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
   assert_close(vsini_err(499, 3, MILL_ROT_LINEAR), 0.5 * (1 + 3), 1e-12); /* to 500 km/s */
-  /* The prior's curvature in u is that by differences, which miss (h / u)^2 of it. */
+  /* The prior's curvature in u is taken by differences, exact to a relative (h / u)^2. */
   const double at = mill_vsini_inner(MILL_ROT_SPLINE, 12), h = 1e-3;
   double f[3];
   for (int k = 0; k < 3; k++)
@@ -413,7 +413,7 @@ MILL_TEST(error_of_vsini)
   prior_km_s = 0;
 }
 
-/* Without a positive curvature no error of an earlier point remains, nor has VRAD the error 0. */
+/* Without a positive curvature all errors are NaN: no earlier error stays, none is 0. */
 MILL_TEST(errors_need_a_curvature)
 {
   static const mill_point flat;
@@ -456,7 +456,7 @@ MILL_TEST(a_row_of_two_stars_counts_both)
   assert_int_equal(slot.n_free, NP - 1 + 1);
 }
 
-/* The epochs' mean is VRAD with any model error, as that of the line-spread function's width. */
+/* With any model error (also of the line-spread function's width) VRAD is the epochs' mean. */
 MILL_TEST(epochs_keep_vrad_as_their_mean)
 {
   const mill_epochs_mean mean = {.n = 1, .velocity = -2};
@@ -474,7 +474,7 @@ MILL_TEST(limit_of_vsini)
 {
   static float fraction;
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
-  /* the last slope still falls away from the limit, as in a fit that did not converge */
+  /* with the last slope F falls away from the limit, as in a fit that did not converge */
   static const double slopes[3] = {0.3, 0, -0.05};
   for (int k = 0; k < 2; k++)
     for (int upper = 0; upper < 2; upper++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The cross-match of the initial guess against sums written out in float64. */
-#define MILL_PRECISION 32 /* as who runs the guess has it */
+#define MILL_PRECISION 32 /* backends run the guess in float32 */
 #include "tests/mill_test.h"
 
 #include "kernels/star/blocks/guess.h"
@@ -99,7 +99,7 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   g.slot.guess.velocity = g.velocity;
 }
 
-/** Where the data's bin i stands, its weight; its product MILL_GUESS_LANE on. */
+/** Address of w of the data's bin i; -2 w n lies MILL_GUESS_LANE numbers further. */
 static float *data_bin(int i)
 {
   const int n = g.b.model.guess_n, n_kept = n - 2 * g.b.model.guess_half, block = i / n_kept;
@@ -215,11 +215,11 @@ MILL_TEST(bins_sum_good_pixels)
       w += c * c / variance;
     }
     expected2 += w * w + 4 * wn * wn;
-    /* float32, and there and back: 2e-7 of what a block has, at most some 3e5 */
+    /* float32 transforms there and back are off by 2e-7 of a block's sum, at most some 3e5 */
     assert_close((double)data_bin(i)[0] / n_fourier, w, 0.3);
     assert_close((double)data_bin(i)[MILL_GUESS_LANE] / n_fourier, -2 * wn, 0.3);
   }
-  /* nothing else: of all that is there these are the sums */
+  /* g.guess holds nothing else: the squares of all its numbers add up to those of the bins */
   for (int i = 0; i < mill_guess_lanes(g.b.ws.n_block) * n_fourier * 2 * MILL_GUESS_LANE; i++)
     found2 += pow((double)g.guess[i] / n_fourier, 2);
   assert_close(found2, expected2, 1e-6 * expected2);

@@ -171,7 +171,7 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
   static const struct {
     int n_pix, n_cont, kind, cell;
-    double power; /* of the wavelengths' spacing: 0 even, 1 in ln wavelength */
+    double power; /* wavelengths are even (0), or even in ln wavelength (1) */
   } c[] = {{63, 3, MILL_CONT_RBF, 64, 0},        {64, 3, MILL_CONT_RBF, 64, 0},
            {65, 3, MILL_CONT_RBF, 64, 1},        {300, 1, MILL_CONT_RBF, 64, 1},
            {300, 5, MILL_CONT_CHEBYSHEV, 64, 0}, {299, 5, MILL_CONT_RBF, 16, 0},
@@ -326,7 +326,7 @@ MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 
 enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
 
-/** F and derivatives of two stars with rows row[star]; star: whose parameters come first. */
+/** Return F and derivatives of a pair.  star (0, 1): the one whose parameters come first. */
 static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
                          double *answer)
 {

@@ -51,7 +51,7 @@ static int polish(const double *start, double bend)
   return MILL_POLISH_GO;
 }
 
-/* the last point evaluated expects a gain below 1e-2; the step from there gains a part of it */
+/* at the last evaluated point the polish expected to gain below 1e-2; its end has less left */
 static void assert_at_minimum(const double *expected, double f_expected)
 {
   const mill_polish *p = &slot.polish;
@@ -90,7 +90,7 @@ MILL_TEST(a_wrong_curvature_is_learned)
   static const double share[] = {-0.7, 1.5, 4, 30};
   for (size_t i = 0; i < sizeof share / sizeof share[0]; i++) {
     make();
-    hidden = share[i] * 70; /* of what F rises by along d_2, the others following */
+    hidden = share[i] * 70; /* 70: curvature along d_2 while the others adapt */
     assert_int_equal(polish((const double[NP]){20, 45, 0.2, 0, 0.25}, 0), MILL_POLISH_CONVERGED);
     assert_at_minimum(centre, 0);
     assert_true(slot.polish.n_jac <= 6);

@@ -249,7 +249,7 @@ MILL_TEST(arms_without_anything_are_dropped)
     }
     b.model.set.mask_ignore = kind == IGNORED ? 255 : 0;
     check();
-    /* used by convention with no good pixel: all flux is what it is */
+    /* NO_WEIGHT has no good pixel, but pixels and scale are valid, so the segment is used */
     assert_int_equal(b.s.used, kind == IGNORED || kind == NO_WEIGHT);
     if (kind == NO_WEIGHT)
       assert_int_equal(b.s.n_good, 0);
@@ -434,7 +434,7 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
 }
 
 /* A pixel counts as masked if an element of its row is not finite or the row's sum is not
- * positive.  Elements off the arm are no part of a row. */
+ * positive.  Elements off the arm are skipped. */
 MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
 {
   static float raw[3 * N], res[3 * N], whole[3 * N];
@@ -491,7 +491,7 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
 MILL_TEST(rows_with_other_sums_are_scaled)
 {
   static const struct {
-    float at_40, at_41; /* factors of columns; pixel 40 is masked where its is not 1 */
+    float at_40, at_41; /* factors of columns 40 and 41; at_40 not 1: pixel 40 is masked */
     int scaled, n_good;
     double left; /* row 39: weight of pixel 38, stored as 0.2 */
   } file[] = {{1, 1, 0, N - 10, 0.2},       {1, 1.01f, 0, N - 10, 0.2},
@@ -560,7 +560,7 @@ MILL_TEST(lsf_of_a_segment)
     assert_close(b.base[i], row_sum, 0);
     assert_close(row_sum, 1, 2e-7);
   }
-  /* no broadening is lacking: no rows, and pixels left out stay left out */
+  /* templates need no broadening: there are no rows; pixels that were left out stay left out */
   b.s.res = NULL;
   b.s.n_diag = 0;
   mill_block_prepare(&block, &b.model, &b.s);

@@ -24,7 +24,7 @@ static void profile(double sigma, double shift, double skew, double kurt, int n,
   } while (mill_profile_digest(&model, &slot));
 }
 
-/* 5 velocities give what 41 give, or are not taken */
+/* 5 velocities give the moments of 41; if they would not, the fit takes 41 */
 MILL_TEST(few_velocities_suffice_or_are_not_taken)
 {
   paraboloid(60, 8);

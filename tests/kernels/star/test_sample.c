@@ -395,7 +395,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
     slot.starts.minimum[0][0] += 24;
     slot.starts.n_minimum = 1;
     sample(two_in_a_box);
-    /* volumes of the Gaussians over that of the box, times the prior at the labels */
+    /* volumes of the Gaussians / volume of the box, times the prior at the labels */
     double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
     for (int j = 0; j < NP; j++)
       ln_z += log(width[j]);
@@ -462,6 +462,21 @@ MILL_TEST(the_evidence_knows_hulls)
   assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
+/** F is not normalised where exposures share an error of the line-spread function's width. */
+MILL_TEST(exposures_with_a_shared_error_have_no_evidence)
+{
+  for (int n = 1; n <= 2; n++) {
+    mill_segment shared = {.used = 1, .error_fixed = 1, .n_share = n, .width_error = 0.05};
+    make_few();
+    for (int l = 0; l < N_LABEL; l++)
+      model.set.prior_sigma[MILL_PAR_LABEL0 + l] = 2;
+    slot.segment = &shared;
+    slot.n_segment = 1;
+    sample(gaussian);
+    assert_int_equal(isnan(out.posterior.ln_evidence), n == 2);
+  }
+}
+
 /** NOT_GAUSSIAN compares the posterior with a Gaussian of the fit's formal errors.  It is set for
  *  errors twice the posterior's deviations (i = 1), but not if a label's floor explains them
  *  (i = 2): errors contain the floor, the likelihood does not. */
@@ -523,7 +538,7 @@ MILL_TEST(nothing_free_is_nothing_to_sample)
   assert_int_equal(out.posterior.flag, 0);
 }
 
-/** Not a number above 60 km/s, where half of the Gaussian is. */
+/** NaN above the centre in v sin i, where half of the Gaussian is. */
 static double half_nan(const double *theta)
 {
   return theta[MILL_PAR_VSINI] > centre[MILL_PAR_VSINI] ? NAN : gaussian(theta);
@@ -544,7 +559,7 @@ MILL_TEST(the_limit_on_evaluations_is_flagged)
   assert_true(out.posterior.flag & MILL_POST_NOT_CONVERGED);
 }
 
-/** The label that the spectrum says nothing of fills its range. */
+/** F does not depend on the last label from -5 to 5, so this label fills its range. */
 static double flat(const double *theta)
 {
   return fabs(theta[4]) < 5 ? gaussian((double[]){theta[0], theta[1], theta[2], theta[3], 0.2})

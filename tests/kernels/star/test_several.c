@@ -193,8 +193,8 @@ MILL_TEST(velocity_of_an_arm)
 MILL_TEST(arms_are_found_far_away)
 {
   static const struct {
-    double depth, chisq, lines; /* drop of F far off; at the star's velocity: chi-square and its
-                                   decrease by the template */
+    double depth, chisq, lines; /* drop of F far off; at the star's velocity: chi-square, and
+                                   chi-square of the continuum alone minus chi-square */
     int n_pix[2], is_found;
   } of[] = {{400, 1, -300, {1, 1}, 1},    {400, 1, 5000, {1, 1}, 1},    {40, 1, 0, {1, 1}, 0},
             {400, 9, 0, {1, 1}, 0},       {400, 1, -380, {1, 1}, 0},    {400, 1, 0, {1, 0}, 0},
@@ -495,7 +495,7 @@ MILL_TEST(one_star_keeps_its_row)
   }
 }
 
-/* Velocities of a pair at epochs: both told; the second star's not measured; an exchange fits. */
+/* Epochs of a pair: both velocities given; the second star's unknown; exchanged stars also fit. */
 MILL_TEST(epochs_of_a_pair)
 {
   enum { N = 3 };
@@ -508,7 +508,7 @@ MILL_TEST(epochs_of_a_pair)
   slot.result.n_pix_tot = 1000;
   slot.result.chisq_data = 1000;
   slot.result.err_scale = 1;
-  p->least_apart = 5; /* a longest step, and largest error, of 10 km/s */
+  p->least_apart = 5; /* longest step and largest error are 10 km/s */
   p->theta[0][MILL_PAR_VRAD] = slot.polish.at.theta[MILL_PAR_VRAD] = -50;
   p->theta[1][MILL_PAR_VRAD] = 50;
   for (int i = 0; i < N; i++)
@@ -527,7 +527,7 @@ MILL_TEST(epochs_of_a_pair)
     assert_true(i == 1 ? isnan(epoch[i].result.pair_vrad_km_s)
                        : fabs(epoch[i].result.pair_vrad_km_s - 50) < 1e-9);
   }
-  /* of the first two epochs' velocities, -50 and -48; the third is EXCHANGEABLE */
+  /* only the first two epochs count, with velocities -50 and -48: the third is EXCHANGEABLE */
   assert_int_equal(slot.result.n_epoch, 2);
   assert_close(slot.result.vrad_range_km_s, 2, 1e-9);
   assert_close(slot.result.vrad_chi2, 2, 1e-9);

@@ -183,8 +183,8 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 0}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
-      /* 128 templates (a filled group), 2003 velocities, 1e6 bins an arm: the table and 162 blocks
-       * of 8192 - 2002 take 8 bytes each; velocities 0.1 GB */
+      /* 120 templates fill groups of 128.  An arm's table has 1e6 bins, transforms 162 blocks of
+       * 8192 numbers, 8 bytes each.  Chi-squares of 64 stars at 2003 velocities take 0.1 GB. */
       {"guess_vel_step: 1", "guess_vel_step: 1 would need 4.9 GB",
        "120 templates, 2003 velocities"},
       {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"}};
@@ -374,7 +374,7 @@ MILL_TEST(a_coarser_grid_looks_the_same_through_a_broad_line_spread_function)
   }
 }
 
-/* Which factor, for templates of 37 km/s on 24 km/s. */
+/* Which sampling is chosen for templates of 37 km/s (sigma) on a grid of 24 km/s. */
 MILL_TEST(the_line_spread_function_s_width_chooses_the_grid)
 {
   static const struct {
@@ -389,6 +389,7 @@ MILL_TEST(the_line_spread_function_s_width_chooses_the_grid)
              {"{name: b, resolving_power: 1000}", "auto", 900, 2}, /* none of this format has */
              {"{name: b, resolving_power: 1000}", "auto", 3000, 0},
              {"b", "sigma", 900, 2},
+             {"b", "sigma\nlsf_factor: 0.5", 900, 0}, /* is as sharp as 1800 */
              {"b", "matrix", 900, 0}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char yaml[200];

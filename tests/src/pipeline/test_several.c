@@ -5,7 +5,7 @@
 #include "kernels/base/error.h"
 #include "src/pipeline/several.h"
 
-/** The star's row from these misfits and Teff; row `hull` (-1: none) has HULL. */
+/** The row that a star gets from two rows' misfits and Teff; row `hull` (-1: none) has HULL. */
 static mill_fit_result chosen(const double *excess, const double *teff, int hull)
 {
   const mill_label label = {.mapping = MILL_MAP_LOG10, .mean = 3.7, .std = 0.08};

@@ -28,7 +28,7 @@ typedef struct mill_schedule_model {
   double answer_s; /**< of rank 0, a request */
   double travel_s; /**< of a request and its answer */
   int64_t n_slot, n_ahead;
-  const int64_t *slots; /**< [n_rank] of ranks that have fewer than n_slot; NULL: none */
+  const int64_t *slots; /**< [n_rank] slots of each rank, at most n_slot; NULL: all n_slot */
 } mill_schedule_model;
 
 typedef struct mill_schedule_outcome {
@@ -57,7 +57,7 @@ typedef struct run {
   double work;      /* done, in usual rows */
 } run;
 
-/* Who draws next, -1: all have drawn their last chunk. */
+/* The rank that draws next; -1: all have drawn their last chunk. */
 static int next_rank(const run *r)
 {
   int first = -1;

@@ -166,7 +166,7 @@ MILL_TEST(one_rank_takes_files_as_they_come)
 
 MILL_TEST(chunks_become_smaller)
 {
-  /* one large file on 4 ranks, by hand: the least chunk has 12.7 rows, a share is a quarter */
+  /* one large file, 4 ranks: a chunk is a quarter of a rank's share of the rest, 12.7 to 635 */
   make_files(1, (const int64_t[]){100000}, (const double[]){0.3});
   const mill_schedule_plan plan = plan_of(1, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
@@ -179,13 +179,13 @@ MILL_TEST(chunks_become_smaller)
     left -= cost[k];
   }
   assert_true(cost[sum.n_chunk - 1] <= 2 * 12.7 + 1);
-  /* 5 s of work each until 16 of them are left, then 16 ln(635 / 12.7) + 16 */
+  /* chunks of 635 rows (5 s) until 16 such are left, then 16 ln(635 / 12.7) + 16 chunks */
   assert_true(sum.n_chunk > 210 && sum.n_chunk < 230);
 }
 
 MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
 {
-  /* who comes first would else take everything into its slots */
+  /* else the first rank would take all rows into its slots */
   make_files(3, (const int64_t[]){40, 40, 40}, (const double[]){0.3, 0.3, 0.3});
   const mill_schedule_plan plan = plan_of(3, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
@@ -301,7 +301,7 @@ MILL_TEST(a_run_by_hand)
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
 }
 
-/** A run of the files by this plan; travel of messages and reading ahead are those of a cluster. */
+/** Run the files by this plan; times of messages and rows read ahead are a cluster's. */
 static mill_schedule_outcome run_of(const mill_schedule_plan *plan, mill_schedule_model model)
 {
   mill_schedule_outcome outcome;
@@ -382,7 +382,7 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
   const int n_at_once[N_RANK] = {told, told, 1, 1, 1, 1, 1, 1};
   const double rate = 127;
   const int n_file = make_uneven(n_row, 5000, rate, 5);
-  /* opening a file takes a fast rank no less time, and none are compressed */
+  /* opening a file takes all ranks the same time; no file is compressed */
   for (int i = 0; i < n_file; i++)
     file[i].open_cost = mill_schedule_open_cost(0, 0, rate);
   mill_schedule_plan plan = plan_of(n_file, N_FAST * told + N_RANK - N_FAST);

@@ -81,7 +81,7 @@ MILL_TEST(file)
   assert_int_equal(found_at(path, h200, epyc, 16), -1);
   assert_int_equal(found_at(path, t4, xeon, 2), -1);
 
-  /* a newer one takes the place of the older one, and of no other */
+  /* a newer crossover replaces the older one of the same machine, and no other */
   line = line_of(1024, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
   assert_int_equal(found_at(path, h200, xeon, 16), 1024);

@@ -119,7 +119,7 @@ static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char
 MILL_TEST(terminal_shows_done_rate_and_time_left)
 {
   char out[1024] = " 2/400";
-  /* the second is drawn where a busy machine lets much time pass between them */
+  /* on a busy machine so much time may pass that the second update is drawn: try again */
   for (int i = 0; i < 20 && strstr(out, " 2/400"); i++)
     run(1, 0, 0, 400, out, sizeof out);
   assert_null(strstr(out, " 2/400"));
@@ -185,7 +185,7 @@ MILL_TEST(own_memory)
   mill_process_memory(&with, &peak_with);
   assert_int_equal(munmap(memory, BYTES), 0);
   mill_process_memory(&after, &peak_after);
-  /* a sanitizer has shadow pages of it, and the kernel counts pages in batches */
+  /* a sanitizer adds shadow pages to BYTES, and the kernel counts pages in batches */
   assert_true(with - before >= BYTES - (1 << 20) && with - before < BYTES + BYTES / 4);
   assert_true(after < with - BYTES / 2);
   assert_true(peak_after >= with - (1 << 20));

@@ -32,7 +32,7 @@ static double largest_angle(const mill_train_components *c, const double *scale,
     }
     for (int p = 0; p < N_PIX; p++)
       rest += x[p] * x[p];
-    outside += rest; /* of all k: not below that of the worst combination */
+    outside += rest; /* the sum over k bounds the worst combination */
   }
   return sqrt(outside);
 }
