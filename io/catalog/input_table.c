@@ -175,12 +175,6 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
   return line ? &line->entry : NULL;
 }
 
-int mill_input_table_has(const mill_input_table *table, const char *result, const char *path)
-{
-  const mill_input_entry *entry = mill_input_table_find(table, path);
-  return entry && strcmp(entry->result, result) == 0;
-}
-
 int mill_input_table_takes(const char *path)
 {
   return path[strcspn(path, "\t\r\n")] == '\0';
@@ -201,7 +195,8 @@ static void print_entry(const mill_input_entry *e, FILE *out)
 static int not_written(const char *path)
 {
   return MILL_ERROR(MILL_ERR_OUTPUT,
-                    "--input-table %s: cannot be written: %s; mend this and repeat the command",
+                    "--input-table %s: cannot be written: %s; mend this and repeat the command, "
+                    "after the fit without --overwrite",
                     path, errno ? strerror(errno) : "no room");
 }
 

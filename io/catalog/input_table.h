@@ -36,9 +36,6 @@ MILL_CLOSER(mill_input_table, mill_input_table_free)
 /** The entry of an input's absolute path; NULL: none. */
 const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path);
 
-/** Does the entry of this input's path belong to this result? */
-int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
-
 /** Check the table's file, which may be missing or empty.  MILL_ERR_USAGE: another kind of file. */
 int mill_input_table_check(const char *path);
 /** MILL_ERR_OUTPUT: the file cannot be written. */

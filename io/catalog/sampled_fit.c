@@ -13,18 +13,16 @@
 
 enum { SHARE_PURPOSE = 21 /* purpose of the random words; start_table.c has 20 */ };
 
-static int open_fit(const char *path, mill_h5_file *file)
-{
-  MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, file));
-  MILL_CHECK(mill_h5_scan(file));
-  return mill_result_layout_check(file->id, path, MILL_ERR_CONFIG);
-}
-
 int mill_sampled_read_config(const char *path, mill_config *config)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_OWNED char *text = NULL;
-  MILL_CHECK(open_fit(path, &file));
+  uint8_t finished;
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
+  MILL_CHECK(
+      mill_output_read_whole(file.id, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
+  if (!finished)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is not finished: give the fit's command again", path);
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_CHECK(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
@@ -44,7 +42,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
         MILL_ERR_USAGE,
         "%s was fitted with %d libraries, but a sample takes one: choose it by --library", path,
         n_library);
-  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   if (strcmp(hash, lib->hash) == 0)
     return MILL_OK;
@@ -66,7 +64,7 @@ int mill_sampled_check_same(const char *path, const char *key, const char *name,
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_OWNED char *text = NULL;
-  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/IDENTITY", &text));
   if (!strstr(text, hash))
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has changed since the fit that wrote %s: %s", key,
@@ -120,7 +118,7 @@ static int read_sn(const mill_h5_file *file, fit_rows *rows)
 static int read_rows(const char *path, fit_rows *rows)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
-  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->id));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->warn));
@@ -236,11 +234,10 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
 /* Find the known input that is a hard link to the file at path; NULL: none. */
 static const mill_known_input *find_linked(const mill_known_inputs *known, const char *path)
 {
-  struct stat now, then;
+  struct stat now;
   if (stat(path, &now) == 0 && now.st_nlink > 1)
     for (int i = 0; i < known->n; i++)
-      if (stat(known->input[i].path, &then) == 0 && then.st_dev == now.st_dev &&
-          then.st_ino == now.st_ino)
+      if (mill_recorded_is("", known->input[i].path, path))
         return &known->input[i];
   return NULL;
 }
@@ -250,7 +247,7 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
   char absolute[PATH_MAX];
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
-  MILL_CHECK(open_fit(path, &file));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_known_inputs_read(file.id, path, &known));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *now = &inputs->file[i];

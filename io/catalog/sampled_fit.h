@@ -6,7 +6,7 @@
 #include "src/config/config.h"
 
 /** Replace config by the fit's configuration; the sample starts from the fit's parameters.
- *  MILL_ERR_CONFIG: path is no result. */
+ *  MILL_ERR_CONFIG: path is no result.  MILL_ERR_OUTPUT: the fit is unfinished. */
 int mill_sampled_read_config(const char *path, mill_config *config);
 
 /** Check that the fit used lib.  *code: lib's code in the fit's column LIBRARY; 0: the fit had one

@@ -265,9 +265,7 @@ static int read_hdf5(raw_table *raw)
   fits_rows fits = {.raw = raw, .rows = &rows};
   char text[MILL_ROWS_TEXT];
   size_t n_row = 0;
-  MILL_CHECK(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
-  MILL_CHECK(mill_h5_scan(&file));
-  MILL_CHECK(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
+  MILL_CHECK(mill_result_open_stored(raw->path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   MILL_CHECK(start_rows(raw, (int64_t)n_row));
   MILL_CHECK(MILL_ALLOC(n_row, &raw->column[MILL_BY_TARGETID].i64));

@@ -6,6 +6,7 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
+#include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 #include "src/system/version.h"
 
@@ -138,6 +139,8 @@ static const struct {
 
 struct mill_particle_file {
   hid_t file;
+  int fd;
+  mill_output_mark mark; /* the file's first bytes */
   mill_lock lock;
   int rank[N_DATASET]; /* number of dimensions; 0: not wanted */
   hsize_t dim[N_DATASET][MAX_RANK];
@@ -237,6 +240,10 @@ static int reopen(mill_particle_file *f, const char *identity, int64_t n_problem
 {
   MILL_OWNED char *made = NULL;
   MILL_CHECK(mill_h5_check_output(f->path));
+  if (mill_output_open_existing(f->path, &f->file) != MILL_OK)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s; give another --output, or --overwrite",
+                      mill_error_message());
+  mill_h5_id_close(&f->file);
   MILL_CHECK(mill_output_open(f->path, H5F_ACC_RDWR, &f->file));
   MILL_CHECK(mill_output_read_text(f->file, f->path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
@@ -254,17 +261,16 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   int err = MILL_OK;
   mill_particle_file *f = NULL;
   *out = NULL;
-  if (strlen(path) + 64 > MILL_MAX_PATH)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the output is too long; give a shorter one");
   MILL_TRY(MILL_ALLOC(1, &f));
   f->file = H5I_INVALID_HID;
-  snprintf(f->path, sizeof f->path, "%s", path);
+  f->fd = -1;
+  MILL_TRY(mill_resolve_links(path, f->path, sizeof f->path - 64));
   lay_out(c, f);
-  MILL_TRY(mill_lock_take(path, &f->lock));
-  mill_lock_remove_leftovers(&f->lock, path);
+  MILL_TRY(mill_lock_take(f->path, &f->lock));
+  mill_lock_remove_leftovers(&f->lock, f->path);
   if (overwrite)
-    MILL_TRY(mill_refuse_foreign(path, "--output", FORMAT));
-  const int is_there = access(path, F_OK) == 0;
+    MILL_TRY(mill_refuse_foreign(f->path, "--output", FORMAT));
+  const int is_there = access(f->path, F_OK) == 0;
   err = is_there ? reopen(f, identity, c->n_problem, status) : MILL_OK;
   const int is_left = err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
   if (!is_there || (overwrite && !is_left)) {
@@ -272,6 +278,8 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_STEP(make(f, identity, c));
     MILL_STEP(reopen(f, identity, c->n_problem, status));
   }
+  MILL_STEP(mill_output_hold(f->path, &f->fd));
+  f->mark.n = pread(f->fd, f->mark.bytes, sizeof f->mark.bytes, 0);
   MILL_STEP(MILL_GIVE(&f, out));
 done:
   (void)mill_particle_file_close(f, err);
@@ -300,6 +308,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
 {
   const void *value[STATUS] = {r->density, r->bound, r->moment, &r->bad_step, r->position};
   MILL_CHECK(mill_lock_keep(&f->lock));
+  MILL_CHECK(mill_output_still_there(f->path, f->fd, &f->mark));
   for (int i = 0; i < STATUS; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));
@@ -309,17 +318,16 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
 /* Wait until all that was written is on the disk. */
 static int sync_file(const mill_particle_file *f)
 {
-  MILL_AT_END(mill_descriptor_close) int fd = -1;
   if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
     return MILL_OUTPUT_ERROR(f->path, "to the disk");
-  MILL_CHECK(mill_output_hold(f->path, &fd));
-  return mill_output_sync(f->path, fd);
+  return mill_output_sync(f->path, f->fd);
 }
 
 int mill_particle_file_mark(mill_particle_file *f, const unsigned char *status)
 {
   MILL_CHECK(sync_file(f));
   MILL_CHECK(mill_lock_keep(&f->lock));
+  MILL_CHECK(mill_output_still_there(f->path, f->fd, &f->mark));
   MILL_CHECK(mill_output_write_whole(f->file, f->path, "STATUS", H5T_NATIVE_UCHAR, status));
   return sync_file(f);
 }
@@ -329,6 +337,7 @@ int mill_particle_file_close(mill_particle_file *f, int err)
   if (!f)
     return err;
   err = mill_output_end(f->path, &f->file, err);
+  mill_descriptor_close(&f->fd);
   mill_lock_release(&f->lock);
   mill_free(f);
   return err;

@@ -31,7 +31,7 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 }
 
 /* Fail unless the result was made with this run's settings, library, inputs and device. */
-static int check_identity(hid_t file, const char *path, const mill_run_info *info)
+static int check_identity(hid_t file, const char *path, const mill_run_info *info, int finished)
 {
   MILL_AT_END(mill_result_origin_clear) mill_result_origin was = {0};
   MILL_CHECK(mill_result_origin_read(file, path, &was));
@@ -45,7 +45,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   if (strcmp(was.hash, info->lib->hash) != 0)
     return REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
                    was.hash, info->lib->hash);
-  MILL_CHECK(mill_result_inputs_check(file, path, info));
+  MILL_CHECK(mill_result_inputs_check(file, path, info, finished));
   if (strcmp(was.device, info->device) != 0)
     return REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
                    "last digits: continue it there, with the --backend that it was begun with",
@@ -72,20 +72,19 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
   if (file < 0)
     return MILL_OK;
   MILL_CHECK(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
+  MILL_CHECK(
+      mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
   /* joined rows cannot be repaired, since their spectra come from several inputs */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_CHECK(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
   }
-  MILL_CHECK(check_identity(file, path, &then));
+  MILL_CHECK(check_identity(file, path, &then, finished));
   MILL_CHECK(mill_table_open(file, -1, path, "fits", info->n_row, "", columns, &fits));
-  if (mill_output_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
-      MILL_OK)
-    return REFUSED("%s exists and is damaged (/provenance/FINISHED)", path);
   if (finished)
     MILL_CHECK(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
-  MILL_CHECK(mill_damaged_rows_find(file, path, info->n_row, finished, &damaged));
-  if (damaged.n_catalog > 0 && n_repaired == 0) /* a repaired file's rows are written again */
+  MILL_CHECK(mill_damaged_rows_find(file, path, info, then.file, finished, &damaged));
+  if (damaged.n_catalog > 0)
     return REFUSED("%s: %s; a fit cannot repair /catalog", path,
                    mill_damaged_rows_text(&damaged, text));
   *found =
@@ -107,9 +106,7 @@ static int look(const char *path, int *found, mill_result_peek *peek)
   memset(peek, 0, sizeof *peek);
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
     return MILL_OK;
-  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_CHECK(mill_h5_scan(&file));
-  MILL_CHECK(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_OUTPUT, &file));
   /* read first: the caller needs the device even if the rest is damaged */
   MILL_CHECK(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
@@ -168,10 +165,8 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   *is_new = 0;
-  MILL_CHECK(mill_resolve_links(path, out, size));
+  MILL_CHECK(mill_resolve_links(path, out, size - sizeof MILL_NEW_END));
   const size_t n = strlen(out);
-  if (n + sizeof MILL_NEW_END > size)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)

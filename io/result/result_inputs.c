@@ -203,8 +203,7 @@ const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, 
 
 /* ---- comparing ---- */
 
-/* Do the recorded path `then` and the present path `now` name the same file? */
-static int is_path(const char *folder, const char *then, const char *now)
+int mill_recorded_is(const char *folder, const char *then, const char *now)
 {
   char absolute[2 * MILL_MAX_PATH];
   struct stat a, b;
@@ -214,20 +213,27 @@ static int is_path(const char *folder, const char *then, const char *now)
           a.st_ino == b.st_ino);
 }
 
+/* Could the input be read then, and not now although it has not changed? */
+static int is_lost(const mill_input_file *then, const mill_input_file *now)
+{
+  return now->error[0] && !then->error[0] &&
+         (now->size < 0 || (now->size == then->size && now->mtime == then->mtime));
+}
+
 /* Fail unless the recorded path `then` and the path `now` name the same file.  The message gives
  * both after input and what (": its redrock file was "); what NULL: they are the input's path. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
   now = now ? now : "";
-  if (is_path(folder, then, now))
+  if (mill_recorded_is(folder, then, now))
     return MILL_OK;
   return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s, now %s)",
                     path, what ? input : "", what ? what : "", then[0] ? then : "none",
                     now[0] ? now : "none");
 }
 
-int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info)
+int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info, int finished)
 {
 #define FIELD(member) offsetof(mill_input_file, member)
   static const struct {
@@ -249,6 +255,11 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
   for (int i = 0; i < was.n_file; i++)
     MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
   for (int i = 0; i < was.n_file; i++)
+    if (is_lost(&was.file[i], &info->file[i]))
+      return MILL_ERROR(finished ? MILL_ERR_OUTPUT : MILL_ERR_STOPPED,
+                        "%s; the file could be read when %s was begun: give the same command again",
+                        info->file[i].error, path);
+  for (int i = 0; i < was.n_file; i++)
     MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
                           was.file[i].redrock, info->file[i].redrock));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
@@ -258,7 +269,9 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
         return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
-                          path, now->path, redrock[0] ? " with " : "", redrock, number[k].changed);
+                          path, now->path, redrock[0] ? " with " : "", redrock,
+                          then->error[0] && !now->error[0] ? "it could not be read then"
+                                                           : number[k].changed);
     }
   return MILL_OK;
 }
@@ -305,13 +318,13 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
   same = was.n_file == info->n_file; /* if they differ, mill_result_inputs_check reports it */
   for (int i = 0; i < info->n_file && same; i++) {
-    same = is_path(was.folder, was.file[i].path, info->file[i].path);
+    same = mill_recorded_is(was.folder, was.file[i].path, info->file[i].path);
     n_all += was.file[i].n_row;
   }
   for (int i = 0; i < info->n_file && same; i++) {
     mill_input_file *input = &table[i];
     const mill_input_file *then = &was.file[i];
-    if (then->size != input->size || then->mtime != input->mtime) {
+    if ((then->size != input->size || then->mtime != input->mtime) && !is_lost(then, input)) {
       MILL_CHECK(check_repaired(file, path, then, input, n_all, start));
       input->size = then->size;
       input->mtime = then->mtime;

@@ -24,6 +24,9 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 /** Path of input i, prefixed with the fit's folder if relative.  MILL_ERR_RANGE: too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
+/** Do the path `then`, recorded with its folder, and the present path `now` name the same file? */
+int mill_recorded_is(const char *folder, const char *then, const char *now);
+
 /** An input of a result; path: absolute, with links followed. */
 typedef struct mill_known_input {
   char *path;
@@ -51,8 +54,9 @@ int mill_input_absolute(const char *name, char out[PATH_MAX]);
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
 /** Fail with MILL_ERR_OUTPUT, and name the difference, if the result was made from other files than
- *  this run's inputs, or from other rows selected in them. */
-int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
+ *  this run's inputs, or from other rows selected in them.  MILL_ERR_STOPPED: the result is
+ *  unfinished, and an input that had been read cannot be read now. */
+int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info, int finished);
 
 /** For --retry-failed: find the input files that were changed since an earlier run of this result.
  *

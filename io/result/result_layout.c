@@ -228,6 +228,13 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   return MILL_OK;
 }
 
+int mill_result_open_stored(const char *path, int code, mill_h5_file *file)
+{
+  MILL_CHECK(mill_h5_open(path, code, file));
+  MILL_CHECK(mill_h5_scan(file));
+  return mill_result_layout_check(file->id, path, code);
+}
+
 /* Estimate the bytes of the file: data, and room for headers. */
 static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
                              int64_t n_exposure)

@@ -4,6 +4,7 @@
 
 #include <hdf5.h>
 
+#include "io/hdf5/hdf5_util.h"
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 
@@ -34,3 +35,6 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
 
 /** Fail with this code unless the file is a result of this format version. */
 int mill_result_layout_check(hid_t file, const char *path, int code);
+
+/** Open a stored result, scan and check it (mill_h5_scan, mill_result_layout_check). */
+int mill_result_open_stored(const char *path, int code, mill_h5_file *file);

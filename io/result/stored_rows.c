@@ -201,21 +201,25 @@ static int take_fits(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
-int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
-                           mill_damaged_rows *damaged)
+int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *info,
+                           const mill_input_file *then, int is_finished, mill_damaged_rows *damaged)
 {
   MILL_OWNED unsigned char *is_known = NULL;
   MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
-  MILL_CHECK(MILL_ALLOC(n_row, &is_known));
-  MILL_CHECK(mill_catalog_known(file, path, n_row, is_known));
+  MILL_CHECK(MILL_ALLOC(info->n_row, &is_known));
+  MILL_CHECK(mill_catalog_known(file, path, info->n_row, is_known));
   if (is_finished) { /* bit 0: the row of /catalog is good; bit 1: the row of /fits is damaged */
-    MILL_CHECK(mill_stored_rows_open(file, path, n_row, &rows));
-    MILL_CHECK(mill_stored_rows_each(&rows, 0, n_row, take_fits, &(check){&rows, is_known}));
+    MILL_CHECK(mill_stored_rows_open(file, path, info->n_row, &rows));
+    MILL_CHECK(mill_stored_rows_each(&rows, 0, info->n_row, take_fits, &(check){&rows, is_known}));
   }
-  for (int64_t i = 0; i < n_row; i++) {
-    damaged->n_catalog += !(is_known[i] & 1);
-    if (is_known[i] != 1)
-      mill_damaged_rows_add(damaged, i);
+  for (int f = 0; f < info->n_file; f++) {
+    const mill_input_file *now = &info->file[f];
+    const int is_same = now->size == then[f].size && now->mtime == then[f].mtime;
+    for (int64_t i = now->row_start; i < now->row_start + now->n_row; i++) {
+      damaged->n_catalog += is_same && !(is_known[i] & 1);
+      if (is_known[i] != 1)
+        mill_damaged_rows_add(damaged, i);
+    }
   }
   return MILL_OK;
 }

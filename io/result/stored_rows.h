@@ -44,8 +44,10 @@ void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 /** Describe them, e.g. "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
-/** Find damaged rows of /catalog, and /fits if is_finished.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished,
+/** Find damaged rows of /catalog, and /fits if is_finished.  n_catalog leaves out files that differ
+ *  from then [info->n_file]: their rows are written again.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *info,
+                           const mill_input_file *then, int is_finished,
                            mill_damaged_rows *damaged);
 
 /** Set is_known [n_row] to 1 for each row whose CATALOG_CRC agrees. */

@@ -161,9 +161,7 @@ static int look_for(const done_input *done, size_t n, const mill_input_names *na
   MILL_AT_END(mill_result_origin_clear) mill_result_origin origin = {0};
   MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
   MILL_OWNED int32_t *status = NULL;
-  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_CHECK(mill_h5_scan(&file));
-  MILL_CHECK(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+  MILL_CHECK(mill_result_open_stored(path, MILL_ERR_OUTPUT, &file));
   MILL_CHECK(mill_result_origin_read(file.id, path, &origin));
   MILL_CHECK(digest_settings(origin.identity, origin.hash, of_result));
   if (strcmp(of_result, names->settings) != 0 && strcmp(of_result, names->unmasked) != 0)
@@ -232,17 +230,6 @@ static int read_inputs(const char *path, mill_known_inputs *known, mill_path_lis
   return MILL_OK;
 }
 
-static int count_others(const mill_path_list *list, const mill_known_inputs *known, size_t *n)
-{
-  char path[PATH_MAX];
-  *n = 0;
-  for (size_t i = 0; i < list->n; i++) {
-    MILL_CHECK(mill_input_absolute(list->path[i], path));
-    *n += !mill_known_inputs_find(known, path);
-  }
-  return MILL_OK;
-}
-
 /* Does the table list all known inputs under the result at path? */
 static int are_recorded(const mill_input_table *table, const char *path,
                         const mill_known_inputs *known)
@@ -250,9 +237,11 @@ static int are_recorded(const mill_input_table *table, const char *path,
   char result[PATH_MAX];
   if (!realpath(path, result))
     return 0;
-  for (int i = 0; i < known->n; i++)
-    if (!mill_input_table_has(table, result, known->input[i].path))
+  for (int i = 0; i < known->n; i++) {
+    const mill_input_entry *entry = mill_input_table_find(table, known->input[i].path);
+    if (!entry || strcmp(entry->result, result) != 0)
       return 0;
+  }
   return 1;
 }
 
@@ -260,6 +249,7 @@ static int are_recorded(const mill_input_table *table, const char *path,
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
+  char path[PATH_MAX];
   size_t n_waiting = 0;
   MILL_AT_END(mill_path_list_clear) mill_path_list own = {0};
   MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
@@ -270,7 +260,10 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
     return MILL_OK;
   MILL_CHECK(read_inputs(request->output, &known, &own));
-  MILL_CHECK(count_others(list, &known, &n_waiting));
+  for (size_t i = 0; i < list->n; i++) {
+    MILL_CHECK(mill_input_absolute(list->path[i], path));
+    n_waiting += !mill_known_inputs_find(&known, path);
+  }
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is finished and lacks %zu inputs that are still to do: give another "

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io/hdf5/output_file.h"
+#include "io/result/result_inputs.h"
 #include "io/surveys/redrock.h"
 #include "src/system/status_process.h"
 #include "src/system/log.h"
@@ -13,6 +15,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
+#define LEFT_OUT "%s could not be read when the result was begun: give it an --output of its own"
 enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
 /* Facts about a file; ranks exchange this struct as bytes. */
@@ -23,6 +26,7 @@ typedef struct file_facts {
   int32_t on_disk;   /* 1: device and inode are known */
   int32_t n_error;   /* bytes of its error text, with the final zero; 0: none */
   int32_t n_redrock; /* bytes of its redrock file's path, with the final zero; 0: none */
+  int32_t left_out;  /* 1: it could not be read when the result was begun */
 } file_facts;
 
 /* Wavelengths of an arm in this rank's files; the models file needs them. */
@@ -83,9 +87,9 @@ static int learn_batch(index_job *job, int i_file)
       layout->first_file = i_file;
       last_wave[s->arm] = s->wave_aa;
     }
-    const int is_split = end > i + 1; /* several spectra of the arm */
-    if (is_split || (s->wave_aa != last_wave[s->arm] &&
-                     !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
+    if (end > i + 1 ||
+        (s->wave_aa != last_wave[s->arm] &&
+         !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
     last_wave[s->arm] = s->wave_aa;
   }
@@ -119,8 +123,7 @@ static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_i
 /* Relative cost of indexing a file: a .gz must be unpacked completely. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
-  return 1.0 +
-         (mill_is_gz(name) && facts->file.size > 0 ? (double)facts->file.size / CUT_BYTES : 0.0);
+  return 1.0 + (mill_is_gz(name) ? fmax(0.0, (double)facts->file.size) / CUT_BYTES : 0.0);
 }
 
 /* Append a text, cut to most - 1 bytes, to job->text; *n_byte: its length with the final zero. */
@@ -161,7 +164,8 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
 {
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
   MILL_AT_END(mill_spectra_close_at) mill_spectra *spectra = NULL;
-  int code = mill_spectra_open(path, &job->settings, &spectra);
+  int code = facts->left_out ? MILL_ERROR(MILL_ERR_INPUT, LEFT_OUT, path)
+                             : mill_spectra_open(path, &job->settings, &spectra);
   if (code == MILL_OK)
     code = mill_spectra_index(spectra, &job->settings.config->select, index);
   if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE) {
@@ -236,9 +240,24 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
+/* On rank 0: inputs that could not be read when the result `begun` was begun stay out of it. */
+static void leave_out(const char *begun, const mill_input_names *names, file_facts *facts)
+{
+  MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
+  if (!begun || mill_output_open_existing(begun, &file) != MILL_OK || file < 0 ||
+      mill_recorded_inputs_read(file, begun, &was) != MILL_OK || was.n_file != names->n)
+    return; /* a bad result is refused later */
+  for (int i = 0; i < was.n_file; i++)
+    if (was.file[i].error[0] && mill_recorded_is(was.folder, was.file[i].path, names->name[i])) {
+      facts[i].left_out = 1;
+      facts[i].file = was.file[i]; /* its texts are set later */
+    }
+}
+
 /* Divide files among ranks by cost of indexing; start [size + 1]: first file of each rank. */
-static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
-                     int *start)
+static int cut_files(const mill_mpi *mpi, const mill_input_names *names, const char *begun,
+                     file_facts **facts, int *start)
 {
   double all = 0, so_far = 0; /* cost of all files; of the files before file i */
   int rank = 1;
@@ -249,10 +268,12 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
     look_at_file(names->name[i], *facts + i);
   }
   MILL_CHECK(gather_facts(mpi, start, facts));
+  for (int r = 1; r <= mpi->size; r++) /* for now rank 0 has all files */
+    start[r] = (int)names->n;
+  leave_out(begun, names, *facts);
+  MILL_CHECK(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
     all += cost_of_file(names->name[i], *facts + i);
-  for (int r = 1; r <= mpi->size; r++)
-    start[r] = (int)names->n;
   for (int64_t i = 0; i < names->n; i++) {
     /* a file goes to the rank whose share of the cost contains its middle */
     const double cost = cost_of_file(names->name[i], *facts + i);
@@ -439,16 +460,14 @@ static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
-    int64_t n_same = 1;
-    int is_first = file->format[0] != '\0';
-    for (int j = 0; j < i && is_first; j++)
-      is_first = strcmp(inputs->file[j].format, file->format) != 0 ||
-                 strcmp(inputs->file[j].frame, file->frame) != 0;
-    if (!is_first)
+    int64_t n_same = 0;
+    int first = file->format[0] ? -1 : i + 1; /* file of this combination */
+    for (int j = 0; j < inputs->n_file && (first < 0 || first == i); j++)
+      if (strcmp(inputs->file[j].format, file->format) == 0 &&
+          strcmp(inputs->file[j].frame, file->frame) == 0 && n_same++ == 0)
+        first = j;
+    if (first != i)
       continue;
-    for (int j = i + 1; j < inputs->n_file; j++)
-      n_same += strcmp(inputs->file[j].format, file->format) == 0 &&
-                strcmp(inputs->file[j].frame, file->frame) == 0;
     mill_log_info("%lld input %s of format %s: the frame of the wavelengths, and so of the "
                   "velocities, is %s; nothing is corrected",
                   (long long)n_same, n_same == 1 ? "file" : "files", file->format, file->frame);
@@ -470,7 +489,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                    .inputs = inputs,
                    .want_models = request->want_models,
                    .keeps_all = config->join_by_name};
-  *inputs = (mill_inputs){.tables = inputs->tables};
+  *inputs = (mill_inputs){.tables = inputs->tables, .begun = inputs->begun};
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
@@ -482,7 +501,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
     goto done;
   MILL_TRY(mill_mpi_agree(
       mpi, mill_error_of(MILL_ALLOC(names.n, &facts), MILL_ALLOC(mpi->size + 1, &start))));
-  MILL_TRY(cut_files(mpi, &names, &facts, start));
+  MILL_TRY(cut_files(mpi, &names, inputs->begun, &facts, start));
   inputs->file_start = start[mpi->rank];
   inputs->file_end = start[mpi->rank + 1];
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));

@@ -33,7 +33,8 @@ typedef struct mill_inputs {
   char *path_text, *file_text;              /**< texts that file points to, owned */
   mill_spectra_settings settings;           /**< settings of indexing; borrows lib and config */
   mill_star_tables tables;                  /**< set before indexing, borrowed */
-  mill_join *join;         /**< joins rows across files, owned; NULL: rows are not joined */
+  const char *begun; /**< rank 0, set before indexing: its unreadable files stay so; NULL: none */
+  mill_join *join;   /**< joins rows across files, owned; NULL: rows are not joined */
   int n_pix[MILL_MAX_ARM]; /**< pixels of each arm's longest exposure; 0: none, or no models */
   /** [arm][n_pix] wavelengths equal in all exposures to 0.001 pixels, owned; NULL: they differ */
   double *wave_aa[MILL_MAX_ARM];

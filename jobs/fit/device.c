@@ -25,6 +25,7 @@ int64_t mill_fit_held_rows(const mill_fit_device *device)
   return device->n_slot + mill_reader_rows_ahead(device->n_reader);
 }
 
+#define CPU "cpu " /* before the instruction set in names of backends */
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
 /* Gather the backend names of all ranks in *all [size][NAME], which the caller frees by mill_free.
@@ -44,7 +45,6 @@ static int gather_names(const mill_mpi *mpi, int code, const char *mine, char **
  * GPU ranks already have one backend.  code: this rank's failure so far. */
 static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **backend)
 {
-  static const char prefix[] = "cpu ";
   MILL_OWNED char *all = NULL;
   const char *oldest = NULL, *mine = code == MILL_OK ? (*backend)->name : "";
   MILL_CHECK(gather_names(mpi, code, mine, &all));
@@ -53,14 +53,14 @@ static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **back
     if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
       oldest = all + (size_t)rank * NAME;
   if (strcmp(mine, oldest) != 0) {
-    *backend = mill_backend_cpu(oldest + strlen(prefix));
+    *backend = mill_backend_cpu(oldest + strlen(CPU));
     if (!*backend)
       code = MILL_ERROR(MILL_ERR_BACKEND,
                         "one rank has the backend '%s' and cannot run '%s', the backend of "
                         "another: use machines of one kind",
                         mine, oldest);
     else
-      mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
+      mill_log_info("backend %s instead of %s: the same on all ranks", oldest, mine);
   }
   return mill_mpi_agree(mpi, code);
 }
@@ -108,27 +108,34 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   return MILL_OK;
 }
 
-/* Rank 0: return the device on which the result to continue was begun; NULL: a new result. */
-static const char *begun_on(const mill_fit_call *call, const mill_existing *existing)
+const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *existing)
 {
   const char *device = existing->peek.device;
   const int is_void = existing->found && existing->peek.n_status[MILL_STATUS_FITTED] == 0;
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row. */
+/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  A CPU
+ * goes on with the instruction set of that result if it can. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  const char *choice = NULL, *begun = begun_on(call, existing);
+  const char *choice = NULL, *begun = mill_fit_begun_on(call, existing);
   const char *path = existing->path[0] ? existing->path : call->options->output;
-  if (strcmp(setup->config.backend, "auto") != 0)
+  if (strcmp(setup->config.backend, "auto") == 0) {
+    MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
+                                   device->n_thread, &choice,
+                                   call->options->plan ? NULL : &device->has_gpu));
+    snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
+    MILL_CHECK(agree_backend(call, setup->config.backend, device));
+  }
+  if (device->backend->kind != MILL_BACKEND_CPU || device->both[0])
     return MILL_OK;
-  MILL_CHECK(mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, path, begun, n_row,
-                                 device->n_thread, &choice,
-                                 call->options->plan ? NULL : &device->has_gpu));
-  snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
-  return agree_backend(call, setup->config.backend, device);
+  if (begun && strncmp(begun, CPU, strlen(CPU)) == 0 && mill_backend_cpu(begun + strlen(CPU)))
+    device->backend = mill_backend_cpu(begun + strlen(CPU));
+  MILL_CHECK(agree_on_one(call->mpi, MILL_OK, &device->backend));
+  device->name = device->backend->name;
+  return MILL_OK;
 }
 
 static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)

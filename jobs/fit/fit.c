@@ -91,11 +91,14 @@ static int settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err
 }
 
 /* Index the rows of the inputs.  `starmill sample` checks that its fit had the same inputs. */
-static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
+static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup,
+                        const mill_existing *existing, mill_inputs *inputs)
 {
   mill_input_request request;
   mill_fit_options_inputs(call->options, &request);
   inputs->tables = (mill_star_tables){setup->start, setup->priors};
+  if (existing->found && !existing->peek.finished && mill_fit_begun_on(call, existing))
+    inputs->begun = existing->path;
   MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
                                &setup->roles, inputs));
   MILL_CHECK(agree_to_go_on(call, setup, "while indexing"));
@@ -151,15 +154,15 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
-/* Append a line for each input to the table, unless an earlier run has recorded all inputs. */
+/* Append a line for each input to the table, unless it says all that already. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;
-  char result[PATH_MAX], now[MILL_UTC_SIZE];
+  int n_known = 0;
+  char result[PATH_MAX], absolute[PATH_MAX], now[MILL_UTC_SIZE];
   MILL_OWNED mill_input_entry *entry = NULL;
   MILL_AT_END(mill_input_table_free_at) mill_input_table *table = NULL;
   MILL_AT_END(mill_path_list_clear) mill_path_list path = {0};
-  char absolute[PATH_MAX];
   MILL_OWNED char(*reason)[MAX_REASON] = NULL;
   MILL_CHECK(MILL_ALLOC(inputs->n_file, &entry));
   MILL_CHECK(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
@@ -169,23 +172,15 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
   if (!mill_input_table_takes(result))
     return MILL_ERROR(MILL_ERR_OUTPUT, "--input-table: rename %s, whose path has a tab or newline",
                       call->options->output);
-  for (int i = 0; i < inputs->n_file; i++) {
-    MILL_CHECK(mill_input_absolute(inputs->file[i].path, absolute));
-    MILL_CHECK(mill_path_list_add(&path, absolute));
-    entry[i].path = path.path[i];
-  }
-  if (out->outcome == MILL_OPEN_FINISHED) {
+  if (out->outcome == MILL_OPEN_FINISHED)
     MILL_CHECK(mill_input_table_read(table_path, &table));
-    int n_known = 0;
-    for (int i = 0; i < inputs->n_file; i++)
-      n_known += mill_input_table_has(table, result, entry[i].path);
-    if (n_known == inputs->n_file)
-      return MILL_OK;
-  }
   mill_utc_text(mill_unix_s(), now);
   MILL_CHECK(count_rows(inputs, result, entry, reason));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *input = &inputs->file[i];
+    MILL_CHECK(mill_input_absolute(input->path, absolute));
+    MILL_CHECK(mill_path_list_add(&path, absolute));
+    entry[i].path = path.path[i];
     entry[i].size = input->size;
     entry[i].mtime = input->mtime;
     entry[i].redrock_size = input->redrock_size;
@@ -193,8 +188,15 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     entry[i].result = result;
     memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
     snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
+    const mill_input_entry *then = table ? mill_input_table_find(table, absolute) : NULL;
+    n_known += then && strcmp(then->result, result) == 0 && then->is_done == entry[i].is_done &&
+               then->n_row == input->n_row && then->n_fitted == entry[i].n_fitted &&
+               then->size == input->size && then->mtime == input->mtime &&
+               strcmp(then->settings, entry[i].settings) == 0;
   }
-  return mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
+  return n_known == inputs->n_file
+             ? MILL_OK
+             : mill_input_table_append(table_path, entry, (size_t)inputs->n_file);
 }
 
 /* If the result is finished, append each input's outcome to the table of inputs (if any). */
@@ -228,15 +230,15 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   MILL_TRY(agree_to_go_on(call, setup, "at the start"));
   meters->library_s = lap_s(&cpu_s);
   const double start_s = mill_wall_s();
-  MILL_TRY(index_inputs(call, setup, inputs));
+  if (call->mpi->rank == 0) /* opening the result reports its problems */
+    find_existing(options, &out->existing);
+  MILL_TRY(index_inputs(call, setup, &out->existing, inputs));
   meters->index_s = lap_s(&cpu_s);
   if (inputs->n_file == 0) {
     if (call->mpi->rank == 0 && (options->plan || !options->quiet))
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
-  if (call->mpi->rank == 0) /* opening the result reports its problems */
-    find_existing(options, &out->existing);
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));
   if (options->plan) {

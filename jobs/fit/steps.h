@@ -69,6 +69,9 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
                            const mill_existing *existing, int64_t n_row, mill_fit_device *device);
 
+/** Device on which the result to continue was begun; NULL: a new result, or another rank than 0. */
+const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *existing);
+
 /** Return the rows that this rank takes before it finishes its first row.  Not collective. */
 int64_t mill_fit_held_rows(const mill_fit_device *device);
 

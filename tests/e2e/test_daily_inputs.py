@@ -218,6 +218,16 @@ class Daily(ProgramTest):
         self.run_fit("a.h5", *daily, self.add("coadd-x.fits"))
         self.assertEqual(self.inputs("a.h5"), ["coadd-x.fits"])
 
+    def test_an_outcome_that_the_table_lacks(self):
+        daily = ("--input-table", self.table, self.add("coadd-x.fits"))
+        self.run_fit("a.h5", *daily)
+        os.utime(daily[-1], (1, 1))
+        self.run_fit("a.h5", *daily, "--overwrite", status=4, env=faults("ENOSPC:write:inputs.tsv$:1:0"),
+                     says=["cannot be written", "without --overwrite"])
+        for _ in range(2):  # as it says; then all is recorded
+            self.assertIn("finished already", self.run_fit("a.h5", *daily).stdout)
+            self.assertEqual([line["MTIME"] for line in self.lines()][1:], ["1"])
+
     def test_a_table_that_was_cut(self):
         daily = ("--input-table", self.table, "--skip-done", self.add("coadd-x.fits"))
         self.run_fit("a.h5", *daily)

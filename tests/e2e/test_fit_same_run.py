@@ -122,14 +122,18 @@ class Ranks(EndToEnd):
                          ["--library", copy, "--threads", 2, "--log", tmp("second.log")])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(list(read(path)["STATUS"]), [FITTED] * 2)
+        unfinish(path)
+        with h5py.File(path, "r+") as f:  # a newer processor goes on as the older one
+            f["provenance"].attrs["DEVICE"] = np.bytes_("cpu x86-64-v2")
+        self.assertIn("cpu x86-64-v2", self.fit("may-differ.h5", tmp("alike.fits"), ranks=2).stdout)
 
 
 SURVEY = cut("survey.fits", [3, 60, 100])
 
 
 class Repaired(EndToEnd):
-    def retry(self, *inputs, status=0):
-        return self.fit("out.h5", "--retry-failed", *inputs, status=status)
+    def retry(self, *inputs, out="out.h5", **how):
+        return self.fit(out, "--retry-failed", *inputs, **how)
 
     def setUp(self):
         if os.path.exists(tmp("out.h5")):
@@ -148,6 +152,10 @@ class Repaired(EndToEnd):
         before = content(self.path)
         self.fit("out.h5", self.bad, self.good, status=4, says=[self.bad, "size has changed"])
         self.assertEqual(content(self.path), before)
+        with h5py.File(self.path, "r+") as f:
+            f["catalog/TARGET_RA"][4] += 1  # of the other file
+        self.retry(self.bad, self.good, status=4, says=["1 row (4) is damaged"])
+        put(self.path, before)
         self.retry(self.bad, self.good)
         again = read(self.path)
         files = read(self.path, "catalog/files")
@@ -205,13 +213,31 @@ class Repaired(EndToEnd):
         self.fit("out.h5", self.bad, self.good, status=3)
         before = content(self.path)
         shutil.copy(SURVEY, self.bad)
-        done = self.retry(self.bad, self.good, status=4)
-        self.assertOneLine(done, self.bad, "3 selected rows now and had 0", "another --output", status=4)
+        self.retry(self.bad, self.good, status=4, says=[self.bad, "3 selected rows now and had 0", "another --output"])
         self.assertEqual(content(self.path), before)
         # as it says
         self.fit("repaired.h5", self.bad)
         run("merge", "--output", tmp("both.h5"), tmp("out.h5"), self.path)
         self.assertEqual(list(read(tmp("both.h5"))["STATUS"]), 6 * [FITTED])
+
+    def test_a_file_that_one_start_cannot_read(self):
+        inputs, unread, late = (self.bad, self.good), faults("EIO:open:bad.fits$:1:0"), tmp("late.fits")
+        # the first start: the result goes on without the file
+        self.fit("out.h5", *inputs, status=3, env=unread)
+        for ranks in 0, 2:
+            unfinish(self.path)
+            self.fit("out.h5", *inputs, status=3, ranks=ranks, says=[self.bad, "when the result was begun"])
+            self.assertEqual(list(read(self.path)["STATUS"]), 3 * [FITTED])
+        self.retry(*inputs, status=4, says=["it could not be read then"])
+        # a later start: it stops, for another one, also if the file is missing
+        self.fit("late.h5", *inputs)
+        self.fit("late.h5", *inputs, status=4, env=unread, says=[self.bad, "could be read when"])
+        unfinish(self.path)
+        self.fit("late.h5", *inputs, status=75, env=unread, says=[self.bad, "could be read when"])
+        os.rename(self.bad, late)
+        self.retry(*inputs, out="late.h5", status=75, says=[self.bad, "could be read when"])
+        os.rename(late, self.bad)
+        self.fit("late.h5", *inputs)
 
     def test_one_that_still_has_no_rows(self):
         put(self.bad, b"no FITS file")
@@ -225,6 +251,5 @@ class Repaired(EndToEnd):
 
     def test_other_inputs_are_no_repaired_ones(self):
         self.fit("out.h5", self.good)
-        self.assertOneLine(self.retry(self.bad, status=4), "other inputs", self.good, self.bad,
-                           status=4)
-        self.assertOneLine(self.retry(self.good, self.bad, status=4), "1 files, now 2", status=4)
+        self.retry(self.bad, status=4, says=["other inputs", self.good, self.bad])
+        self.retry(self.good, self.bad, status=4, says=["1 files, now 2"])

@@ -97,6 +97,19 @@ class Particles(ProgramTest):
             for name in b:
                 np.testing.assert_array_equal(a[name][()], b[name][()])
 
+    def test_an_output_that_is_not_the_own_one_any_more(self):
+        process = start("particles", put("config.yaml", OU + "problems: 6\n"), "--output", tmp("held.h5"),
+                        "--threads", 1, env=faults("stop:write:/held.h5$:3:1"))
+        wait_until(lambda: is_suspended(process.pid), process)
+        os.rename(tmp("held.h5"), tmp("taken.h5"))
+        put("held.h5", "another file")
+        self.assertIn("was moved while", self.said_by(process, 4, signal.SIGCONT)[1])
+        self.assertEqual(content(tmp("held.h5")), b"another file")
+        self.assertOneLine(self.job("held.h5", OU, status=4), "is not an HDF5 file; give another", status=4)
+        os.symlink("real.h5", tmp("link.h5"))
+        self.job("link.h5", OU)
+        self.assertTrue(os.path.islink(tmp("link.h5")) and os.path.exists(tmp("real.h5")))
+
     def test_a_signal_stops_a_job_of_short_problems(self):
         text = OU.replace("steps: 20", "steps: 20000") + "problems: 40\n"
         process = start("particles", put("config.yaml", text), "--output", tmp("stop.h5"),

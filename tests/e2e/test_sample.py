@@ -308,4 +308,6 @@ class Sample(ProgramTest):
             length = len(f["provenance"].attrs["LIBRARY_HASH"])
             f["provenance"].attrs["LIBRARY_HASH"] = np.bytes_("0" * length)
         fails(fit=other, says=["another library"])
+        unfinish(other)  # its rows to come would be NO_FIT for good
+        fails(fit=other, status=4, says=["is not finished"])
         self.assertFalse(os.path.exists(tmp("no.h5")))

@@ -49,7 +49,7 @@ static void check_catalog(const survey *s, const char *path)
   for (int f = 0; f < s->info.n_file; f++)
     assert_int_equal(size[f], s->file[f].size);
   mill_damaged_rows damaged = {0};
-  assert_int_equal(mill_damaged_rows_find(file, path, s->info.n_row, 1, &damaged), MILL_OK);
+  assert_int_equal(mill_damaged_rows_find(file, path, &s->info, s->file, 1, &damaged), MILL_OK);
   assert_int_equal(damaged.n_catalog, 0);
 }
 
