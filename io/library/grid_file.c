@@ -108,23 +108,17 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
   size_t dim[2];
   grid_at(at, i_arm, "");
   MILL_CHECK(mill_h5_read_attr_text(file, at, "name", arm->name, sizeof arm->name));
-  MILL_CHECK(mill_h5_read_attr_text(file, at, "sigma_origin", arm->sigma_origin,
-                                    sizeof arm->sigma_origin));
   MILL_CHECK(mill_h5_read_attr_double(file, at, "ln_wave0", &arm->ln_wave0));
   MILL_CHECK(mill_h5_read_attr_double(file, at, "ln_step", &arm->ln_step));
-  MILL_CHECK(mill_h5_read_attr_double(file, at, "template_sigma_aa", &arm->template_sigma_aa));
   MILL_CHECK(mill_h5_read_attr_int(file, at, "n_pix", &arm->n_pix));
   if (!arm->name[0] || arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX)
     return REFUSED(file, "arm %d (%s) has %d pixels, this program takes %d to %d", i_arm, arm->name,
                    arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
   const double end = arm->ln_wave0 + arm->n_pix * arm->ln_step;
   /* accept wavelengths of 10 A to 1 mm */
-  if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
-      !isfinite(arm->template_sigma_aa))
-    return REFUSED(file,
-                   "arm %s has ln_wave0 %g, ln_step %g, template_sigma_aa %g, expected "
-                   "ascending wavelengths of 10 A to 1 mm and a finite sigma",
-                   arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
+  if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2))
+    return REFUSED(file, "arm %s has ln_wave0 %g, ln_step %g, expected 10 A to 1 mm, ascending",
+                   arm->name, arm->ln_wave0, arm->ln_step);
   grid_at(at, i_arm, "flux");
   MILL_CHECK(mill_h5_shape(file, at, 2, dim));
   if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)

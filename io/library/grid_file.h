@@ -15,9 +15,6 @@ typedef struct mill_grid_arm {
   char name[MILL_MAX_NAME];
   int n_pix;
   double ln_wave0, ln_step;
-  double template_sigma_aa; /**< Gaussian sigma of the spectra's resolution, A; negative: the
-                             *   spectra have the instrument's resolution */
-  char sigma_origin[160];
 } mill_grid_arm;
 
 /** Description of a grid file.  Zero it before use; free it by mill_grid_info_clear. */

@@ -15,7 +15,6 @@
 #include "jobs/options/job_steps.h"
 #include "kernels/base/memory.h"
 #include "kernels/gpu.h"
-#include "kernels/math/hull.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
@@ -117,10 +116,11 @@ static int split_models(job *j)
   MILL_CHECK(find_good(j, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
-  if (n_left_out < MIN_LEFT_OUT && j->o.n_error >= 0)
+  const int least = j->o.n_error > MIN_LEFT_OUT / 2 ? 2 * j->o.n_error : MIN_LEFT_OUT;
+  if (n_left_out < least && j->o.n_error >= 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%d of %d models are left out; --model-error needs %d: raise --left-out",
-                      n_left_out, s->n, MIN_LEFT_OUT);
+                      n_left_out, s->n, least);
   if (s->n_train < MIN_MODEL)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: %d good models, %d to train on: training needs %d; give a larger grid",
@@ -136,44 +136,35 @@ static int split_models(job *j)
 
 static void name_column(mill_label *label)
 {
-  if (strcmp(label->name, "alpha") == 0) {
-    snprintf(label->column, sizeof label->column, "ALPHAFE");
-    return;
-  }
-  for (size_t i = 0; label->name[i]; i++) {
-    const unsigned char c = (unsigned char)label->name[i];
+  const char *text = strcmp(label->name, "alpha") == 0 ? "ALPHAFE" : label->name;
+  for (size_t i = 0; text[i]; i++) {
+    const unsigned char c = (unsigned char)text[i];
     label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
   }
 }
 
-/* Set a label's column, range and mapping from its n values; mean and std are of mapped values. */
-static int measure(int n, const double *value, mill_label *label)
+/* Map n values of a label, `stride` numbers apart, and set the label's mean and std. */
+static int map_values(size_t n, size_t stride, double *x, mill_label *label)
 {
   double sum = 0, square = 0;
-  name_column(label);
-  label->min = INFINITY;
-  label->max = -INFINITY;
-  for (int i = 0; i < n; i++) {
-    label->min = fmin(label->min, value[i]);
-    label->max = fmax(label->max, value[i]);
-  }
+  const double first = x[0];
   const int is_teff = strcmp(label->name, "teff") == 0;
-  if (is_teff && !(label->min > 0))
-    return MILL_ERROR(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
-  label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
-  label->mean = 0;
-  label->std = 1;
-  for (int i = 0; i < n; i++)
-    sum += mill_label_map(label, value[i]);
-  label->mean = sum / n;
-  for (int i = 0; i < n; i++)
-    square += pow(mill_label_map(label, value[i]), 2);
-  const double std = sqrt(square / n);
-  if (!(std > 1e-9 * (1 + fabs(label->mean))))
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
-                      label->name, label->min, n);
-  label->std = std;
+  for (size_t i = 0; i < n * stride; i += stride) {
+    if (is_teff && !(x[i] > 0))
+      return MILL_ERROR(MILL_ERR_INPUT, "label teff is %g; it must be above 0", x[i]);
+    sum += x[i] = is_teff ? log10(x[i]) : x[i];
+  }
+  label->mean = sum / (double)n;
+  for (size_t i = 0; i < n * stride; i += stride)
+    square += pow(x[i] -= label->mean, 2);
+  label->std = sqrt(square / (double)n);
+  if (!(label->std > 1e-9 * (1 + fabs(label->mean))))
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "label %s is %g in all %zu spectra in use; leave it out or keep a wider range", label->name,
+        first, n);
+  for (size_t i = 0; i < n * stride; i += stride)
+    x[i] /= label->std;
   return MILL_OK;
 }
 
@@ -182,21 +173,18 @@ static int make_frame(job *j)
 {
   mill_library *lib = j->lib;
   const mill_grid_info *info = &j->info;
-  const size_t n_label = (size_t)info->n_label;
-  const int n = j->split.n;
+  const size_t n = (size_t)j->split.n, n_label = (size_t)info->n_label;
   mill_columns columns;
-  MILL_OWNED double *value = NULL; /* [n] of one label */
-  MILL_CHECK(MILL_ALLOC(n, &value));
-  MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &j->mapped));
+  MILL_CHECK(MILL_ALLOC(n * n_label, &j->mapped));
+  for (size_t i = 0; i < n; i++)
+    memcpy(j->mapped + i * n_label, info->value + (size_t)j->split.model[i] * n_label,
+           n_label * sizeof *j->mapped);
   lib->n_label = info->n_label;
   for (size_t l = 0; l < n_label; l++) {
     mill_label *label = &lib->label[l];
     snprintf(label->name, sizeof label->name, "%s", info->label[l]);
-    for (size_t i = 0; i < (size_t)n; i++)
-      value[i] = info->value[(size_t)j->split.model[i] * n_label + l];
-    MILL_CHECK(measure(n, value, label));
-    for (size_t i = 0; i < (size_t)n; i++)
-      j->mapped[i * n_label + l] = mill_label_map(label, value[i]);
+    name_column(label);
+    MILL_CHECK(map_values(n, n_label, j->mapped + l, label));
   }
   lib->n_arm = info->n_arm;
   for (int a = 0; a < info->n_arm; a++)

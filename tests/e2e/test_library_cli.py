@@ -120,6 +120,7 @@ class LibraryTest(ProgramTest):
         with h5py.File(lib, "r") as f:
             self.assertEqual([f[f"arms/arm{i}"].attrs["template_sigma"] for i in (0, 1)], [0.3, 0.4])
         result = library("import", "--overwrite", "--output", lib, self.a)
+        self.assertIn("sigma 0.5 A of the templates, removed from that", run("library", "info", lib).stdout)
         self.assertIn("sigma 0.5 A", result.stdout)
         self.assertIn("instrument's own", library("import", "--overwrite", "--output", lib,
                                                   "--at-instrument-resolution", self.a).stdout)

@@ -5,12 +5,13 @@ correct` learns from spectra a line that templates lack, and puts it into every 
 
 import dataclasses
 import types
+from unittest import mock
 
 from base import *  # noqa: F403
 from scipy.ndimage import uniform_filter1d
 from scipy.spatial.distance import cdist
 from starmill.cli.basics import Failure
-from starmill.templates import (correction, emulate, library_file, measure, model_error, radial,
+from starmill.templates import (correct, correction, emulate, library_file, measure, model_error, radial,
                                 residuals, spectra)
 from starmill.templates.correction import Calibrators
 from starmill.templates.labels import make_hulls
@@ -112,6 +113,9 @@ class ModelError(unittest.TestCase):
             self.assertAlmostEqual(error.correlation, 1, delta=0.15)
             self.assertAlmostEqual(facts.rms / np.sqrt(5.16e-4), 1, delta=0.1)
             self.assertAlmostEqual(facts.left / 0.031, 1, delta=0.2)
+            error, _ = residuals.measure(self.wave, self.made(noise), 2, np.tile([1, 0.25], 200), noise)
+            rest = np.sqrt((error.fraction**2).mean() / 0.625)  # the mean weight
+            self.assertAlmostEqual(rest / 0.004, 1, delta=0.1 if noise else 0.03)
 
     def test_correlation_of_smooth_residuals(self):
         for smooth in (2, 4):  # of a Gaussian: 2 sqrt(pi) sigma; the continuum takes long waves out
@@ -120,14 +124,15 @@ class ModelError(unittest.TestCase):
             self.assertAlmostEqual(error.correlation / expected, 1, delta=0.05 + expected / 60)
 
     def test_unknown_pixels(self):
-        x = self.made()
-        x[:, -50:] = np.nan
-        x[(np.arange(self.N)[:, None] + np.arange(self.N_PIX)) % 10 == 0] = np.nan
-        error, _ = residuals.measure(self.wave, x, 0)
-        self.assertEqual(len(error.sigma), 0)
-        self.assertAlmostEqual(np.sqrt((error.fraction**2).mean()) / 0.0227, 1, delta=0.1)
-        # beyond all spectra: what the nearest quarter has
-        self.assertAlmostEqual(error.fraction[-10] / 0.0227, 1, delta=0.1)
+        for noise in (0, 0.01):
+            x = self.made(noise)
+            x[:, -150:] = np.nan
+            x[(np.arange(self.N)[:, None] + np.arange(self.N_PIX)) % 10 == 0] = np.nan
+            error, facts = residuals.measure(self.wave, x, 0, noise=noise)
+            # fraction[-10], beyond all spectra: what the nearest quarter has
+            for value in (np.sqrt((error.fraction**2).mean()), error.fraction[-10], facts.rms):
+                self.assertAlmostEqual(value / 0.0227, 1, delta=0.1)
+            self.assertAlmostEqual(facts.left, 1)
 
     def test_cores_of_lines_take_no_component(self):
         x, level = self.made(), np.ones(self.N_PIX)
@@ -197,6 +202,7 @@ class Report(unittest.TestCase):
 
 
 LINE, DEPTH = 5003.0, 0.1
+CORRECT = "library", "correct", "--medium", "vacuum", "--overwrite", "--spectra-sn", "500", "--output"
 
 
 def missing(labels):
@@ -236,8 +242,7 @@ class LibraryCorrect(ProgramTest):
             made.write("plain.fits"))
 
     def test_job(self):
-        correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--output",
-                   tmp("corrected.h5"), tmp("bare.h5"))
+        correct = *CORRECT, tmp("corrected.h5"), tmp("bare.h5")
         done = run(*correct, "--spectra", made.write("other.fits", edit=edit))
         self.assertIn("correction of arm opt: 160 spectra", done.stdout)
         self.assertIn("errors of labels are at least", starmill("library", "info",
@@ -257,19 +262,40 @@ class LibraryCorrect(ProgramTest):
         with h5py.File(tmp("corrected.h5")) as f:
             # what is left is noise; the uncorrected line would leave 3 %, its spread
             self.assertLess(f["arms/arm0/model_error/fraction"][at], 0.01)
-        self.assertOneLine(starmill(*correct, "--overwrite", "--spectra", tmp("other.fits"),
-                                    "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
+        for name, value, words in (
+                ("--assumed", "mass", "teff, logg"), ("--assumed", "teff,logg,feh", "leave one out"),
+                ("--mask", "5140:5100", "MIN:MAX"), ("--range", "8000,9000", "no pixel of arm opt")):
+            self.assertOneLine(starmill(*correct, "--spectra", tmp("other.fits"), name, value), name, words, status=2)
         for words, change in (("no labels are inside", lambda flux, labels: labels.fill(9000)),
                               ("expected 2 pixels or", lambda flux, labels: flux[:99].fill(0))):
-            self.assertOneLine(starmill(*correct, "--overwrite", "--spectra",
-                                        made.write("no.fits", edit=change)), words, status=3)
+            self.assertOneLine(starmill(*correct, "--spectra", made.write("no.fits", edit=change)), words, status=3)
+
+    def test_gaps_of_all_spectra_and_a_star_outside_the_range(self):
+        path = made.write("gaps.fits", edit=lambda flux, _: [
+            part.fill(np.nan) for part in (flux[:, 1200:1206], flux[1, 880:])])
+        run(*CORRECT[:-3], "--output", tmp("gaps.h5"), "--degree", "1", "--range", "5020,5175", "--mask",
+            "5095:5105", "--spectra", path, tmp("bare.h5"))
+        with h5py.File(tmp("gaps.h5")) as f:
+            self.assertGreater(f["arms/arm0/model_error/fraction"][1245:1270].min(), 1e-4)
+
+    def test_missing_pixels_and_errors(self):
+        """Residuals are of known pixels; labels without an error get the scale of benchmark stars."""
+        wave = np.arange(5000.0, 5100)
+        one = types.SimpleNamespace(wave=wave, measures=wave, known=wave[None] < 5025, name="b",
+                                    x=np.where(wave < 5025, 0.01, 9)[None], degree=1, use=[], ridge=0.1)
+        self.assertEqual(correct.describe(one, [], one, one, one.x, one.x)[-1].split()[-3:], 3 * ["1.00"])
+        stars = types.SimpleNamespace(labels=np.zeros((2, 2)), rows=lambda use: None, label=[],
+                                      errors=np.array([[1, np.nan], [np.nan, np.nan]]), map=np.copy)
+        with mock.patch.multiple(correction, compare=lambda *_: stars, scale_of=lambda *_: (
+                lambda labels: labels + 1, [""])), mock.patch.object(correct, "take_out"):
+            correct.onto_scale(stars, 0, None, [stars], [None])
+        np.testing.assert_array_equal(stars.labels, [[0, -1], [-1, -1]])
 
     def test_rough_labels(self):
         def rough(flux, labels):
             edit(flux, labels)
             labels[:, 0] += 200 * np.random.default_rng(3).normal(size=len(labels))
-        correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "0",
-                   "--spectra", made.write("rough.fits", edit=rough), "--output", tmp("rough.h5"))
+        correct = *CORRECT, tmp("rough.h5"), "--degree", "0", "--spectra", made.write("rough.fits", edit=rough)
         run(*correct, "--label-errors", "90,0.1,0.1", tmp("bare.h5"))
         inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
         wave, after = made.emulate(tmp("rough.h5"), inside)
@@ -284,8 +310,8 @@ class LibraryCorrect(ProgramTest):
             self.assertAlmostEqual(f["labels/label0"].attrs["floor"], np.sqrt(200**2 - 90**2),
                                    delta=50)
             self.assertLess(f["labels/label1"].attrs["floor"], 0.05)
-        self.assertOneLine(starmill(*correct, "--label-errors", "90,0.1", "--overwrite",
-                                    tmp("bare.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
+        self.assertOneLine(starmill(*correct, "--label-errors", "90,0.1", tmp("bare.h5")),
+                           "--label-errors 90,0.1", "3 numbers", status=2)
 
     def test_scale_of_benchmark_stars(self):
         own = np.arange(made.N_STAR) % 8 == 0  # stars with right labels; the others' are 150 K too high
@@ -296,8 +322,7 @@ class LibraryCorrect(ProgramTest):
             hdus[1] = pyfits.BinTableHDU.from_columns(hdus[1].columns + bintable(error).columns)
             hdus.writeto(tmp("benchmarks.fits"))
         labels, change = np.array([[5000, 3.5, -0.7], [5900, 3.5, -0.7]]), []
-        correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "1",
-                   "--spectra", tmp("benchmarks.fits"), "--overwrite", "--output", tmp("scaled.h5"))
+        correct = *CORRECT, tmp("scaled.h5"), "--degree", "1", "--spectra", tmp("benchmarks.fits")
         for extra in ((), ("--error-columns", "E0,E1,E2")):
             done = run(*correct, *extra, tmp("bare.h5"))
             before, after = (made.emulate(tmp(name), labels)[1]

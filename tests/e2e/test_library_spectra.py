@@ -526,6 +526,8 @@ class LibrarySpectra(ProgramTest):
         short = write("short.fits", n=14)
         self.assertOneLine(starmill(*measure, "--components", "8", "--spectra", short,
                                     tmp("plain.h5")), "needs at least 16", status=3)
+        done = built("sharp.h5", short, "--medium", "vacuum", "--sigma", STEP / 2, "--left-out", 0)
+        self.assertIn("pixels of 0.241 A are wider", done.stderr)
 
     @unittest.skipUnless(os.path.exists(KURUCZ), "no test data")
     def test_kurucz(self):

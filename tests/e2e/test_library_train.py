@@ -236,6 +236,7 @@ class Train(ProgramTest):
              "nan at pixel 3 of model 7"),
             (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
             (make_grid("few.h5", n=12), (), 3, "12 good models"),
+            (GRID, ("--model-error", 9), 3, "16 of 160 models are left out; --model-error needs 18"),
             (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),
             (GRID, ("--loss", "l1"), 2, "give --last pixels"),
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),

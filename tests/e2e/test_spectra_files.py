@@ -54,7 +54,11 @@ class SpectraFiles(unittest.TestCase):
         np.testing.assert_allclose(got.flux[2], [np.nan] * 3 + list(flux[3:]))
         self.assertEqual([word in said.getvalue() for word in ("1.fits", "no.fits", "zip.fits.gz")],
                          [True] * 3)
-        for i in range(3):
+        pyfits.PrimaryHDU(flux[:99], image.header).writeto(tmp("folder/-.fits"))  # the first by name
+        with contextlib.redirect_stderr(said):
+            read_all(*list_files(2 * [tmp("folder")], request), request)  # each file counts once
+        self.assertIn("3 spectra have more pixels than the first one", said.getvalue())
+        for i in (*range(3), "-"):
             os.remove(tmp(f"folder/{i}.fits"))
         with self.assertRaisesRegex(Failure, "no.fits: cannot be read"):
             read_all(*list_files([tmp("folder")], request), request)

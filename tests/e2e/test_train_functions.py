@@ -341,6 +341,8 @@ class TrainFunctions(ProgramTest):
             (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
             (write_grid("no-grid.h5", scattered(60)), "linear", ("more than half", "radial")),
             (write_grid("few.h5", few), "splines", ("label feh has 3 values", "linear")),
+            (write_grid("same.h5", label, edit=lambda f: f["arms/arm1/flux"].write_direct(
+                np.ones((125, 350), "f4"))), "radial", ("the 125 spectra are all equal",)),
             (write_grid("bad.h5", label, edit=bad), "radial", ("11 good models", "at least 12")),
             (write_grid("name.h5", label, edit=instead(
                 "models/name", lambda f, name: f.create_dataset(name, data=[b"a"]))), "radial",
@@ -372,8 +374,8 @@ class TrainFunctions(ProgramTest):
             self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
-        self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
-                           "models measure the library, but --model-error needs 8", status=3)
+        self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 5),
+                           "models measure the library, but --model-error 5 needs 10", status=3)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
 

@@ -349,12 +349,10 @@ class Job:
         o, request = self.options, self.source.request
         lines = [f"input: {os.path.basename(os.path.normpath(o.arguments[0]))}, {self.source.n} "
                  "models", *(f"label {name}: {column}" for name, column in request.labels)]
-        if request.name_pattern:
-            lines.append(f"name pattern: {request.name_pattern}")
-        if request.table:
-            lines.append(f"table: {request.table}, names in {request.name_column}")
-        if request.columns:
-            lines.append(f"columns: {', '.join(request.columns)}")
+        lines += [f"{what}: {value}" for what, value in (
+            ("name pattern", request.name_pattern),
+            ("table", request.table and f"{request.table}, names in {request.name_column}"),
+            ("columns", ", ".join(request.columns or ()))) if value]
         if request.wave_file:
             about = os.stat(request.wave_file)
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))

@@ -33,6 +33,7 @@ def where_to_measure(options):
     need(low != high, USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)
              for part in options.mask.split(",")] if options.mask else []
+    need(all(a < b for a, b in masks), USAGE, "--mask takes MIN:MAX,... with MIN below MAX")
 
     def measures(wave):
         first, last = max(low, wave[0]), min(high, wave[-1])
@@ -50,6 +51,7 @@ def labels_to_use(options, library):
     for name in assumed:
         need(name in names, USAGE, f"--assumed {name}: no label of {library.path}, which has "
              f"{', '.join(names)}")
+    need(set(names) - set(assumed), USAGE, "--assumed names all labels: leave one out")
     return [i for i, name in enumerate(names) if name not in assumed]
 
 
@@ -57,9 +59,8 @@ def label_errors(options, library):
     """Return the errors [n_label] of the spectra's labels."""
     if not options.label_errors:
         return np.array([label.scale for label in library.label])
-    errors = np.array(numbers("label-errors", options.label_errors, len(library.label)))
-    need((errors > 0).all(), USAGE,
-         f"--label-errors {options.label_errors}: an error is not above 0")
+    errors = np.array(numbers("label-errors", options.label_errors, library.n_label))
+    need((errors > 0).all(), USAGE, f"--label-errors {options.label_errors}: one is not above 0")
     return errors
 
 
@@ -130,25 +131,27 @@ def measure_error(arm, found, rest, n_component, n_continuum, noise):
         out[:] = np.where(gap | ~corrected, np.nan, value)
     arm.error, facts = residuals.measure(arm.wave_aa, full, n_component, noise=noise,
                                          n_continuum=n_continuum, level=found.level)
-    before2 = (clipped(found.x, found.known) ** 2).sum(axis=0) / np.maximum(
-        found.known.sum(axis=0), 1)
-    quarter = len(found.at) // 4
-    size2 = np.interp(arm.wave_aa, found.wave, before2, before2[:quarter].mean(),
+    n = found.known.sum(axis=0)
+    before2 = (clipped(found.x, found.known) ** 2).sum(axis=0)[n > 0] / n[n > 0]
+    quarter = len(before2) // 4
+    size2 = np.interp(arm.wave_aa, found.wave[n > 0], before2, before2[:quarter].mean(),
                       before2[-quarter:].mean())
     arm.error.fraction[~corrected] = np.sqrt(np.maximum(size2 - noise**2, 0))[~corrected]
     return facts
 
 
-def describe(arm, found, learned, change, rest, names):
+def describe(arm, label, found, learned, change, rest):
     """Return lines of text about a correction.  change [n, n_pix]: of ln flux; rest [n, n_pix]:
     residuals of spectra left out."""
     lines = [f"correction of arm {arm.name}: {len(change)} spectra, polynomials of degree "
-             f"{learned.degree} of {', '.join(names[i] for i in learned.use)}, ridge "
+             f"{learned.degree} of {', '.join(label[i].name for i in learned.use)}, ridge "
              f"{learned.ridge:g}", "  A            correction, %   residuals before, left out, %"]
     for low in np.arange(TABLE_AA * (found.wave[0] // TABLE_AA), found.wave[-1], TABLE_AA):
         near = (found.wave >= low) & (found.wave < low + TABLE_AA) & (found.measures > 0.5)
-        if near.any():
-            size = [100 * np.median(np.sqrt((x[:, near] ** 2).mean(axis=1)))
+        known = found.known[:, near]
+        use = known.any(axis=1)
+        if use.any():
+            size = [100 * np.median(np.sqrt((x[use][:, near] ** 2).mean(axis=1, where=known[use])))
                     for x in (change, found.x, rest)]
             lines.append(f"  {low:5.0f}-{low + TABLE_AA:5.0f}  {size[0]:14.2f} {size[1]:18.2f} "
                          f"{size[2]:10.2f}")
@@ -181,8 +184,8 @@ def onto_scale(library, i_arm, found, how, kind):
     scale, lines = correction.scale_of(stars, kind[0], library.label)
     need(lines, INPUT, "--error-columns: every label has errors in fewer than "
          f"{correction.LEAST_BENCHMARK} spectra, too few to correct its scale; add benchmark stars")
-    published = ~np.isfinite(spectra.errors).any(axis=1)
-    spectra.labels = spectra.labels - published[:, None] * scale(library.map(spectra.labels))
+    spectra.labels = spectra.labels - np.where(np.isfinite(spectra.errors), 0,
+                                               scale(library.map(spectra.labels)))
     return correction.compare(library, i_arm, *how), [
         "labels were brought to the scale of benchmark stars", *lines]
 
@@ -212,8 +215,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     given = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale, found.errors)
     floors = make_true(library, arm, found, after, noise**2 * pixel, given)  # given: label errors
     facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
-    names = [label.name for label in library.label]
-    return [*lines, *describe(arm, found, learned, change, rest, names),
+    return [*lines, *describe(arm, library.label, found, learned, change, rest),
             residuals.line(arm.name, arm.error, facts)], floors
 
 

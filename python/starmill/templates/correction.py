@@ -8,7 +8,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline, make_interp_spline
 from scipy.spatial import cKDTree
 
-from starmill.cli.basics import INPUT, need
+from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
 from starmill.templates.measure import robust
@@ -116,12 +116,14 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
          f"half of the {len(x)} spectra, found {len(inside)}; give spectra that cover this arm")
     at = np.arange(inside[0], inside[-1] + 1, stride)
     wave, x = arm.wave_aa[at], x[:, at]
-    use = np.isfinite(x).mean(axis=1) > 0.5
+    share, good = measures(wave), np.isfinite(x)
+    need(share.any(), USAGE, f"--range and --mask leave no pixel of arm {arm.name}")
+    use = (good.mean(axis=1) > 0.5) & (good @ share > 0.5 * share.sum())
     functions = residuals.continuum(2 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1, n_continuum)
     ratio, known, scale = flat(x[use], functions, level[at])
     labels = spectra.labels[use]
     out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
-                      library.map(labels), spectra.errors[use], size, measures(wave), level)
+                      library.map(labels), spectra.errors[use], size, share, level)
     if slope is None:
         out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
         weighted = functions * out.weight  # fits take the continuum out of the slopes too
@@ -199,6 +201,7 @@ def robust_ridge(terms, x, known, ridge):
     pairs = (terms[:, :, None] * terms[:, None]).reshape(len(terms), -1)  # products of two terms
     for _ in range(4):
         normal = (weight.T @ pairs).reshape(-1, n_term, n_term) + penalty
+        normal[:, 0, 0] += normal[:, 0, 0] == 0  # no spectrum knows the pixel: coefficients are 0
         right = (weight * x).T @ terms
         coef = np.linalg.solve(normal, right[:, :, None])[:, :, 0].T
         rest = np.abs(x - terms @ coef)

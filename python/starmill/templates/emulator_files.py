@@ -36,12 +36,8 @@ def main(options):
     fill_range(library, low, high, options.guess_templates)
     library.name = library.arm[0].revision
     library_file.write(output, library, options.overwrite, options.program)
-    several = "," in (options.template_sigma or "")
-    for arm in library.arm if several else library.arm[:1]:
-        sigma = (f"sigma {arm.template_sigma_aa:g} A, removed from the resolution matrix"
-                 if arm.template_sigma_aa >= 0 else "the instrument's own, no resolution matrix")
-        print(f"template resolution{f' of arm {arm.name}' if several else ''}: {sigma} "
-              f"({arm.sigma_origin})")
+    for arm in library.arm:
+        print(f"resolution of arm {arm.name}: {arm.resolution()}")
     if sigmas[0] is None:
         print("  to choose yourself: --template-sigma A or --at-instrument-resolution")
     n = len(library.arm)

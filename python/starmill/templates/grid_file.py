@@ -128,18 +128,15 @@ def describe_grid(path):
 
 def describe_models(grid):
     for arm in grid.arm:
-        sigma = ("at the instrument's resolution" if arm.template_sigma_aa < 0 else
-                 f"sigma {arm.template_sigma_aa:.4g} A")
         yield (f"arm {arm.name}: {arm.wave_aa[0]:.2f} to {arm.wave_aa[-1]:.2f} A, {arm.n_pix} "
-               f"pixels of {C_KM_S * arm.ln_step:.3f} km/s, {sigma} ({arm.sigma_origin})")
+               f"pixels of {C_KM_S * arm.ln_step:.3f} km/s; resolution: {arm.resolution()}")
     good = grid.values[grid.status == GOOD]
     for i, name in enumerate(grid.label):
         low, high = (good[:, i].min(), good[:, i].max()) if len(good) else (np.inf, -np.inf)
         yield f"label {name}: {low:g} to {high:g}"
     bad = np.flatnonzero(grid.status == BAD)
     to_do = int((grid.status == TO_DO).sum())
-    yield (f"models: {len(good)} good, {len(bad)} bad"
-           + (f", {to_do} still to do" if to_do else ""))
+    yield f"models: {len(good)} good, {len(bad)} bad{f', {to_do} still to do' if to_do else ''}"
     for i in bad[:MAX_NAMED_BAD]:
         yield f"  {grid.name[i]}: {grid.why[i]}"
     if len(bad) > MAX_NAMED_BAD:

@@ -47,9 +47,7 @@ def describe(library):
 def describe_arm(library, arm):
     yield (f"  {arm.name} ({arm.setup}): {arm.wave_aa[0]:.3f} to {arm.wave_aa[-1]:.3f} A, "
            f"{arm.n_pix} pixels of {C_KM_S * arm.ln_step:.4f} km/s")
-    sigma = ("the instrument's resolution" if arm.template_sigma_aa < 0 else
-             f"sigma {arm.template_sigma_aa:g} A, for spectra with a resolution matrix")
-    yield f"    templates at {sigma}{': ' if arm.sigma_origin else ''}{arm.sigma_origin}"
+    yield f"    resolution: {arm.resolution()}"
     yield from describe_emulator(library, arm.emulator)
     error = arm.error
     if error is not None:

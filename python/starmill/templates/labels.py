@@ -37,10 +37,9 @@ def measure(label, value):
         raise Failure(INPUT, f"label teff goes down to {label.min:g}; it must be above 0")
     x = label.map(value)
     label.mean = math.fsum(x) / len(x)
-    std = math.sqrt(math.fsum((x - label.mean) ** 2) / len(x))
-    need(std > 1e-9 * (1 + abs(label.mean)), INPUT, f"label {label.name} is {label.min:g} in all "
-         f"{len(value)} spectra in use; leave it out or keep a wider range")
-    label.std = std
+    label.std = math.sqrt(math.fsum((x - label.mean) ** 2) / len(x))
+    need(label.std > 1e-9 * (1 + abs(label.mean)), INPUT, f"label {label.name} is {label.min:g} in "
+         f"all {len(value)} spectra in use; leave it out or keep a wider range")
     if not label.scale > 0:
         label.scale = 0.1 * (label.max - label.min) / math.sqrt(12)
     return label

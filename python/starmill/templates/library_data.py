@@ -89,6 +89,14 @@ class Arm:
     def n_pix(self):
         return len(self.wave_aa)
 
+    def resolution(self):
+        """Return a text on the templates' resolution and its origin."""
+        origin = f" ({self.sigma_origin})" if self.sigma_origin else ""
+        if self.template_sigma_aa < 0:
+            return f"the instrument's own, no resolution of spectra applies{origin}"
+        return (f"sigma {self.template_sigma_aa:.5g} A of the templates, removed from that of the "
+                f"spectra to be fitted{origin}")
+
     def white_error(self, wave_aa, width):
         """Return the relative rms of white noise that, over many pixels, acts like the correlated
         error ModelError.fraction.  wave_aa: rest wavelengths; width: of a pixel, ln wavelength."""

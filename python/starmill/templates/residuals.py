@@ -60,7 +60,7 @@ def divide_by_continuum(x, known, functions, scale):
 
 def flatten(wave, x, weight, level, n_continuum):
     """Remove the continuum from residuals x.  Return x times the square root of each spectrum's
-    weight, 0 where unknown; the mask of known pixels; and measure_scale's factors (or ones).
+    weight, 0 where unknown; the mask of known pixels; measure_scale's factors (or ones); weights.
 
     Spectra known at less than half of the pixels are dropped.  With a level (template flux) the
     continuum is fitted twice, the second time with low weights where templates are poor."""
@@ -70,17 +70,16 @@ def flatten(wave, x, weight, level, n_continuum):
     width = span.stop - span.start
     n_known = known.sum(axis=1)
     use = (n_known >= width // 2) & (n_known >= 2 * n_continuum) & (weight > 0)
-    x, known, root = x[use], known[use], np.sqrt(weight[use])[:, None]
+    x, known, weight = x[use], known[use], weight[use]
     functions = np.zeros((n_continuum, len(wave)))
     low, high = wave[span.start], wave[span.stop - 1]
     functions[:, span] = continuum(2 * (wave[span] - low) / max(high - low, 1e-9) - 1, n_continuum)
     scale = np.ones(len(wave)) if level is None else level
-    n_fit = 1 if level is None else 2
-    for _ in range(n_fit if len(x) else 0):
+    for _ in range(0 if len(x) == 0 else 1 if level is None else 2):
         x = divide_by_continuum(x, known, functions, scale)
         if level is not None:
             scale = measure_scale(level, x)
-    return np.where(known, root * x, 0), known, scale
+    return np.where(known, np.sqrt(weight)[:, None] * x, 0), known, scale, weight
 
 
 def take_components(x, q, noise2, scale):
@@ -139,15 +138,15 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
                         components.  None: they are fitted to x
     """
     weight = np.ones(len(x)) if weight is None else weight
-    x, known, scale = flatten(wave, x, weight, level, n_continuum)
+    x, known, scale, weight = flatten(wave, x, weight, level, n_continuum)
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
     need(n >= least, INPUT, f"only {n} spectra have good fluxes in at least half of the pixels; a "
          f"model error of {n_component} components needs at least {least}: give more")
-    noise2, n_known = noise**2, known.sum(axis=0)
-    before = (x**2).mean() - noise2
+    noise2, n_known = noise**2 * weight.mean(), known.sum(axis=0)
+    before = (x**2).sum() / known.sum() - noise2
     component, sigma, x = take_components(x, n_component, noise2, scale)
-    left = (x**2).mean() - noise2
     part = 1 - len(sigma) / n  # fraction of the degrees of freedom left by the components
+    left = (x**2).sum() / known.sum() - noise2 * part
     fraction = np.where(n_known > 0, np.sqrt(np.maximum(
         (x**2).sum(axis=0) / (np.maximum(n_known, 1) * part) - noise2, 0)), 0)
     correlation = measure_correlation(x, fraction, n * part)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.spatial import KDTree
 
-from starmill.cli.basics import INPUT, USAGE, Failure, need
+from starmill.cli.basics import INPUT, USAGE, Failure, need, warn
 from starmill.templates import residuals
 from starmill.templates.labels import make_hulls, make_labels, spread
 from starmill.templates.library_data import Arm, Emulator, Library, Radial
@@ -465,12 +465,10 @@ def print_spectra(made, names):
 def print_made(made, settings, spectra):
     arm, functions, names = made.library.arm[0], made.functions, spectra.names
     print(spectra.origin)
-    if settings.sigma_aa < 0:
-        print("resolution: the instrument's own, no resolution of spectra applies "
-              f"({settings.sigma_origin})")
-    else:
-        print(f"resolution: sigma {settings.sigma_aa:.4f} A of the templates, removed from that of "
-              f"the spectra to be fitted ({settings.sigma_origin})")
+    print(f"resolution: {arm.resolution()}")
+    pixel = arm.ln_step * arm.wave_aa[arm.n_pix // 2]
+    if 0 < arm.template_sigma_aa < pixel:
+        warn(f"pixels of {pixel:.3g} A are wider than the resolution's sigma, so lines are lost")
     print(f"arm {arm.name}: {arm.wave_aa[0]:.2f} to {arm.wave_aa[-1]:.2f} A, {arm.n_pix} pixels of "
           f"{C_KM_S * arm.ln_step:.3f} km/s")
     print("continuum: " + ("kept" if settings.continuum < 0 else "polynomials up to degree "

@@ -28,6 +28,7 @@ MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
 NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"), ())  # of images
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
+MORE = 1.2  # spectra with so many times the pixels of the first one lose some of them
 
 
 @dataclass
@@ -130,11 +131,8 @@ def labels_of_table(paths, request):
                                  f"both have the name '{name}': leave one of them out")
     need(rows, INPUT, f"{path}: its column {request.name_column} names none of the files; the "
          f"first file is {stem(paths[0])}, the first row '{names[0][:40] if names else ''}'")
-    out = np.full((len(paths), len(request.labels)), np.nan)
-    for k, p in enumerate(paths):
-        if stem(p) in rows:
-            out[k] = values[rows[stem(p)]]
-    return out
+    values = np.vstack([values, np.full(len(request.labels), np.nan)])
+    return values[[rows.get(stem(p), -1) for p in paths]]
 
 
 def find_image(path, hdus):
@@ -344,7 +342,7 @@ def read_all(paths, is_many, request, by_card=False):
     by_card: spectra whose card FWHM differs from the first spectrum's become NaN too."""
     with contextlib.closing(Source(paths, is_many, request)) as source:
         labels = np.full((source.n, len(source.names)), np.nan)
-        names, failures, first, out = [], [], None, None
+        names, failures, first, out, n_more = [], [], None, None, 0
         for i in range(source.n):
             name, labels[i], _, why = source.entry(i)
             names.append(name)
@@ -367,9 +365,13 @@ def read_all(paths, is_many, request, by_card=False):
                                 f"spectrum {of_first:g} A; or give --fwhm or --sigma")
                 continue
             out[i] = on_grid(one.wave, one.flux, first.wave)
+            n_more += len(one.wave) > MORE * len(first.wave)
     if out is None:
         raise failures[0]
     warn_left_out(failures)
+    if n_more:
+        warn(f"{n_more} spectra have more pixels than the first one, which sets the pixels of all: "
+             "give a list with a fine and long one first")
     return LabelledSpectra(first.wave, out, labels, None if is_many else names, first.origin)
 
 

@@ -148,7 +148,7 @@ def list_files(arguments, request):
              f"spectrum each; {paths[0]} is neither a folder nor a list")
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
-    found = [p for p in paths if os.path.realpath(p) not in others]
+    found = [p for p in dict.fromkeys(paths) if os.path.realpath(p) not in others]
     need(found, INPUT, f"{arguments[0]}: has no spectra, only the files of --table and --wave-file")
     return found, False
 

@@ -51,6 +51,7 @@ def leading(x, n_component):
     score = (x @ direction.astype("f4")).astype(float)
     variance, vector = eigh(score.T @ score / n)
     variance, vector = variance[::-1][:n_component], vector[:, ::-1][:, :n_component]
+    need(variance[0] > 0, INPUT, f"the {n} spectra are all equal")
     rms = np.sqrt(np.maximum(variance, 1e-14 * variance[0]))  # above 0, to be divided by
     weight, score = (direction @ (vector * rms)).astype("f4"), score @ (vector / rms)
     left = 0.0
@@ -125,15 +126,13 @@ class Lattice:
         self.n_gap = self.model.size - len(mapped)
 
     def refuse_gaps(self):
-        if self.n_gap == 0:
-            return
         gaps = np.argwhere(self.model < 0)
         text = "; ".join(" ".join(f"{label.name} {label.unmap(node[i]):.6g}"
                                   for label, node, i in zip(self.labels, self.node, gap))
                          for gap in gaps[:MAX_NAMED])
-        raise Failure(INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no model "
-                             f"({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); give --gaps "
-                             "fill, or --emulator radial or network, which need no full grid")
+        need(self.n_gap == 0, INPUT, f"{self.n_gap} of {self.model.size} nodes of the grid have no "
+             f"model ({text}{'; ...' if len(gaps) > MAX_NAMED else ''}); give --gaps fill, or "
+             "--emulator radial or network, which need no full grid")
 
     def line(self, i_node, axis):
         """Return the nodes on the line along label `axis` through a node."""
@@ -430,9 +429,10 @@ def report_validation(options, grid, models, library):
 
 def measure(options, library, grid, models, how, to):
     """Measure a library by models of a grid file; store report and model error in library `to`."""
-    n = min(len(models), MAX_SPECTRA)
-    need(not options.model_error or n >= residuals.LEAST_SPECTRA, INPUT,
-         f"{n} models measure the library, but --model-error needs {residuals.LEAST_SPECTRA}: "
+    n, n_error = min(len(models), MAX_SPECTRA), int(options.model_error or 0)
+    least = max(residuals.LEAST_SPECTRA, 2 * n_error)
+    need(not options.model_error or n >= least, INPUT,
+         f"{n} models measure the library, but --model-error {n_error} needs {least}: "
          "give more by --left-out or --validation, or drop --model-error")
     models = models[np.arange(n) * len(models) // n]
     arms = range(len(grid.arm))
@@ -440,8 +440,8 @@ def measure(options, library, grid, models, how, to):
     spectra = ModelSet(grid.values[models], [grid.name[i] for i in models],
                        [grid.flux(i, models) for i in arms],
                        [grid.flux(i, models, "continuum") for i in arms])
-    n_component = residuals.N_COMPONENT if options.model_error is None else int(options.model_error)
-    text, errors = report(library, spectra, n_component, how)
+    text, errors = report(library, spectra, n_error if options.model_error else
+                          residuals.N_COMPONENT, how)
     print(text, end="", flush=True)
     if options.model_error:
         for arm, error in zip(to.arm, errors):
