@@ -354,26 +354,29 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Write both stars to the row if they are real and lower F enough; else drop the pair. */
-MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
+/** Are both stars real, and do they lower F enough? */
+MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  const mill_fit_result *r = &slot->result;
+  /* decrease of F by chance, from the epochs' free velocities */
+  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
+  return r->m2ll - mill_pair_f(m, slot) > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
+         mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
+         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
+         !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
+}
+
+/** Write both stars to the row. */
+MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  const double f = mill_pair_f(m, slot);
-  /* decrease of F by chance, from the epochs' free velocities */
-  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
-  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
-        mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
-        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
-        !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s))) {
-    p->is_fitted = 0;
-    return;
-  }
+  r->pair_gain = r->m2ll - mill_pair_f(m, slot);
   if (slot->n_epoch > 1)
     mill_pair_epochs_row(m, slot);
   slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   r->pair = 1;
-  r->pair_gain = r->m2ll - f;
   r->warn = slot->best.warn;
   r->info = slot->best.info;
   mill_pair_row_of_second(m, slot);
@@ -408,7 +411,7 @@ MILL_RESUMABLE(mill_pair_try)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
   MILL_ASK(MILL_REQ_VALUES);
-  mill_pair_weigh(m, slot);
+  p->is_fitted = mill_pair_is_kept(m, slot);
   MILL_END;
 }
 
@@ -436,6 +439,7 @@ MILL_RESUMABLE(mill_pair_run)
     slot->result.n_jac = p->n_jac;
     MILL_RETURN;
   }
+  mill_pair_keep(m, slot);
   MILL_ASK(MILL_REQ_MODELS);
   mill_arms_begin(m, slot);
   MILL_CALL(mill_seek_run);
