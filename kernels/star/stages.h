@@ -41,7 +41,7 @@ typedef struct mill_guess_space {
 } mill_guess_space;
 
 enum {
-  MILL_MAX_DEPTH = 6, /**< nested calls of resumable functions, and one to spare */
+  MILL_MAX_DEPTH = 7, /**< nested calls of resumable functions, and one to spare */
   MILL_MAX_TRAIL = 48 /**< points recorded on the paths of a star's starts */
 };
 
@@ -101,7 +101,7 @@ enum mill_moment {
 
 /** An epoch: exposures that have a velocity of their own. */
 typedef struct mill_epoch {
-  mill_epoch_result result;
+  mill_epoch_result result, alone; /**< alone: of one star (mill_pair.alone) */
   mill_curve curve;
   double shift[2]; /**< km/s: the epoch's velocity less VRAD, of the first and second star */
   int no_lines;    /**< 1: a continuum alone fits the epoch as well (mill_epochs_weigh) */
@@ -201,6 +201,7 @@ typedef struct mill_pair {
   int n_settle;      /**< Jacobians of the epochs' velocities left before the next turn */
   int n_scan;        /**< epochs with a known peak; later: scanned velocities of the first star */
   int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
+  int n_again;       /**< searches so far before moving stars are fitted again */
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
@@ -211,7 +212,8 @@ typedef struct mill_pair {
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;
-  mill_point point; /**< end of the second star's last turn */
+  mill_point point;      /**< end of the second star's last turn */
+  mill_fit_result alone; /**< the row of one star while moving stars are fitted again */
 } mill_pair;
 
 enum {

@@ -46,7 +46,8 @@ enum {
   MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
   MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
   MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
-  MILL_PAIR_MOST_JAC = 12  /**< most Jacobians of the first turn */
+  MILL_PAIR_MOST_JAC = 12, /**< most Jacobians of the first turn */
+  MILL_PAIR_AGAIN = 2      /**< searches of velocities before moving stars are fitted again */
 };
 
 /** Even if F falls by `promised` more, does it fall by less than half of what two stars need? */
@@ -354,26 +355,29 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Write both stars to the row if they are real and lower F enough; else drop the pair. */
-MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
+/** Are both stars real, and do they lower F enough? */
+MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  const mill_fit_result *r = &slot->result;
+  /* decrease of F by chance, from the epochs' free velocities */
+  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
+  return r->m2ll - mill_pair_f(m, slot) > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
+         mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
+         !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
+         !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
+}
+
+/** Write both stars to the row. */
+MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  const double f = mill_pair_f(m, slot);
-  /* decrease of F by chance, from the epochs' free velocities */
-  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
-  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
-        mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
-        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
-        !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s))) {
-    p->is_fitted = 0;
-    return;
-  }
+  r->pair_gain = r->m2ll - mill_pair_f(m, slot);
   if (slot->n_epoch > 1)
     mill_pair_epochs_row(m, slot);
   slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   r->pair = 1;
-  r->pair_gain = r->m2ll - f;
   r->warn = slot->best.warn;
   r->info = slot->best.info;
   mill_pair_row_of_second(m, slot);
@@ -408,7 +412,51 @@ MILL_RESUMABLE(mill_pair_try)
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
   MILL_ASK(MILL_REQ_VALUES);
-  mill_pair_weigh(m, slot);
+  p->is_fitted = mill_pair_is_kept(m, slot);
+  MILL_END;
+}
+
+/** From a fit of two moving stars, go back to one star that follows the brighter star. */
+MILL_HD_CALLED static inline void mill_pair_part(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  p->alone = slot->result;
+  p->is_fitted = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    slot->segment[i].paired = 0;
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].alone = slot->epoch[i].result;
+  for (int j = 0; j < m->n_par; j++)
+    slot->best.end[j] = p->theta[0][j];
+  if (!m->set.fixed[MILL_PAR_VSINI]) /* at 0, F is flat */
+    slot->best.end[MILL_PAR_VSINI] = MILL_PAIR_BROAD;
+  slot->epochs_shifted = 1;
+}
+
+/** Fit two moving stars again.  The covariance is the one-star fit's, and belongs to velocities
+ *  that depend on the fit's start.  One-star fits of the brighter star now alternate with searches
+ *  of its velocities; the last covariance belongs to the velocities found. */
+MILL_RESUMABLE(mill_pair_again)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
+  mill_pair_part(m, slot);
+  for (p->n_again = 0; p->n_again < MILL_PAIR_AGAIN; p->n_again++) {
+    MILL_CALL(mill_polish_again);
+    MILL_CALL(mill_epochs_search);
+    (void)mill_epochs_shift(m, slot);
+  }
+  MILL_CALL(mill_polish_again);
+  slot->result.m2ll = slot->best.at.f;
+  (void)mill_pair_epochs_begin(slot);
+  MILL_CALL(mill_pair_try);
+  if (p->is_fitted) {
+    slot->best.info |= MILL_INFO_EPOCHS;
+    MILL_RETURN;
+  }
+  slot->result = p->alone;
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].result = slot->epoch[i].alone;
   MILL_END;
 }
 
@@ -431,11 +479,14 @@ MILL_RESUMABLE(mill_pair_run)
     p->is_split = 0;
     MILL_CALL(mill_pair_try);
   }
+  if (p->is_fitted && (p->is_moving || slot->epochs_shifted) && mill_has_model_error(m, slot))
+    MILL_CALL(mill_pair_again);
   if (!p->is_fitted) { /* the row describes one star */
     slot->result.n_eval = p->n_eval;
     slot->result.n_jac = p->n_jac;
     MILL_RETURN;
   }
+  mill_pair_keep(m, slot);
   MILL_ASK(MILL_REQ_MODELS);
   mill_arms_begin(m, slot);
   MILL_CALL(mill_seek_run);
