@@ -508,7 +508,7 @@ def main():
         KEEP.update(TEFF=(7000, 15000), LOGG=(2, 5))
         MILES_ERR.clear()  # those are of cooler stars
     if args.figures and not {"lamost", "miles"} & set(args.sets.split(",")):
-        parser.error("--figures draws the sets lamost and miles")
+        parser.error("--figures draws lamost and miles: add one to --sets")
     unknown = set(args.sets.split(",")) - {"gbs", "lamost", "sdss", "miles", "repeats", "desi",
                                            "overlap", ""}
     if unknown:

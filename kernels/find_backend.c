@@ -24,5 +24,5 @@ int mill_backend_find(const char *choice, const mill_backend **backend)
   }
   /* auto: a run may choose the GPU once its number of rows is known */
   *backend = mill_backend_cpu(NULL);
-  return *backend ? MILL_OK : MILL_ERROR(MILL_ERR_BACKEND, "this CPU is older than x86-64-v2");
+  return *backend ? MILL_OK : MILL_ERROR(MILL_ERR_BACKEND, "use a CPU of x86-64-v2 or later");
 }

@@ -69,8 +69,8 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
   MILL_OWNED mill_evaluation *eval = NULL;
   MILL_OWNED double *unwanted = NULL;
   if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
-    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 points or more, got %d%s", n,
-                      n > 0 ? ", but theta or m2ll is NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "n is %d%s", n,
+                      n > 0 ? ", but theta or m2ll is NULL" : "; give 0 points or more");
   MILL_CHECK(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
   if (!out->penalty)
     MILL_CHECK(MILL_ALLOC(n, &unwanted));

@@ -316,7 +316,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
   const int i_offset = MILL_PAR_LABEL0 + h->lib.n_label; /* first velocity offset */
   config.n_fixed = config.n_prior = 0;
   if (!mean != !sigma)
-    return MILL_ERROR(MILL_ERR_USAGE, "priors have a mean and a sigma: give both, or NULL twice");
+    return MILL_ERROR(MILL_ERR_USAGE, "priors have a mean and a sigma: give both or neither");
   for (int j = 0; j < mill_n_par(h); j++) {
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
     if (j >= i_offset && (is_fixed || is_prior))

@@ -118,7 +118,8 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
   enum { MOST = 1 << 16 };
   *n_exposure = 1;
   if (n < 0 || (n > 0 && !spectrum))
-    return MILL_ERROR(MILL_ERR_USAGE, "%d spectra%s: give 0 or more", n, n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "n is %d%s", n,
+                      n > 0 ? ", but spectrum is NULL" : "; give 0 spectra or more");
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)
@@ -128,8 +129,7 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: n_diag is %d; resolution needs 1 or more", i,
                         s->n_diag);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
-      return MILL_ERROR(MILL_ERR_USAGE,
-                        "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: give n_pix above 0, wave, flux and ivar", i);
     *n_exposure = s->exposure + 1 > *n_exposure ? s->exposure + 1 : *n_exposure;
   }
   return MILL_OK;

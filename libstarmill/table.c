@@ -130,8 +130,8 @@ static int take_result(void *context, mill_star *star)
 static int check_fit(const starmill_library *h, const fit_task *f)
 {
   if (f->n < 0 || (f->n > 0 && !f->star))
-    return MILL_ERROR(MILL_ERR_USAGE, "expected 0 stars or more, got %d%s", f->n,
-                      f->n > 0 ? ", but NULL" : "");
+    return MILL_ERROR(MILL_ERR_USAGE, "n is %d%s", f->n,
+                      f->n > 0 ? ", but star is NULL" : "; give 0 stars or more");
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
       return MILL_ERROR(MILL_ERR_USAGE, "star %d is NULL or was made with another library", i);
@@ -234,8 +234,8 @@ static int list_columns(starmill_table *t)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit",
                       t->path);
   if (info.nlinks > MAX_COLUMN)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s is no result of a fit: /fits has %llu columns, too many",
-                      t->path, (unsigned long long)info.nlinks);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s is no result: /fits has %llu columns, more than %d",
+                      t->path, (unsigned long long)info.nlinks, MAX_COLUMN);
   t->n_row = -1;
   for (hsize_t i = 0; i < info.nlinks; i++) {
     char path[PATH], name[NAME];
@@ -250,9 +250,10 @@ static int list_columns(starmill_table *t)
     path_of(c->name, path);
     MILL_CHECK(describe(t, path, c, &n_row, &array, &is_column));
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
-      return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s is damaged: /%s is no column, or has not as many rows as the others",
-                        t->path, path);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s is damaged: /%s is no column, or has more or fewer rows than the others", t->path,
+          path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)

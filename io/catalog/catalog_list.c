@@ -101,7 +101,7 @@ static int read_fits_stars(const char *path, mill_star_list *list)
     MILL_CHECK(mill_fits_columns(file, i_hdu, mill_star_column, MILL_BY_PLACE, v));
   if (!v[MILL_BY_TARGETID].there && !v[MILL_BY_IDENTIFIER].there && !v[MILL_BY_OBJECT].there)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: its first table has no column TARGETID, IDENTIFIER or OBJECT", path);
+                      "%s: its first table needs a column TARGETID, IDENTIFIER or OBJECT", path);
   for (int64_t i = 0; i < file->guard->hdu[i_hdu].axis[1]; i++) {
     const int64_t id = v[MILL_BY_TARGETID].i64[i];
     const char *identifier = mill_fits_text_at(&v[MILL_BY_IDENTIFIER], i);
@@ -168,7 +168,7 @@ static int add_numbers(const char *text, const char *where, number_list *list)
                         "e.g. 100,200-210",
                         where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
-      return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: give at most %d numbers", where, MAX_NUMBER);
     MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
     for (int64_t value = first; value <= last; value++)
       list->value[list->n++] = value;
@@ -263,7 +263,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
     else
       out[n++] = *at;
     if (n + MAX_WIDTH + 2 >= size)
-      return MILL_ERROR(MILL_ERR_USAGE, "--pattern: '%.80s...' is too long", pattern);
+      return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%.80s...' is too long: shorten it", pattern);
     *n_place += length > 0;
     at += length > 0 ? length : 1;
   }

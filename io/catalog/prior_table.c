@@ -227,8 +227,8 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
     mill_star_table_range(lib, n_lib, set, j, range);
     if (sigma > 0.0 && is_far(range, mean, sigma))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "priors: %s %g +- %g is further than five times its error from the range "
-                        "%g to %g; give the prior in the unit of the result",
+                        "priors: %s %g +- %g lies more than five times its error outside the range "
+                        "%g to %g; give it in the result's unit",
                         name[0], mean, sigma, range[0], range[1]);
     if (is_loud && sigma > 0.0 && (mean < range[0] || mean > range[1]))
       mill_log_warning("priors: %s %g +- %g is centred outside its range, %g to %g, and pulls "

@@ -204,10 +204,10 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
                       "--object without a row: %lld): check --object",
                       rows->path, name, (long long)n_missing);
   if (kept->n_number + kept->n_name == 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%s has no fitted star that passes --object, --flag, --sn-range and --fraction",
-        rows->path);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has no fitted star that passes --object, --flag, --sn-range and "
+                      "--fraction: widen these",
+                      rows->path);
   mill_star_list_sort(kept);
   return MILL_OK;
 }

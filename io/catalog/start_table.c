@@ -140,7 +140,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
     }
   }
   if (i_hdu == file->guard->n_hdu && nearest < 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no table to start from", raw->path);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no table; start needs a table of stars", raw->path);
   if (i_hdu == file->guard->n_hdu)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a "

@@ -170,7 +170,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     return MILL_OK;
   if (unlink(path) != 0 && errno != ENOENT)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: remove this stale lock yourself: %s", path,
                       strerror(errno));
   mill_log_info("%s: taking over this lock, left by %s%s that no longer runs", path,
                 is_known ? "a process on host " : "a job", who.host);
@@ -222,7 +222,7 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   if (rc == 0)
     rc = mill_thread_start(&beat->thread, keep_touching, beat);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that touches %s: %s%s", path,
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that renews the lock %s: %s%s", path,
               strerror(rc), mill_memory_limit());
   memcpy(lock->path, beat->path, sizeof lock->path);
   lock->beat = beat;

@@ -162,7 +162,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   }
   if (status == COL_NOT_UNIQUE) {
     fits_clear_errmsg();
-    return MILL_ERROR_HDU(file, i_hdu, ": two columns have the name %s", name);
+    return MILL_ERROR_HDU(file, i_hdu, ": two columns have the name %s; rename one", name);
   }
   if (status == 0)
     fits_get_coltypell(file->fptr, out->number, &out->type, &out->repeat, &out->width, &status);

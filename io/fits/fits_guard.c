@@ -544,8 +544,8 @@ static int walk_file(mill_fits_guard *guard, int64_t image_limit)
   int64_t room = 0;
   for (int64_t start = 0; start < size;) {
     if (guard->n_hdu == MAX_HDU)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: more than %d HDUs: not a spectra file", guard->path,
-                        MAX_HDU);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d HDUs; give a file of spectra",
+                        guard->path, MAX_HDU);
     MILL_CHECK(MILL_GROW(&guard->hdu, &room, guard->n_hdu + 1));
     memset(&guard->hdu[guard->n_hdu], 0, sizeof *guard->hdu);
     MILL_CHECK(walk_hdu(guard, guard->n_hdu, start, size, image_limit, &start));
@@ -563,8 +563,8 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
   const int64_t limit = limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
   *out = NULL;
   if (strlen(path) >= MILL_FITS_MAX_PATH)
-    return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes", path,
-                      MILL_FITS_MAX_PATH - 1);
+    return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes; shorten it",
+                      path, MILL_FITS_MAX_PATH - 1);
   MILL_CHECK(MILL_ALLOC(1, &guard));
   strcpy(guard->path, path);
   MILL_CHECK(mill_regular_open(path, "a FITS file", MILL_ERR_INPUT, &guard->fd));

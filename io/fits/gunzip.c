@@ -115,7 +115,7 @@ static int inflate_members(unpacker *u, z_stream *z)
     if (z->avail_in == 0)
       return MILL_OK;
     if (inflateReset(z) != Z_OK)
-      return MILL_ERROR(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "%s: zlib cannot go on; gunzip the file", u->path);
   }
 }
 

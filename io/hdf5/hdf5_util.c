@@ -206,8 +206,8 @@ static int scan_object(const mill_h5_file *file, hid_t group, const char *name, 
   if (type == H5I_DATASET)
     return scan_dataset(file, name, object);
   if (type != H5I_GROUP)
-    return MILL_ERROR(file->code, "%s: /%s is neither a group nor a dataset, which is refused",
-                      file->path, name);
+    return MILL_ERROR(file->code, "%s: /%s is neither a group nor a dataset; remove it", file->path,
+                      name);
   return MILL_OK;
 }
 
@@ -300,8 +300,8 @@ static int open_dataset(const mill_h5_file *file, const char *name, int n_dim, s
     return MILL_ERROR(file->code, DATASET("has %d dimensions, expected %d"), n_found, n_dim);
   for (int i = 0; i < n_dim; i++) {
     if (extent[i] > INT_MAX)
-      return MILL_ERROR(file->code, DATASET("has a dimension of %llu, too large"),
-                        (unsigned long long)extent[i]);
+      return MILL_ERROR(file->code, DATASET("has a dimension of %llu, more than %d"),
+                        (unsigned long long)extent[i], INT_MAX);
     dim[i] = (size_t)extent[i];
   }
   return MILL_OK;
@@ -409,7 +409,7 @@ int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const ch
   long long value = 0;
   MILL_CHECK(read_number(file, object, name, H5T_ENUM, H5T_NATIVE_LLONG, &value));
   if (value < INT_MIN || value > INT_MAX)
-    return MILL_ERROR(file->code, ATTRIBUTE("is %lld, out of range"), value);
+    return MILL_ERROR(file->code, ATTRIBUTE("is %lld, expected %d to %d"), value, INT_MIN, INT_MAX);
   *out = (int)value;
   return MILL_OK;
 }
@@ -444,7 +444,7 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
   } else {
     const size_t n = H5Tget_size(attr.type);
     if (n > 65536)
-      return MILL_ERROR(file->code, ATTRIBUTE("has %zu bytes, too long"), n);
+      return MILL_ERROR(file->code, ATTRIBUTE("has %zu bytes, more than 65536"), n);
     MILL_CHECK(MILL_ALLOC(n + 1, &fixed));
     MILL_CHECK(read_attr(file, object, name, attr.id, attr.type, fixed));
     if (H5Tget_strpad(attr.type) == H5T_STR_SPACEPAD)

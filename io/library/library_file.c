@@ -60,8 +60,8 @@ static int read_library(const char *path, const void *image, size_t n_byte, mill
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char stored[65];
   if (strlen(path) >= sizeof lib->path)
-    MILL_FAIL(MILL_ERR_LIBRARY, "the library's path is longer than %zu bytes: %.80s...",
-              sizeof lib->path - 1, path);
+    MILL_FAIL(MILL_ERR_LIBRARY, "%.80s...: the library's path is longer than %zu bytes; shorten it",
+              path, sizeof lib->path - 1);
   MILL_TRY(image ? mill_h5_open_image(image, n_byte, path, MILL_ERR_LIBRARY, &file)
                  : mill_h5_open(path, MILL_ERR_LIBRARY, &file));
   MILL_TRY(read_format(&file)); /* before the scan, which may refuse objects of another format */
@@ -177,7 +177,7 @@ int mill_library_writable(const char *output, int overwrite)
   const size_t n = (size_t)(mill_base_name(path) - path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: not a regular file; give another name", path);
     MILL_CHECK(mill_refuse_existing(path, overwrite));
     MILL_CHECK(mill_refuse_foreign(path, "--output", "starmill library"));
   }

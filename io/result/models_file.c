@@ -214,11 +214,9 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
 
 static int check_run_id(const char *path, const char *id, const char *result, const char *run_id)
 {
-  return strcmp(id, run_id) == 0 ? MILL_OK
-                                 : MILL_ERROR(MILL_ERR_OUTPUT,
-                                              "%s belongs to another result than %s; remove it, "
-                                              "or give another --models",
-                                              path, result);
+  return strcmp(id, run_id) == 0
+             ? MILL_OK
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s belongs to another result than %s", path, result);
 }
 
 int mill_models_check(const char *path, const char *result)

@@ -138,7 +138,7 @@ static int place(const char *folder, const char *path, char *out, size_t size)
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size)
 {
   if (!place(inputs->folder, inputs->file[i].path, out, size))
-    return MILL_ERROR(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", out);
+    return MILL_ERROR(MILL_ERR_RANGE, "shorten the path '%.60s...' of an input", out);
   return MILL_OK;
 }
 
@@ -152,7 +152,7 @@ int mill_input_absolute(const char *name, char out[PATH_MAX])
   if (name[0] != '/' && !getcwd(folder, sizeof folder))
     return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
   if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
-    return MILL_ERROR(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
+    return MILL_ERROR(MILL_ERR_USAGE, "shorten the path %.100s...", name);
   return MILL_OK;
 }
 

@@ -276,9 +276,10 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
   uint8_t unmodelled = 1;
   MILL_CHECK(mill_output_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
   if (unmodelled)
-    return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: rows of %s were fitted by a run without --models and their models would "
-                      "be missing: continue without --models",
-                      models, path);
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "rows of %s were fitted without --models, so %s would lack their models: continue "
+        "without --models",
+        path, models);
   return MILL_OK;
 }

@@ -458,7 +458,7 @@ int mill_result_start_thread(mill_result_file *file)
   const int rc = mill_thread_start(&file->io_thread, io_main, file);
   file->has_io_thread = rc == 0;
   if (rc != 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
+    err = MILL_ERROR(MILL_ERR_INTERNAL, "cannot start the writing thread: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
   file->may_start = err == MILL_OK ? 1 : -1; /* the thread waits for this */

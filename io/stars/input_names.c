@@ -39,7 +39,7 @@ static int list_inputs(const mill_input_request *request, mill_path_list *list)
     MILL_CHECK(mill_input_pattern(request->pattern[i], number, n_number, list));
   }
   if (n_number > 0 && !has_place)
-    return MILL_ERROR(MILL_ERR_USAGE, "--numbers: no --pattern contains {n}");
+    return MILL_ERROR(MILL_ERR_USAGE, "--numbers: no --pattern contains {n}; write it there");
   if (list->n == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "no input: name FITS files or give --catalog or --pattern; see "

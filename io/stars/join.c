@@ -488,8 +488,8 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
     const entry *e = &owned->entry[order[i].place];
     if (e->entries.start == AMBIGUOUS)
       code = MILL_ERROR(MILL_ERR_CONFIG,
-                        "join_by_name: two rows of a table of starts or priors are "
-                        "within 1 arcsec of the star at %.6f, %.6f: keep one",
+                        "join_by_name: two rows of the table of starts or priors are within 1 "
+                        "arcsec of the star at RA %.6f, DEC %.6f: keep one",
                         e->ra, e->dec);
   }
   code = mill_error_of(code, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start)));

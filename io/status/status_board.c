@@ -255,7 +255,7 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   MILL_CHECK(MILL_ALLOC(1, &board));
   if (pthread_mutex_init(&board->mutex, NULL) != 0) {
     mill_free(board);
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no lock for the status");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot make a lock for the status file");
   }
   *out = board;
   board->plan = *plan;

@@ -317,8 +317,8 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
     if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
       return MILL_ERROR_HDU(
           c->file, camera->i_hdu,
-          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
-          "padding pixels, or give columns of variable length",
+          ": %s: the wavelength of pixel %d is %g A, but wavelengths must be positive and "
+          "ascending; mask padding pixels, or give columns of variable length",
           plane_text(c, &camera->plane[MILL_WAVE], text),
           camera->descends ? camera->n_pix - 1 - i : i, wave[i]);
     if (left < 0)
@@ -456,7 +456,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
         n_given++;
       }
     if (n_given == 0)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure with FITS_ROW %lld",
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure has FITS_ROW %lld; has the file changed?",
                         c->file->guard->path, (long long)exposure[i]);
   }
   return MILL_OK;

@@ -390,7 +390,7 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     const int64_t first = number[i];
     const int is_row = g->kind && first >= 0 && first < g->table.n_row;
     if (!is_row || g->kind[first] == FOLLOWS)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld; has the file changed?",
                         g->table.file->guard->path, (long long)first);
     const char *name = mill_fits_text_at(&g->text[NAME], first);
     if (g->kind[first] == APART && g->next_row[first] < 0)

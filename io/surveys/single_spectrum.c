@@ -356,8 +356,8 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
   if (i == n_pix)
     return MILL_OK;
   return MILL_ERROR_HDU(file, i_hdu,
-                        ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
-                        "ascending; make the file again",
+                        ": %s: the wavelength of pixel %d is %g A, but wavelengths must be "
+                        "positive and ascending; make the file again",
                         what, i, wave_aa[i]);
 }
 

@@ -169,7 +169,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
     known->wave_aa[i] = air ? air_to_vacuum(wave) : wave;
     if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: channel %s: wavelength %d is %g, but they must be positive and "
+                        "%s: channel %s: wavelength %d is %g; wavelengths must be positive and "
                         "ascending; make the file again",
                         spectra->name, channel->name, i, wave);
   }

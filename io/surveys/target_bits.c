@@ -65,8 +65,8 @@ int mill_target_bits_check(const mill_selection *select, const char *path)
   for (int i = 0; i < select->n_target_class; i++)
     if (!(matched >> i & 1))
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: target_classes: no target bit of DESI has a name whose beginning "
-                        "matches '%s' (MWS_ANY, STD_BRIGHT, ...)",
+                        "%s: target_classes: no target bit of DESI begins with '%s'; give the "
+                        "beginning of names such as MWS_ANY, STD_BRIGHT",
                         path, select->target_class[i]);
   return MILL_OK;
 }

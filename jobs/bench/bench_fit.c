@@ -24,7 +24,7 @@ int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER])
     base = "/tmp";
   if (snprintf(folder, MILL_BENCH_FOLDER, "%s/starmill-bench.XXXXXX", base) >=
       MILL_BENCH_FOLDER - 64)
-    return MILL_ERROR(MILL_ERR_USAGE, "--output or TMPDIR is too long: %zu bytes", strlen(base));
+    return MILL_ERROR(MILL_ERR_USAGE, "shorten --output or TMPDIR: %zu bytes", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "cannot make a temporary folder in %s: %s; choose another with --output DIR",
@@ -103,7 +103,7 @@ int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t
   else if (status != 0)
     return MILL_BUG("some rows were not fitted");
   if (run->n_star == 0)
-    return MILL_ERROR(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
+    return MILL_ERROR(MILL_ERR_USAGE, "no star was fitted: check inputs and library");
   split(run);
   return MILL_OK;
 }

@@ -125,7 +125,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
     return MILL_OK;
   const int64_t n_repeated = mill_start_table_stars(setup->start)->n_repeated;
   if (!call->options->fit && n_repeated > 0)
-    mill_log_warning("start: %lld rows of %s repeat a star; its first row of finite values counts",
+    mill_log_warning("start: %lld rows of %s repeat a star; the first finite row is used",
                      (long long)n_repeated, path);
   if (n_guessed > 0)
     mill_log_warning("start: %lld of %lld rows start from %s; the others %s: %s",

@@ -139,7 +139,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   if (!is_given && config->cameras_of[0] && config->resolving_power > 0.0 &&
       config->lsf == MILL_LSF_AUTO && mill_arm_has_width(format->camera))
     mill_log_info("resolving_power: %g is not used for the cameras of %s, whose widths are known; "
-                  "with lsf: resolving_power it replaces these widths",
+                  "set lsf: resolving_power to use it instead of these",
                   config->resolving_power, config->cameras_of);
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));

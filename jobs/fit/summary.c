@@ -207,8 +207,8 @@ static int warn_of_arms(const mill_fit_task *task, int is_whole)
       MPI_Reduce(&task->tally->arms, &arms, 1, MPI_INT, MPI_BOR, 0, task->call->mpi->comm));
   for (int a = 0; a < task->setup->lib.n_arm && arms != 0 && is_whole; a++)
     if (task->setup->arm_wanted[a] && !(arms & 1 << a))
-      mill_log_warning("arm %s got no spectrum: no channel of the inputs goes to it, or the "
-                       "library cannot fit it; correct its channel or limits in the key `arms`",
+      mill_log_warning("arm %s got no spectrum: the inputs have no channel for it, or the library "
+                       "cannot fit it; correct the arm's channel or limits in the key `arms`",
                        task->setup->lib.arm[a].name);
   return MILL_OK;
 }

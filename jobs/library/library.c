@@ -70,7 +70,7 @@ static int check_files(const job *j)
   if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
-        "%s: holds the table of losses of another training; give another --output or --overwrite",
+        "%s: holds the loss table of another training; give another --output or --overwrite",
         j->table);
   return mill_stop_file_absent(j->stop_file);
 }

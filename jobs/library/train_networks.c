@@ -59,7 +59,7 @@ static int digest_models(const mill_train_networks *n, char hex[65])
 done:
   mill_sha256_final(&sha, hex);
   if (err == MILL_OK && !*hex)
-    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a checksum of the training");
   return err;
 }
 

@@ -26,7 +26,7 @@ static int complain(int id, char **argv, const mill_option_table *table)
   if (optopt > 0 && optopt < FIRST_ID)
     return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
   if (optopt) /* a known long option */
-    return MILL_ERROR(MILL_ERR_USAGE, "wrongly used option %s; see %s --help", argv[optind - 1],
+    return MILL_ERROR(MILL_ERR_USAGE, "option %s takes no value; see %s --help", argv[optind - 1],
                       command);
   mill_near near = {0};
   snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[optind - 1] + 2, "="),

@@ -260,7 +260,7 @@ static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int
   mill_cuda_bury(d); /* free what was released during the rounds */
   n = d->h_state->n_finished;
   if (n < 0 || n > d->n_slot)
-    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: impossible: %d of %d slots finished", n, d->n_slot);
+    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: %d of %d stars ended: report it", n, d->n_slot);
   if (n == 0)
     goto done;
   mill_range_begin(MILL_RANGE_DOWNLOAD);

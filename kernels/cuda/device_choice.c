@@ -65,11 +65,11 @@ static int check_driver(const mill_gpu_node *node)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "no NVIDIA driver on this machine: ask for a node with a GPU");
   if (node->driver < needed)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: have it "
-        "updated, or build with an older CUDA (12.4 at least)",
-        node->driver / 1000, node->driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: ask "
+                      "for a newer driver, or build with an older CUDA (12.4 at least)",
+                      node->driver / 1000, node->driver % 1000 / 10, needed / 1000,
+                      needed % 1000 / 10);
   return MILL_OK;
 }
 
@@ -106,20 +106,18 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
   if (n_fit > 0)
     return MILL_OK;
   if (barred >= 0)
-    return MILL_ERROR(
-        MILL_ERR_BACKEND,
-        "the GPU %s admits no programs (compute mode prohibited): have it changed by its "
-        "administrator",
-        node->gpu[barred].name);
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "the GPU %s admits no programs (compute mode prohibited): ask its "
+                      "administrator to change this",
+                      node->gpu[barred].name);
   const mill_gpu_facts *g = &node->gpu[unfit];
   if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "the GPU %s (sm_%d%d) would need this build's PTX translated, but the driver is for CUDA "
-        "%d.%d, older than the build's %d.%d: build with MILL_CUDA_ARCHITECTURES %d%d, or have "
-        "the driver updated",
-        g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
-        node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "this build has no code for the GPU %s (sm_%d%d), only PTX, and the driver "
+                      "for CUDA %d.%d cannot translate PTX of CUDA %d.%d: build with "
+                      "MILL_CUDA_ARCHITECTURES %d%d, or ask for a newer driver",
+                      g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
+                      node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
   return MILL_ERROR(
       MILL_ERR_CONFIG,
       "this build (architectures %s) has no code for the GPU %s (sm_%d%d): build with "

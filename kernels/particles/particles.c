@@ -21,11 +21,10 @@ static int check_axis(const mill_particle_setup *s, int a)
   const double high = is_box ? s->high[a] : MILL_PARTICLE_FAR;
   if (s->grid_low[a] < low || s->grid_high[a] > high ||
       (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a])))
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "the density's points along axis %d go from %g to %g: give grid_low and a higher "
-        "grid_high from %g to %g",
-        a + 1, s->grid_low[a], s->grid_high[a], low, high);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "the density's points along axis %d go from %g to %g: give grid_low below "
+                      "grid_high, both within %g to %g",
+                      a + 1, s->grid_low[a], s->grid_high[a], low, high);
   if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= high - low))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a kernel of width %g along axis %d: give a `width` above 0, up to %g",

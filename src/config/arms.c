@@ -86,14 +86,13 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
     if (config->n_arm > 0 && mill_config_find_arm(config, name) < 0)
       continue;
     if (lib->arm[i].template_sigma_aa < 0.0)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "%s, but the library's arm %s is at the instrument's own resolution already; give "
-          "auto or another library",
-          lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
-          : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
-                                  : "lsf: resolving_power",
-          name);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s, but the library's arm %s is at the instrument's own resolution "
+                        "already; give lsf: auto or another library",
+                        lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
+                        : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
+                                                : "lsf: resolving_power",
+                        name);
     if (lsf == MILL_LSF_RESOLVING_POWER && !mill_arm_has_width(&choice))
       return MILL_ERROR(
           MILL_ERR_CONFIG,

@@ -57,7 +57,7 @@ int mill_pipeline_create(const mill_library *lib, int n_lib, const mill_fit_sett
   MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *p = NULL;
   *out = NULL;
   if (n_slot < 1)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d slots; at least one is needed", n_slot);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d stars at once; at least one is needed", n_slot);
   MILL_CHECK(MILL_ALLOC(1, &p));
   p->backend = backend;
   pthread_mutex_init(&p->mutex, NULL);

@@ -268,8 +268,8 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
                       c->set->n_cont, 2 * c->set->n_cont, from->name, n_pix);
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))
-      return MILL_ERROR(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d",
-                        from->name, i);
+      return MILL_ERROR(MILL_ERR_RANGE, "arm %s: wavelength %d is %g: not above 0 and ascending",
+                        from->name, i, wave_aa[i]);
   const double least = from->wave_aa[0], most = from->wave_aa[from->n_pix - 1];
   const double blue = wave_aa[0] * exp(-atanh(c->set->max_vel_km_s / MILL_C_KM_S));
   const double red = wave_aa[n_pix - 1] * exp(-atanh(c->set->min_vel_km_s / MILL_C_KM_S));

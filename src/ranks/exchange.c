@@ -17,8 +17,8 @@ static int alloc_counts(const mill_mpi *mpi, int64_t n, mill_exchange *e)
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->n_from));
   MILL_CHECK(MILL_ALLOC(mpi->size, &e->from));
   if (n > INT_MAX)
-    return MILL_ERROR(MILL_ERR_RANGE, "one rank has %lld records, too many: start more ranks",
-                      (long long)n);
+    return MILL_ERROR(MILL_ERR_RANGE, "one rank has %lld records, more than %d: start more ranks",
+                      (long long)n, INT_MAX);
   return MILL_ALLOC(n, &e->place);
 }
 
@@ -54,8 +54,8 @@ int mill_exchange_send(const mill_mpi *mpi, const int *rank_of, const void *reco
   const int64_t n_received = start_each(mpi, e->n_from, e->from);
   const int code =
       n_received > INT_MAX
-          ? MILL_ERROR(MILL_ERR_RANGE, "one rank receives %lld records, too many: start more ranks",
-                       (long long)n_received)
+          ? MILL_ERROR(MILL_ERR_RANGE, "one rank gets %lld records, more than %d: start more ranks",
+                       (long long)n_received, INT_MAX)
           : mill_alloc_raw((size_t)n_received, size, (void **)&e->record);
   e->n = (int)n_received;
   MILL_CHECK(mill_mpi_agree(mpi, code));

@@ -165,7 +165,7 @@ void mill_stop_watch_end(mill_stop_watch *watch)
   mill_cond_end(&watch->changed, &watch->mutex, &watch->ends);
   if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
     /* the thread hangs in the file system and still uses this memory: do not free it */
-    mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);
+    mill_log_warning("stop file %s: the file system hung for %d s", watch->file, LAST_WAIT_S);
     return;
   }
   pthread_mutex_destroy(&watch->mutex);

@@ -40,7 +40,7 @@ static int check_room(int n)
   if (n_room < n)
     return MILL_ERROR(MILL_ERR_MEMORY,
                       "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is "
-                      "room for %d of them%s: allow more, or use fewer threads",
+                      "room for %d of them%s: allow more memory, or use fewer threads",
                       n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
   return MILL_OK;
 }

@@ -23,8 +23,8 @@ int mill_resolve_links(const char *path, char *out, size_t size)
   char target[MAX_PATH];
   ssize_t n;
   if (strlen(path) >= size)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%.100s...: the path is longer than %zu bytes", path,
-                      size - 1);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%.100s...: the path is longer than %zu bytes; shorten it",
+                      path, size - 1);
   memcpy(out, path, strlen(path) + 1);
   for (int i = 0; (n = readlink(out, target, sizeof target - 1)) >= 0; i++) {
     target[n] = '\0';

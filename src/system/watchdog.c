@@ -191,11 +191,11 @@ int mill_watchdog_start(void (*log)(const char *text))
   dog.ends = 0;
   memset(slots, 0, sizeof slots);
   if (mill_cond_init(&changed) != 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot make the watchdog's condition variable");
   const int rc = mill_thread_start(&dog.thread, watch, NULL);
   if (rc != 0) {
     pthread_cond_destroy(&changed);
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot start the watchdog's thread: %s", strerror(rc));
   }
   MILL_LOCKED(&mutex);
   dog.is_on = dog.n_start = 1;

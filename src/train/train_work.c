@@ -34,8 +34,8 @@ int mill_train_settings_check(const mill_train_settings *s)
                         MILL_MAX_WIDTH, s->width[i]);
   if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
-                      s->batch, s->n_epoch, s->n_thread);
+                      "%d models a batch, %d epochs, %d threads: give 1 or more of each", s->batch,
+                      s->n_epoch, s->n_thread);
   if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
     return MILL_ERROR(
         MILL_ERR_USAGE,

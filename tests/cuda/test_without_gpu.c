@@ -90,7 +90,7 @@ static const choice_row choices[] = {
      .message = {"no NVIDIA driver", "a node with a GPU"}},
     {"no GPU", .code = MILL_ERR_CONFIG, .message = {"sees no GPU", "CUDA_VISIBLE_DEVICES"}},
     {"driver before 12", 11080, 12040, .gpu = {&h200}, .code = MILL_ERR_CONFIG,
-     .message = {"CUDA 11.8", "12.0", "updated"}},
+     .message = {"CUDA 11.8", "12.0", "newer driver"}},
     {"driver of the major version before", 12080, .gpu = {&h200}, .code = MILL_ERR_CONFIG,
      .message = {"CUDA 12.8", "13.0"}},
     {"too old", .gpu = {&t4}, .code = MILL_ERR_CONFIG,

@@ -150,7 +150,7 @@ class Merge(ProgramTest):
         self.assertEqual(self.merge("more.h5", *two, options=["--primary"]).stderr, "")
         primary = read(tmp("more.h5"), "catalog")["PRIMARY"]
         self.assertEqual(primary.sum(), 12)
-        self.merge("plain.h5", *two, says=["warning: what merge --primary added", "is left out"])
+        self.merge("plain.h5", *two, says=["warning: what an earlier merge --primary added", "is left out"])
         self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
         # PRIMARY and calibration of a single part are kept
         part = tmp("more.h5")

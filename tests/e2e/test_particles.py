@@ -209,7 +209,7 @@ class Particles(ProgramTest):
                 ("dimensions: 2\ndensity: binned\nalong_axes: true\nnodes: [1048576, 16]\ngrid: [40, 4096]\n",
                  "needs an array of 4294967296 numbers"),
                 ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"),
-                (BOX + "grid_high: 1.5\n", "go from 0 to 1.5: ", "grid_high from 0 to 1"), ("start_spread: -1\n", "a spread of -1"),
+                (BOX + "grid_high: 1.5\n", "go from 0 to 1.5: ", "grid_high, both within 0 to 1"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
                 (BOX + "bandwidth: given\nwidth: 1.5\n", "a kernel of width 1.5 along axis 1", "up to 1"),
                 ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),

@@ -389,7 +389,7 @@ MILL_TEST(wrong_arguments_are_named)
   spectrum[0].exposure = 0;
   spectrum[0].flux = NULL;
   refused(STARMILL_USAGE, "flux", star_create, fx.library, spectrum, 1, &star);
-  refused(STARMILL_USAGE, "-1 spectra", star_create, fx.library, spectrum, -1, &star);
+  refused(STARMILL_USAGE, "n is -1", star_create, fx.library, spectrum, -1, &star);
   refused(STARMILL_USAGE, "NULL", star_create, fx.library, NULL, 1, &star);
   assert_null(star);
   refused(STARMILL_USAGE, "NULL", minus2loglike, fx.library, fx.star[0], 1, NULL, &m2ll, NULL, NULL,

@@ -73,7 +73,7 @@ def sum_by_layer(path):
         (r"(lskip=lskip\.and\.kskip\(k\)\n) *enddo\n", r"\1"),
         (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n")):
         text, n = re.subn(pattern, new, text)
-        need(n == 2, ValueError, "%s is not as expected" % path)
+        need(n == 2, ValueError, "%s is not of the Turbospectrum that set-up edits" % path)
     with open(path, "w", encoding="latin-1") as f:
         f.write(text)
 
@@ -82,7 +82,7 @@ def compile_turbospectrum(work):
     out = os.path.join(work, "turbospectrum")
     if os.path.exists(os.path.join(out, "bsyn_lu")):
         return
-    need(shutil.which("gfortran"), USAGE, "gfortran is needed to compile Turbospectrum")
+    need(shutil.which("gfortran"), USAGE, "install gfortran, which compiles Turbospectrum")
     folder = find(work, "turbospectrum-*/turbospectrum-*/src/exec-gf")
     say("compiles Turbospectrum")
     hydrogen = os.path.join(folder, "..", "source", "hydropac.f")
@@ -164,7 +164,7 @@ def compute(work, grid, n_model, n_worker, retry_bad):
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Failure(USAGE, "another run computes in %s" % work)
+        raise Failure(USAGE, "another run computes in %s: wait for it to end" % work)
     store = plan.Store(models_folder(work, grid), {
         "pieces": [list(piece) for piece in grid.PIECES], "chain": CHAIN,
         "packages": list(PACKAGES), "sigma_aa": grid.SIGMA_AA, "step_aa": grid.STEP_AA,

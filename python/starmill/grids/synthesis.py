@@ -209,7 +209,7 @@ def check(labels, at, flux, cont, grid=plan.FGK):
     need(low < share < high, BadModel,
          "the flux of all pixels is %.2f of sigma Teff^4, expected %g to %g" % (share, low, high))
     ratio = np.median(flux / cont)
-    need(0.3 < ratio < 1.005, BadModel, "median of flux over continuum %.3f" % ratio)
+    need(0.3 < ratio < 1.005, BadModel, "median flux / continuum %.3f, not 0.3 to 1.005" % ratio)
     return share
 
 

@@ -104,7 +104,7 @@ def resolution_rows(resolution, sigma_pix):
             np.linalg.cholesky(gauss)
         except np.linalg.LinAlgError as error:
             raise Failure(USAGE, f"the templates' sigma, {sigma_pix:.3g} pixels, is too large for "
-                                 "the resolution matrix: give a library of less sigma") from error
+                                 "the resolution matrix: give one of less sigma") from error
         rows = np.linalg.solve(gauss, rows.T).T
     level = np.median(rows.sum(axis=1))
     ends = ~inside.all(axis=1)

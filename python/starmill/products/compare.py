@@ -56,7 +56,7 @@ def read_one(path):
                                    if re.fullmatch(r"WARN\d\d", key)})
         end = hdus[0].fileinfo()  # a file cut in its table has bytes after this HDU
         if (len(hdus), end["datSpan"], end["datLoc"]) == (1, 0, end["file"].size):
-            warn(f"{path} has no table, as rvspecfit writes it without a star to fit")
+            warn(f"{path} has no table: rvspecfit writes such a file if it has no star to fit")
             return Table()
     raise Failure(OUTPUT, f"{path} has neither a table RVTAB nor STARMILL: give a result, or "
                   "copy this one again if it was cut")
@@ -90,12 +90,12 @@ def match(a, b):
     elif known("OBJECT", ""):
         by, none = ["OBJECT"], ""
     else:
-        raise Failure(USAGE, "neither TARGETID nor OBJECT has values in both files")
+        raise Failure(USAGE, "no star can be matched: no TARGETID or OBJECT in both files")
     named = [t[t[by[0]] != none] for t in (a, b)]
     once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
-    need(both, USAGE, f"no {'+'.join(by)} has exactly one row in each of the files")
+    need(both, USAGE, f"no {'+'.join(by)} has one row in each file: are they of the same stars?")
 
     def lost(before, after):
         return " and ".join(str(len(x) - len(y)) for x, y in zip(before, after))

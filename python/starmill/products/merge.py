@@ -116,7 +116,7 @@ def compare(first, part):
     need(settings[0] == settings[1], USAGE,
          f"{names} with different settings ({difference(*settings)}){advice}")
     need(hashes[0] == hashes[1], USAGE,
-         f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
+         f"{names} with different libraries ({hashes[0][:12]}, {hashes[1][:12]}): fit with one")
     need(devices[0] == devices[1] or not part.n[ROWS], USAGE, f"{names} on different devices "
          f"({' and '.join(devices)}), whose rows differ in the last digits; "
          "merge the results of one device")
@@ -126,7 +126,7 @@ def compare(first, part):
         for name, column in a.columns.items():
             need(name in b.columns or not part.n[column.unit], USAGE, f"{a.path} has "
                  f"{len(a.columns)} columns, among them {name}, which {b.path} lacks: they were "
-                 "made by different versions")
+                 "made by different versions; fit both by one")
     for name, column in first.columns.items():
         if part.n[column.unit]:
             column.take(part.columns[name], first.path, part.path)
@@ -362,7 +362,7 @@ def main(options):
     refuse_duplicates(parts)
     lost = " ".join(sorted(set.union(*(part.lost for part in parts))))
     if len(parts) > 1 and lost:
-        warn(f"what merge {lost} added to a part holds for this part alone and is left out: give "
+        warn(f"what an earlier merge {lost} added holds for one part alone and is left out: give "
              f"{lost} to this merge too")
     need(may_be or not os.path.exists(output) or any(part.has_fit for part in parts), USAGE,
          f"the parts have no fitted row, so {output} is not replaced; give another --output")

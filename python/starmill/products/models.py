@@ -21,7 +21,7 @@ class Models:
         with as_failure(OUTPUT, f"{path} cannot be read as a models file", OSError, KeyError,
                         ValueError, RuntimeError, TypeError, AttributeError):
             self.file = h5py.File(path, "r")
-            need("models" in self.file, USAGE, f"{path} holds no models of starmill fit")
+            need("models" in self.file, USAGE, f"{path} has no models; make them by fit --models")
             need(text(self.file.attrs["RUN_ID"]) == result.provenance["RUN_ID"], USAGE,
                  f"{path} has the models of a result other than {result.path}")
             self.index, n = self.file["models/fits_row"], len(result.catalog["exposures/FILE"])
@@ -119,7 +119,7 @@ class Refitted:
             was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
             error = float(self.result.fits["VRAD_ERR"][r])
             if np.isfinite(was) and not abs(now - was) <= max(0.1 * error, 1e-3):
-                warn(f"fitted again, row {r} has VRAD {now:.3f} km/s, the result has {was:.3f}")
+                warn(f"row {r} fitted again has VRAD {now:.3f} km/s, not {was:.3f} of the result")
 
     def of(self, row):
         return self.models.of(self.row_of[row]) if row in self.row_of else None

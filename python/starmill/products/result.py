@@ -92,7 +92,7 @@ def check_object(item):
     if item.dtype.kind not in "fiuS" or (is_text and kind.is_variable_str()) or \
             (not is_text and kind != h5py.h5t.py_create(item.dtype)) or \
             (not item.chunks and item.id.get_storage_size() not in (0, n_byte)):
-        raise Wrong(f"the type of {item.name[1:]}")
+        raise Wrong(f"{item.name[1:]} has a type that cannot be read")
     plist.get_fill_value(np.empty(1, item.dtype))
 
 
@@ -122,21 +122,21 @@ def check_list(column, key):
     code, names, meanings = (np.asarray(column.attrs.get(a, 0)) for a in (key, "NAMES", "MEANINGS"))
     need(code.dtype.kind in "iu" and code.ndim == 1 and len(code)
          and code.shape == names.shape == meanings.shape, Wrong,
-         f"{key}, NAMES and MEANINGS of {column.name[1:]}")
+         f"{column.name[1:]} has no lists {key}, NAMES and MEANINGS of one length")
 
 
 def check_vectors(fits):
     """Check ORDER, the parameters of COVAR, and that vectors have values for each parameter."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
-    need(names and all(name in fits for name in names), Wrong, "ORDER of fits/COVAR")
+    need(names and all(name in fits for name in names), Wrong, "fits/COVAR has no ORDER of columns")
     n = len(names)
     for key, column in fits.items():
         width = column.shape[1] if isinstance(column, h5py.Dataset) and column.ndim == 2 else n
         if key.endswith("COVAR"):
             width = n if width == n * (n + 1) // 2 else 0
         need(key == "POST_MODE_WEIGHT" or (width >= n and width % n == 0), Wrong,
-             f"fits/{key} has vectors of {width} numbers")
+             f"fits/{key} has vectors that do not fit {n} parameters")
 
 
 def text(value):

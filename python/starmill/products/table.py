@@ -326,7 +326,7 @@ def comma_separated(product, columns, result, whole, _):
     """Write columns of one value as CSV, missing values as empty fields."""
     vectors = [c.name for c in columns if c.n > 1 and c.form != "A"]
     if vectors:
-        warn(f"CSV has no columns of several values: without {', '.join(vectors)}")
+        warn(f"CSV takes no columns of several values, so leaves out {', '.join(vectors)}")
     columns = [c for c in columns if c.name not in vectors]
     to = types.SimpleNamespace(write=lambda line: product.write(line.encode()))
     lines = csv.writer(to, lineterminator="\n")

@@ -258,8 +258,8 @@ def main(options):
     warn_left_out(failures)
     guessed = [row["NAME"] for row in rows if row["ERROR_ESTIMATED"]]
     if guessed:
-        warn(f"{len(guessed)} spectra have no errors ({guessed[0]}): estimated from the noise, one "
-             "for all pixels (column ERROR_ESTIMATED); too small where pixels are correlated")
+        warn(f"{len(guessed)} spectra have no errors ({guessed[0]}): estimated from the noise, "
+             "one error a spectrum (column ERROR_ESTIMATED), too small if pixels are correlated")
     if "LSF_SIGMA" not in rows[0]:
         warn("the table has no resolution: give --resolving-power, here or for the fit")
     image = io.BytesIO()

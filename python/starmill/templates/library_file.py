@@ -149,7 +149,7 @@ def writable(path, overwrite, reads=()):
     """Refuse a path that cannot be written; return it without links.  reads: see check_output."""
     end = os.path.realpath(path)
     need(not os.path.exists(end) or os.path.isfile(end), OUTPUT,
-         f"{end}: exists and is not a regular file")
+         f"{end}: exists and is not a regular file; give another name")
     check_output(end, overwrite, reads)
     refuse_foreign(end, FORMAT)
     folder = os.path.dirname(end)

@@ -160,7 +160,7 @@ def report(library, models, n_component, how):
     need(1 <= n <= MAX_SPECTRA, USAGE, f"a report needs 1 to {MAX_SPECTRA} spectra, not {n}")
     inside = inside_hulls(library, models.labels)
     need(inside.any(), INPUT,
-         f"none of the {n} spectra left out has labels inside the library's hulls")
+         f"none of the {n} spectra left out has labels inside the library's hulls; leave out more")
     models = ModelSet(models.labels[inside], [m for m, use in zip(models.names, inside) if use],
                       [f[inside] for f in models.flux],
                       [None if c is None else c[inside] for c in models.continuum])

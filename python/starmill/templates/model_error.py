@@ -136,7 +136,7 @@ def main(options):
     names = [arm.name for arm in library.arm]
     wanted = options.arms.split(",") if options.arms else []
     for name in wanted:
-        need(name in names, USAGE, f"--arms: {library.path} has no arm {name}")
+        need(name in names, USAGE, f"{library.path} has no arm {name}, only {', '.join(names)}")
     arms = [i for i, name in enumerate(names) if name in wanted] or covered_arms(
         options, library, spectra.wave)
     for i in arms:

@@ -84,8 +84,7 @@ def check_interpolator(net):
 def refuse_air(path):
     """Refuse networks trained on air wavelengths: only specs_SETUP.h5 says which they are."""
     if not os.path.exists(path) or not h5py.is_hdf5(path):
-        warn(f"{path}, which says whether the wavelengths are in air, is not there; they are taken "
-             "as vacuum")
+        warn(f"no file {path}, which would say if wavelengths are in air: they are taken as vacuum")
         return
     with h5py.File(path, "r") as file:
         command = value(file, "cmdline", "")

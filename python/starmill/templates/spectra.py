@@ -239,7 +239,7 @@ class Functions:
         q = min(self.settings.components, n - 1, n_pix)
         variance, vector = eigh(gram, subset_by_index=[n - q, n - 1], overwrite_a=True,
                                 check_finite=False)
-        need(variance[-1] > 0, INPUT, f"the {n} spectra in use are all the same")
+        need(variance[-1] > 0, INPUT, f"the {n} spectra in use are all the same: give others")
         # drop components of rounding errors: they would be divided by their tiny variance
         use = variance >= 1e-13 * variance[-1]
         variance, vector = variance[use][::-1], vector[:, use][:, ::-1]
@@ -266,7 +266,7 @@ class Functions:
         self.values, self.weight = self.values[use], self.weight[use]
         self.y, self.gap = self.y[use], self.gap[use]
         need(len(self.y) >= LEAST_SPECTRA, INPUT, f"only {len(self.y)} spectra resemble others "
-             "with similar labels; check that the labels belong to them")
+             f"with similar labels, {LEAST_SPECTRA} are needed; check the spectra's labels")
         self._make()
 
     def left_out(self):

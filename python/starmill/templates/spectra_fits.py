@@ -71,7 +71,7 @@ def opened(path):
             with gzip.open(file) as packed:
                 content = packed.read(GZIP_LIMIT + 1)
             need(len(content) <= GZIP_LIMIT, INPUT,
-                 f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB")
+                 f"{path}: unpacks to more than {GZIP_LIMIT >> 20} MiB; gunzip it")
             file = io.BytesIO(content)
         file.seek(0)
         yield stack.enter_context(fits.open(file, memmap=False, lazy_load_hdus=True))

@@ -129,7 +129,7 @@ MILL_TEST(refusals_name_option_and_what_it_takes)
       {"--even odd", "--even takes an even number of letters, not 'odd'"},
       {"--count", "option --count needs a value; see starmill toy --help"},
       {"--count=", "option --count needs a value, not an empty text"},
-      {"--help=yes", "wrongly used option --help=yes"},
+      {"--help=yes", "option --help=yes takes no value"},
       {"--wrong", "unknown or ambiguous option --wrong; see starmill toy --help"},
       {"--n", "unknown or ambiguous option --n"},
       {"--cuont=3", "--cuont=3; did you mean --count?"},
