@@ -60,8 +60,6 @@ static double value(const double *theta)
   return eval.f;
 }
 
-/* --- value, chi-squares --- */
-
 static void compare_value(void)
 {
   static made_answer expected;
@@ -134,8 +132,6 @@ MILL_TEST(priors_are_added_to_the_value)
   open_pipeline();
   compare_value();
 }
-
-/* --- gradient --- */
 
 /** From above: three-point forward differences, extrapolated. */
 static double forward(const double *theta, int j, double step)
@@ -244,8 +240,6 @@ MILL_TEST(gradient_is_one_sided_at_zero_rotation)
     compare_gradient(1);
   }
 }
-
-/* --- curvature --- */
 
 static void compare_curvature(int kind, int offsets)
 {

@@ -185,8 +185,6 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(1.2, about_one, 1, 1e-7);
 }
 
-/* --- pixels without --- */
-
 /** Fit stars 0 ... n - 1 and the same stars changed. */
 static void fit_both(int n, void (*change)(made_segment *))
 {

@@ -58,8 +58,6 @@ class Submit(unittest.TestCase):
         self.call(*args, status=2)
         self.assertIn(says, self.said)
 
-    # --- what is asked for ---------------------------------------------------
-
     def test_one_gpu(self):
         self.assertEqual(self.asked(self.dry("gpu", rows=30000)), {  # 300 s of work
             "nodes": "1", "ntasks-per-node": "1", "cpus-per-task": "12", "gpus-per-node": "a100:1",
@@ -113,8 +111,6 @@ class Submit(unittest.TestCase):
         self.assertRefused("--sbatch=-A x", "gpu", "--output", "o.h5", "a.fits", says="--name")
         ask = self.asked(self.dry("gpu", out="100%.h5"))
         self.assertEqual(ask["output"], os.path.join(self.folder, "100%%.h5.log"))
-
-    # --- arrays --------------------------------------------------------------
 
     def test_cut(self):
         for weights, n, ends in (
@@ -226,8 +222,6 @@ class Submit(unittest.TestCase):
             self.assertIn("{part} has no place", self.said)
         self.assertEqual(sorted(os.listdir(self.folder)),
                          ["d-{part}", "lib.h5", "list.txt", "site.conf"])
-
-    # --- the script ----------------------------------------------------------
 
     def test_script_stands_alone(self):
         """A job reads nothing from slurm/, and each of its arguments is one word."""
