@@ -58,11 +58,6 @@ def setUpModule():
     run("export", "--to", "rvmod", "--models", MODELS, "--output", PRODUCTS, OUT)
 
 
-def texts(column):
-    """Texts without padding."""
-    return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
-
-
 def columns(path=OUT):
     """{name: (values, unit, description)} of /fits and /catalog of a result."""
     found = {}
