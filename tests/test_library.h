@@ -54,12 +54,10 @@ done:
 
 static inline int test_library_arm(int n_label, int i_arm, uint64_t *state, mill_arm *arm)
 {
-  static const char name[] = "brz";
   static const double start_aa[] = {4000, 5900, 7600};
   int err = MILL_OK;
   mill_emulator *net = &arm->emulator;
-  snprintf(arm->name, sizeof arm->name, "%c", name[i_arm]);
-  snprintf(arm->setup, sizeof arm->setup, "test_%c", name[i_arm]);
+  snprintf(arm->setup, sizeof arm->setup, "test_%c", arm->name[0]);
   snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "made up");
   arm->n_pix = 400 + 37 * i_arm;
   arm->ln_wave0 = log(start_aa[i_arm]);
@@ -95,24 +93,33 @@ done:
   return err;
 }
 
-/** Make a library of n_label (3 or 4) labels and n_arm (1 to 3) arms.  lib must be zeroed before
- *  and cleared with mill_library_clear; lib->hash is left empty. */
-static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
+/** Give lib n_label (up to 4) labels with units and ranges, and the names of n_arm (up to 3)
+ *  arms. */
+static inline void test_library_name(int n_label, int n_arm, mill_library *lib)
 {
   static const mill_label label[] = {
       {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0, 0, 0},
       {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0, 0, 0},
       {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0, 0, 0},
       {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05, 0, 0, 0, 0}};
+  lib->n_label = n_label;
+  memcpy(lib->label, label, (size_t)n_label * sizeof *label);
+  lib->n_arm = n_arm;
+  for (int i = 0; i < n_arm; i++)
+    snprintf(lib->arm[i].name, sizeof lib->arm[i].name, "%c", "brz"[i]);
+}
+
+/** Make a library of n_label (3 or 4) labels and n_arm (1 to 3) arms.  lib must be zeroed before
+ *  and cleared with mill_library_clear; lib->hash is left empty. */
+static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
+{
   int err = MILL_OK;
   uint64_t state = seed * 2 + 1;
   snprintf(lib->name, sizeof lib->name, "made up for a test");
-  lib->n_label = n_label;
-  memcpy(lib->label, label, (size_t)n_label * sizeof *label);
+  test_library_name(n_label, n_arm, lib);
   lib->n_hull = 2;
   MILL_TRY(test_library_box(2, 0, &lib->hull[0]));
   MILL_TRY(test_library_box(n_label - 2, 2, &lib->hull[1]));
-  lib->n_arm = n_arm;
   for (int i = 0; i < n_arm; i++)
     MILL_TRY(test_library_arm(n_label, i, &state, &lib->arm[i]));
   lib->n_guess = 20;

@@ -126,8 +126,6 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   made_ask(pipeline, &raw, MILL_REQ_TANGENTS, 1, in->truth[1], &out->thin, &prepared);
 }
 
-/* ---- how close ---- */
-
 static inline void work_compare_eval(const work_input *in, const mill_evaluation *a,
                                      const mill_evaluation *b, double tolerance)
 {

@@ -30,8 +30,6 @@ MILL_TEST(bits_do_not_depend_on_other_problems)
   }
 }
 
-/* ---- the CPU's ---- */
-
 /* Three problems of a setup by both engines. */
 static void compare(evolution *cpu)
 {
@@ -142,8 +140,6 @@ MILL_TEST(a_step_that_leads_nowhere_is_told)
   assert_int_equal(e.result[1].bad_step, -1);
   assert_true(e.result[1].density[20] > 0);
 }
-
-/* ---- sums ---- */
 
 MILL_TEST(densities_are_sums_of_kernels)
 {

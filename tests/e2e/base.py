@@ -357,6 +357,11 @@ def write_desi(path, arms, objtype="TGT"):
     pyfits.HDUList(hdus).writeto(path, overwrite=True)
 
 
+def texts(column):
+    """Texts without padding."""
+    return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
+
+
 def read(path, group="fits"):
     """All datasets of a group of the result file as arrays."""
     with h5py.File(path, "r") as f:

@@ -112,9 +112,6 @@ class Site:
         return again
 
 
-# ---- the output: no room -------------------------------------------------------------------
-
-
 def leave_nothing(name, fault, *says):
     """A case of a run that ends with status 4 and leaves nothing that could be continued."""
     return lambda site, ranks: site.run(name, ranks, fault).ends(4, says=says).leaves()
@@ -226,9 +223,6 @@ def case_full_file_system(site, ranks):
     site.run("full", ranks, path=path, prefix=unshare).ends(4, says=["No space left", "make room"])
 
 
-# ---- the output: slow, or silent -----------------------------------------------------------
-
-
 def case_slow_file_system(site, ranks):
     # each write takes less time than the watchdog allows, all seventy take more: the run goes on
     started = time.time()
@@ -258,9 +252,6 @@ def case_suspended_for_longer_than_the_watchdog(site, ranks):
     outcome.ends(0, says_not=["has not returned"])
 
 
-# ---- processes -------------------------------------------------------------------------------
-
-
 def case_rank_dies(site, ranks):
     for what, first in (("kill", 3), ("abort", 20)):
         outcome = site.run("dies", max(ranks, 1),
@@ -276,9 +267,6 @@ def case_rank_dies_while_reading(site, ranks):
     site.continues(site.run("diesreading", max(ranks, 1),
                             f"kill:read:{os.path.basename(site.first)}:3:1:{last};"
                             f"kill:read:{os.path.basename(site.second)}:3:1:{last}"), ranks)
-
-
-# ---- inputs ----------------------------------------------------------------------------------
 
 
 def check_second_is_lost(site, outcome, *parts):

@@ -58,11 +58,6 @@ def setUpModule():
     run("export", "--to", "rvmod", "--models", MODELS, "--output", PRODUCTS, OUT)
 
 
-def texts(column):
-    """Texts without padding."""
-    return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
-
-
 def columns(path=OUT):
     """{name: (values, unit, description)} of /fits and /catalog of a result."""
     found = {}
@@ -113,8 +108,6 @@ class Export(ProgramTest):
             value = np.asarray(value)
             self.assertEqual(value.shape, expected.shape, name)
             self.assertEqual(value.astype(expected.dtype).tobytes(), expected.tobytes(), name)
-
-    # ---- rvtab and rvmod ----
 
     def test_rvtab_has_the_columns_of_rvspecfit(self):
         self.assertEqual(sorted(os.listdir(PRODUCTS)),
@@ -210,8 +203,6 @@ class Export(ProgramTest):
         for name in os.listdir(folder):
             self.assertEqual(plain(os.path.join(folder, name)), plain(os.path.join(PRODUCTS, name)))
 
-    # ---- one table ----
-
     def test_every_column_comes_back(self):
         result, fits = columns(), tmp("t.fits")
         self.export("--to", "fits", "--output", fits, OUT, ranks=2)
@@ -267,8 +258,6 @@ class Export(ProgramTest):
                 self.assertRegex(ended([stilts, "tpipe", "in=" + name, "omode=count"]).stdout,
                                  rf"columns: {n_column}   rows: [39]\n")
         self.assertVerified(*glob.glob(os.path.join(PRODUCTS, "*.fits")), tmp("v.fits"))
-
-    # ---- other formats ----
 
     def written(self, kind):
         """Export a result with values that formats may lack; (path, expected columns)."""
@@ -383,8 +372,6 @@ class Export(ProgramTest):
         ra, dec = np.array(PIXELS)[:, :2].T
         self.assertEqual(healpix(ra, dec).tolist(), [p for _, _, p in PIXELS])
 
-    # ---- what is there ----
-
     def test_products_that_are_there(self):
         folder = tmp("there")
         shutil.copytree(PRODUCTS, folder)
@@ -464,8 +451,6 @@ class Export(ProgramTest):
         result.files, result.catalog = ["a/x.fits", "b/x.fits"], {"files/ERROR": np.array([b"cut", b""])}
         self.assertEqual(names_of(result, False, ""), [None, "x.fits"])  # one has no product
 
-    # ---- inputs ----
-
     def moved(self, name):
         """A copy of the survey, and a fit of it."""
         folder = tmp(name)
@@ -519,8 +504,6 @@ class Export(ProgramTest):
         self.assertEqual(sorted(tree(tmp("tiles-out"))),
                          ["100/10000/rvtab_coadd.fits", "100/10001/rvtab_coadd.fits"])
 
-    # ---- results ----
-
     def test_an_unfinished_fit(self):
         part = shutil.copy(OUT, tmp("part.h5"))
         unfinish(part, [1, 5])
@@ -563,8 +546,6 @@ class Export(ProgramTest):
         with pyfits.open(tmp("mine/rvtab-mine.fits")) as hdus:
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
             self.assertEqual(texts(hdus["RVTAB"].data["OBJECT"]), ["star-1", "star-2"])
-
-    # ---- stopping and failing ----
 
     def large(self, n_row):
         """A finished result of so many rows."""

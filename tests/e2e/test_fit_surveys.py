@@ -13,10 +13,6 @@ if not LAMOST or not all(map(os.path.exists, SDSS)):
     skip("no test data of SDSS and LAMOST")
 
 
-def texts(values):
-    return [v.decode().rstrip("\0 ") for v in values]
-
-
 def config(name, text):
     return ["--config", put(name, text)]
 

@@ -86,8 +86,7 @@ class Generic(ProgramTest):
         table, catalog = self.fit_it("generic.h5", path)
         self.assertIn(FITTED, table["STATUS"])
         self.assertEqual(differing(table, self.expected), [])
-        names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
-        self.assertEqual(names, [f"star-{i}" for i in range(N_STAR)])
+        self.assertEqual(texts(catalog["OBJECT"]), [f"star-{i}" for i in range(N_STAR)])
         np.testing.assert_array_equal(read(self.path, "catalog/exposures")["MJD"], 59000.25 + np.arange(N_STAR))
 
     def test_missing_pixels_of_an_even_grid_are_bad_pixels(self):
@@ -167,8 +166,7 @@ class Generic(ProgramTest):
         run_snippet(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1), TMP)
         self.fit("example.h5", tmp("mine.fits"), lib=self.lib)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
-        catalog = read(self.path, "catalog")
-        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["star-1", "star-2"])
+        self.assertEqual(texts(read(self.path, "catalog")["OBJECT"]), ["star-1", "star-2"])
 
     def test_a_csv_becomes_labels(self):
         row = self.rows[1]
@@ -186,7 +184,7 @@ class Generic(ProgramTest):
             estimate, median = made["IVAR"][1][0] ** -0.5, np.median(error)
             self.assertLess(abs(estimate / median - 1), 0.2)
         table, catalog = self.fit_it("csv.h5", tmp("csv.fits"))
-        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["csv-1", "csv-2"])
+        self.assertEqual(texts(catalog["OBJECT"]), ["csv-1", "csv-2"])
         same, _ = self.fit_it("one.h5", written("one.fits", [
             {"NAME": "one", "WAVELENGTH": wave, "FLUX": flux, "ERROR": error}]))
         np.testing.assert_array_equal(table["STATUS"], FITTED)
@@ -517,8 +515,7 @@ class Weave(ProgramTest):
         table, catalog = read(self.path), read(self.path, "catalog")
         self.assertIn(FITTED, table["STATUS"])
         self.assertEqual(differing(table, expected), [])
-        names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
-        self.assertEqual(names, [f"WVE_{i:08d}+0000000" for i in FIBERS])
+        self.assertEqual(texts(catalog["OBJECT"]), [f"WVE_{i:08d}+0000000" for i in FIBERS])
         np.testing.assert_array_equal(catalog["FIBER"], np.array(FIBERS) + 101)
         self.fit("4most.h5", "--config", self.config, "--models", tmp("4most-models.h5"),
                  self.write_4most(), lib=self.lib)

@@ -207,8 +207,7 @@ class Train(ProgramTest):
         wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
         self.assertIn("the same command continues", self.said_by(process, 75)[1])
-        self.assertOneLine(self.train("file.h5", status=75)[1], "file.h5.stop", "remove it",
-                           status=75)
+        self.train("file.h5", status=75, says=["file.h5.stop", "remove it"])
 
     def test_another_training(self):
         path = tmp("other.h5")
@@ -250,8 +249,7 @@ class Train(ProgramTest):
             (tmp("absent.h5"), (), 3, "absent.h5"),
         ]
         for i, (grid, args, status, words) in enumerate(cases):
-            path, done = self.train(f"refused{i}.h5", *args, status=status, grid=grid)
-            self.assertOneLine(done, words, status=status)
+            path, _ = self.train(f"refused{i}.h5", *args, status=status, grid=grid, says=[words])
             self.assertFalse(os.path.exists(path))
         path, done = self.train("todo-library.h5", "--unfinished", "--epochs", 2, "--left-out", 0,
                                 grid=tmp("todo.h5"))
@@ -260,12 +258,11 @@ class Train(ProgramTest):
         self.assertOneLine(self.train("todo-library.h5", status=4)[1], "exists", status=4)
         os.remove(path)
         table = content(path + ".losses.csv")
-        done = self.train("todo-library.h5", status=4)[1]
-        self.assertOneLine(done, "todo-library.h5.losses.csv", "--overwrite", status=4)
+        self.train("todo-library.h5", status=4, says=["todo-library.h5.losses.csv", "--overwrite"])
         self.assertEqual(content(path + ".losses.csv"), table)
         self.ends(2, "library", "train", "--output", GRID, "--overwrite", GRID)
-        done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]
-        self.assertOneLine(done, "144 principal components", status=3)
+        self.train("ranks.h5", "--components", 144, status=3, ranks=2,
+                   says=["144 principal components"])
 
 
 GRID = make_grid("grid.h5")

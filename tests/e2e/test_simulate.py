@@ -25,10 +25,6 @@ def setUpModule():
     warnings.simplefilter("error", pyfits.verify.VerifyWarning)
 
 
-def simulate(out, *args, **how):
-    return starmill("simulate", "--library", LIBRARY, "--output", tmp(out), *args, **how)
-
-
 def digests(out):
     """{name: SHA-256} of all files of a folder."""
     return {name: hashlib.sha256(content(os.path.join(tmp(out), name))).hexdigest()
@@ -224,8 +220,8 @@ class Continue(Simulate):
         self.make("mine", *FAST)
         before = times("mine")
         for other in (["--stars", 12], ["--distortion", "0.0300000000001"]):
-            done = simulate("mine", *FAST, *other)
-            self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
+            self.make("mine", *FAST, *other, status=4,
+                      says=[tmp("mine"), "other settings", "--overwrite"])
             self.assertEqual(times("mine"), before)
         # fewer files: those of the old survey must go
         self.make("mine", *FAST, "--stars", 12, "--seed", 6, "--overwrite")
@@ -301,8 +297,8 @@ class Continue(Simulate):
         args = ["--stars", 4000, "--per-file", 10, "--threads", 1]
         process = self.start("shared", *args)
         for more in ([], ["--overwrite"]):
-            done = simulate("shared", *args, *more)
-            self.assertOneLine(done, tmp("shared"), "is being written by process", status=4)
+            self.make("shared", *args, *more, status=4,
+                      says=[tmp("shared"), "is being written by process"])
         self.assertIsNone(process.poll())
         self.said_by(process, 75, signal.SIGTERM)
         there = os.listdir(tmp("shared"))
@@ -325,15 +321,15 @@ class Refusals(Simulate):
             "threads": ("-1", "4097", "two"),
         }.items():
             for value in values:
-                done = simulate("never", f"--{option}={value}")
-                self.assertOneLine(done, "starmill simulate: ", f"--{option}", status=2)
+                self.make("never", f"--{option}={value}", status=2,
+                          says=["starmill simulate: ", f"--{option}"])
         for args, part in (
             (["--library", tmp("none.h5")], tmp("none.h5")),
             (["--stars", 2000000, "--per-file", 1], "--per-file"),
             (["--frobnicate"], "--frobnicate"), (["-x"], "-x"), (["--output"], "needs a value"),
             (["input.fits"], "give no files, not 1 argument"), (["--output", ""], "--output"),
         ):
-            self.assertOneLine(simulate("never", *args), part, status=2)
+            self.make("never", *args, status=2, says=[part])
         self.assertOneLine(starmill("simulate"), "--output", status=2)
         self.assertFalse(os.path.exists(tmp("never")))
 
@@ -345,15 +341,15 @@ class Refusals(Simulate):
 
     def test_output_that_cannot_be(self):
         put("file", "")
-        self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
-        self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
+        self.make("file", *FAST, status=4, says=[tmp("file"), "not a folder"])
+        self.make("file/x", *FAST, status=4, says=[tmp("file/x")])
         self.make("no/such", *FAST, status=4, says=[tmp("no/such"), "create its parent"])
         os.makedirs(tmp("busy/coadd-mock-00001.fits"))
-        self.assertOneLine(simulate("busy", *FAST), "coadd-mock-00001.fits", status=4)
-        self.assertOneLine(simulate("lost", *FAST, env=faults("EIO:sync:/coadd:1:1")), status=4)
+        self.make("busy", *FAST, status=4, says=["coadd-mock-00001.fits"])
+        self.make("lost", *FAST, status=4, says=[""], env=faults("EIO:sync:/coadd:1:1"))
         own = put(os.path.join(new_folder("work"), "catalog.txt"), "/data/coadd-1.fits\n")
         for more in ([], ["--overwrite"]):
-            self.assertOneLine(simulate("work", *FAST, *more), own, "another folder", status=4)
+            self.make("work", *FAST, *more, status=4, says=[own, "another folder"])
         self.assertEqual(os.listdir(tmp("work")), ["catalog.txt"])
         self.assertEqual(content(own), b"/data/coadd-1.fits\n")
 
@@ -365,15 +361,15 @@ class Refusals(Simulate):
                 own = content(path)
                 pyfits.HDUList([pyfits.PrimaryHDU(np.arange(4))]).writeto(path, overwrite=True)
                 before = digests("mixed")
-                done = simulate("mixed", "--stars", 2, "--overwrite")
-                self.assertOneLine(done, path, "not made by starmill simulate", status=4)
+                self.make("mixed", "--stars", 2, "--overwrite", status=4,
+                          says=[path, "not made by starmill simulate"])
                 self.assertEqual(digests("mixed"), before)
                 put(path, own)
 
     def test_output_over_the_limit(self):
-        done = simulate("limited", *FAST, "--threads", 2,
-                        preexec_fn=small_files(1_000_000))  # a file has 2.7 MB
-        self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
+        self.make("limited", *FAST, "--threads", 2, status=4,
+                  says=["coadd-mock-0000", "cannot be written", "make room"],
+                  preexec_fn=small_files(1_000_000))  # a file has 2.7 MB
         self.assertEqual(os.listdir(tmp("limited")), [])
 
     def test_a_library_that_does_not_do_costs_no_survey(self):

@@ -7,7 +7,7 @@
 
 enum { SEED = 20240607 };
 
-static void begin_with(int kind, int n_label, int n_exposure, int with_matrix, double sn)
+static void begin(int kind, int n_label, int n_exposure, int with_matrix, double sn)
 {
   clear();
   assert_ok(test_library_make(n_label, n_label == 3 ? 2 : 3, 5, &fx.lib));
@@ -21,11 +21,6 @@ static void begin_with(int kind, int n_label, int n_exposure, int with_matrix, d
     s->flux[41] = NAN;
     s->ivar[50] = 1e3f;
   }
-}
-
-static void begin(int n_label, int n_exposure, int with_matrix, double sn)
-{
-  begin_with(MILL_EMULATOR_MLP, n_label, n_exposure, with_matrix, sn);
 }
 
 /** One of every kind.  tests/src/pipeline compares the emulators of made_template with the
@@ -59,8 +54,6 @@ static double value(const double *theta)
   evaluate(MILL_REQ_VALUES, 1, theta, &eval);
   return eval.f;
 }
-
-/* --- value, chi-squares --- */
 
 static void compare_value(void)
 {
@@ -103,7 +96,7 @@ MILL_TEST(value_matches_least_squares)
   for (int e = 0; e < 3; e++)
     for (int n_label = 3; n_label <= 4; n_label++)
       for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-        begin_with(emulators[e], n_label, 2, with_matrix, 40);
+        begin(emulators[e], n_label, 2, with_matrix, 40);
         if (e == 0) /* each kind with and without a matrix */
           fx.set.rotation = with_matrix == n_label % 2;
         open_pipeline();
@@ -113,7 +106,7 @@ MILL_TEST(value_matches_least_squares)
 
 MILL_TEST(value_without_the_determinant_and_with_chebyshev)
 {
-  begin(4, 1, 1, 40);
+  begin(MILL_EMULATOR_MLP, 4, 1, 1, 40);
   fx.set.likelihood = MILL_LIKE_PROFILE;
   fx.set.continuum = MILL_CONT_CHEBYSHEV;
   fx.set.n_cont = 6;
@@ -126,7 +119,7 @@ MILL_TEST(value_without_the_determinant_and_with_chebyshev)
 
 MILL_TEST(priors_are_added_to_the_value)
 {
-  begin(3, 1, 0, 40);
+  begin(MILL_EMULATOR_MLP, 3, 1, 0, 40);
   fx.set.prior_mean[2] = 5300;
   fx.set.prior_sigma[2] = 40;
   fx.set.prior_mean[0] = 12;
@@ -134,8 +127,6 @@ MILL_TEST(priors_are_added_to_the_value)
   open_pipeline();
   compare_value();
 }
-
-/* --- gradient --- */
 
 /** From above: three-point forward differences, extrapolated. */
 static double forward(const double *theta, int j, double step)
@@ -202,7 +193,7 @@ MILL_TEST(gradient_matches_differences)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++)
       for (int likelihood = 0; likelihood < 2; likelihood++)
         for (int rotation = 0; rotation < 2; rotation++) {
-          begin(n_label, 1 + likelihood, with_matrix, 30);
+          begin(MILL_EMULATOR_MLP, n_label, 1 + likelihood, with_matrix, 30);
           fx.set.likelihood = likelihood;
           fx.set.rotation = rotation;
           open_pipeline();
@@ -217,7 +208,7 @@ MILL_TEST(gradient_of_other_emulators)
   for (int e = 1; e < 3; e++)
     for (int n_label = 3; n_label <= 4; n_label++)
       for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-        begin_with(emulators[e], n_label, 1 + with_matrix, with_matrix, 30);
+        begin(emulators[e], n_label, 1 + with_matrix, with_matrix, 30);
         open_pipeline();
         compare_gradient(0);
       }
@@ -227,7 +218,7 @@ MILL_TEST(value_and_gradient_with_velocity_offsets)
 {
   for (int n_label = 3; n_label <= 4; n_label++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-      begin(n_label, 1 + with_matrix, with_matrix, 30);
+      begin(MILL_EMULATOR_MLP, n_label, 1 + with_matrix, with_matrix, 30);
       with_offsets();
       open_pipeline();
       compare_value();
@@ -238,19 +229,17 @@ MILL_TEST(value_and_gradient_with_velocity_offsets)
 MILL_TEST(gradient_is_one_sided_at_zero_rotation)
 {
   for (int rotation = 0; rotation < 2; rotation++) {
-    begin(4, 2, 1, 30);
+    begin(MILL_EMULATOR_MLP, 4, 2, 1, 30);
     fx.set.rotation = rotation;
     open_pipeline();
     compare_gradient(1);
   }
 }
 
-/* --- curvature --- */
-
 static void compare_curvature(int kind, int offsets)
 {
   for (int trial = 0; trial < 4; trial++) {
-    begin_with(kind, 4, 2, trial % 2, 30);
+    begin(kind, 4, 2, trial % 2, 30);
     fx.set.rotation = trial / 2;
     if (offsets)
       with_offsets();
@@ -320,7 +309,7 @@ MILL_TEST(curvature_is_that_of_the_projected_model)
 MILL_TEST(float32_agrees_with_float64)
 {
   for (int e = 0; e < 3; e++) {
-    begin_with(emulators[e], 4, 2, 1, 60);
+    begin(emulators[e], 4, 2, 1, 60);
     open_pipeline();
     const int np = fx.lib.n_label + 2;
     mill_evaluation wide, narrow;

@@ -355,8 +355,6 @@ MILL_TEST(width_of_the_line_spread_function)
   }
 }
 
-/* --- the gradient --- */
-
 static double value(const double *theta)
 {
   mill_evaluation eval;
@@ -385,8 +383,6 @@ MILL_TEST(gradient_matches_differences)
       }
     }
 }
-
-/* --- off and absent --- */
 
 /** Fit with fixed settings, to compare results with and without model error bit for bit. */
 static void fit_once(mill_fit_result *result)

@@ -2,44 +2,36 @@
 /* Optimizers and precisions lead stars made from the emulator to the same minima. */
 #include "tests/mill_test.h"
 
-enum { SEED = 977, N_STAR = 40, N_LABEL = 4, N_ARM = 3 };
+enum { SEED = 977, MAX_STAR = 40, N_LABEL = 4, N_ARM = 3 };
 
-#include "tests/fit/made_survey.h"
+#include "tests/fit/made_stars.h"
 
-static made_star star[N_STAR];
-static double truth[N_STAR][N_PAR];
-static mill_fit_result result[3][N_STAR];
-
-static void make_stars(void)
+static void make_rotating_stars(void)
 {
-  uint64_t random = SEED + 1;
-  for (int i = 0; i < N_STAR; i++) {
-    made_star_init(&lib, 1, 0.45, 0, &random, &star[i]);
-    made_theta(&lib, 0.7, 300, 80, &random, truth[i]);
+  make_stars(MAX_STAR, 25, 80);
+  for (int i = 0; i < MAX_STAR; i++)
     truth[i][1] += 40; /* away from zero, where errors are no Gaussians */
-    made_star_fill(&lib, truth[i], 25, 1, &random, &star[i]);
-  }
+  fill_again(MAX_STAR, 25);
 }
 
 MILL_TEST(optimizers_agree)
 {
-  made_settings(&lib, &set);
+  make_rotating_stars();
   set.precision = MILL_FLOAT64;
-  make_stars();
   static const int optimizer[3] = {MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD, MILL_OPT_LM};
   for (int o = 0; o < 3; o++) {
     set.optimizer = optimizer[o];
-    made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[o], NULL);
+    fit(MAX_STAR, result[o]);
   }
   double evaluations[3] = {0, 0, 0}, jacobians[3] = {0, 0, 0}, spread = 0;
-  for (int i = 0; i < N_STAR; i++) {
+  for (int i = 0; i < MAX_STAR; i++) {
     double least = INFINITY, most = -INFINITY;
     for (int o = 0; o < 3; o++) {
       assert_int_equal(result[o][i].status, MILL_STATUS_FITTED);
       least = fmin(least, result[o][i].m2ll);
       most = fmax(most, result[o][i].m2ll);
-      evaluations[o] += (double)(result[o][i].n_eval - result[o][i].n_jac) / N_STAR;
-      jacobians[o] += (double)result[o][i].n_jac / N_STAR;
+      evaluations[o] += (double)(result[o][i].n_eval - result[o][i].n_jac) / MAX_STAR;
+      jacobians[o] += (double)result[o][i].n_jac / MAX_STAR;
     }
     assert_close(most, least, 0.01);
     spread = fmax(spread, most - least);
@@ -60,15 +52,14 @@ MILL_TEST(optimizers_agree)
 MILL_TEST(float32_leads_to_the_minima_of_float64)
 {
   assert_ok(test_library_widen(SEED, &lib));
-  made_settings(&lib, &set);
+  make_rotating_stars();
   set.optimizer = MILL_OPT_LM;
-  make_stars();
   double worst_f = 0, worst = 0;
   for (int o = 0; o < 2; o++) {
     set.precision = o == 0 ? MILL_FLOAT64 : MILL_FLOAT32;
-    made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[o], NULL);
+    fit(MAX_STAR, result[o]);
   }
-  for (int i = 0; i < N_STAR; i++) {
+  for (int i = 0; i < MAX_STAR; i++) {
     const mill_fit_result *a = &result[0][i], *b = &result[1][i];
     worst_f = fmax(worst_f, fabs(a->m2ll - b->m2ll));
     for (int j = 0; j < N_PAR; j++)

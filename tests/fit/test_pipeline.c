@@ -12,8 +12,6 @@ static double covar(const mill_fit_result *r, int i, int j)
   return i > j ? covar(r, j, i) : r->covar[i * N_PAR - i * (i - 1) / 2 + (j - i)];
 }
 
-/* --- determinism --- */
-
 static void compare_runs(void)
 {
   make_stars(MAX_STAR, 12, 100);
@@ -67,8 +65,6 @@ MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
   mill_library_clear(&lib);
   lib = plain;
 }
-
-/* --- settings --- */
 
 MILL_TEST(fixed_parameters_stay)
 {
@@ -381,8 +377,6 @@ MILL_TEST(low_sn_stars_get_a_second_start_or_none)
   }
 }
 
-/* --- errors --- */
-
 MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
 {
   make_stars(10, 20, 60);
@@ -513,8 +507,6 @@ MILL_TEST(velocity_moments_match_a_dense_integral)
     assert_close(r->vrad_kurt, m[4] / (m[2] * m[2]), 0.04);
   }
 }
-
-/* --- chi-squares --- */
 
 MILL_TEST(true_chi_squares_and_models)
 {

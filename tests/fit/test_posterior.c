@@ -69,8 +69,6 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
   assert_ok(mill_pipeline_run(pipeline, made_source, &s, sink, &s));
 }
 
-/* ---- tests ---- */
-
 MILL_TEST(posteriors_do_not_depend_on_slots_threads_or_order)
 {
   enum { N = 4 };

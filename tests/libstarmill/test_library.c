@@ -10,8 +10,6 @@
 #include "src/pipeline/pipeline_parts.h"
 #include "tests/libstarmill/library_case.h"
 
-/* ---- what is there ---- */
-
 MILL_TEST(a_library_says_what_it_is)
 {
   starmill_parameter parameter;
@@ -35,8 +33,6 @@ MILL_TEST(a_library_says_what_it_is)
   refused(STARMILL_USAGE, "arm 3", library_arm, fx.library, 3, &arm);
   refused(STARMILL_USAGE, "parameter -1", library_parameter, fx.library, -1, &parameter);
 }
-
-/* ---- likelihood ---- */
 
 MILL_TEST(values_are_those_of_least_squares)
 {
@@ -217,8 +213,6 @@ MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
   assert_true(m2ll_of(fx.library, fx.star[N_STAR - 1], fx.truth[N_STAR - 1]) == value[N_STAR - 1]);
 }
 
-/* ---- models ---- */
-
 MILL_TEST(a_model_is_its_template_times_its_continuum)
 {
   static made_answer expected;
@@ -355,8 +349,6 @@ MILL_TEST(a_guess_is_where_a_fit_starts)
   MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(fx.library, fx.star, 1);
   assert_true(number_of(table, "VRAD_CCF") == theta[0]);
 }
-
-/* ---- refusals and threads ---- */
 
 MILL_TEST(wrong_arguments_are_named)
 {

@@ -14,6 +14,7 @@
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "kernels/base/error.h"
+#include "tests/test_library.h"
 
 enum { FIXTURE_MAX_FILE = 4 };
 
@@ -43,20 +44,8 @@ static inline double uniform(uint64_t *state)
 
 static inline void survey_make(survey *s, int n_file, const int *n_row)
 {
-  static const char *const label[][3] = {{"teff", "TEFF", "K"},
-                                         {"logg", "LOGG", "log(cm s**-2)"},
-                                         {"feh", "FEH", "dex"},
-                                         {"alpha", "ALPHAFE", "dex"}};
   memset(s, 0, sizeof *s);
-  s->lib.n_label = 4;
-  for (int i = 0; i < 4; i++) {
-    snprintf(s->lib.label[i].name, MILL_MAX_NAME, "%s", label[i][0]);
-    snprintf(s->lib.label[i].column, MILL_MAX_NAME, "%s", label[i][1]);
-    snprintf(s->lib.label[i].unit, MILL_MAX_NAME, "%s", label[i][2]);
-  }
-  s->lib.n_arm = 3;
-  for (int i = 0; i < 3; i++)
-    snprintf(s->lib.arm[i].name, MILL_MAX_NAME, "%c", "brz"[i]);
+  test_library_name(4, 3, &s->lib);
   snprintf(s->lib.name, sizeof s->lib.name, "make-believe");
   snprintf(s->lib.hash, sizeof s->lib.hash, "%064d", 7);
   snprintf(s->lib.path, sizeof s->lib.path, "/somewhere/lib.h5");

@@ -72,8 +72,6 @@ const mill_backend *mill_backend_cuda(int *err)
   return *err == MILL_OK ? &backend : NULL;
 }
 
-/* ---- machines ---- */
-
 static void set_gpus(const mill_gpu_facts *kind)
 {
   for (int i = 0; i < N_GPU; i++) {
@@ -364,8 +362,6 @@ MILL_TEST(crossover_and_why_there_is_none)
   assert_non_null(strstr(why, "is not measured yet"));
   setenv("STARMILL_CROSSOVER", kept, 1);
 }
-
-/* ---- files ---- */
 
 static int set_up(void **state)
 {

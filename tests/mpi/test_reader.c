@@ -5,6 +5,7 @@
 #include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/base/layout.h"
+#include "tests/test_library.h"
 
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
@@ -29,23 +30,6 @@ static struct catalog {
   mill_reader_plan plan;
 } c;
 
-static void make_library(mill_library *lib)
-{
-  static const char *const label[] = {"teff", "logg"}, *const column[] = {"TEFF", "LOGG"};
-  memset(lib, 0, sizeof *lib);
-  lib->n_label = 2;
-  lib->n_arm = 3;
-  for (int i = 0; i < lib->n_label; i++) {
-    snprintf(lib->label[i].name, MILL_MAX_NAME, "%s", label[i]);
-    snprintf(lib->label[i].column, MILL_MAX_NAME, "%s", column[i]);
-  }
-  for (int a = 0; a < lib->n_arm; a++) {
-    snprintf(lib->arm[a].name, MILL_MAX_NAME, "%c", "brz"[a]);
-    lib->arm[a].template_sigma_aa = 0.5;
-  }
-  memset(lib->hash, 'a', sizeof lib->hash - 1);
-}
-
 /* Skips the test if a file is missing. */
 static void open_catalog(const char *name, int packed)
 {
@@ -53,7 +37,10 @@ static void open_catalog(const char *name, int packed)
   int outcome = -1;
   int64_t n_row = 0, n_exposure = 0;
   memset(&c, 0, sizeof c);
-  make_library(&c.lib);
+  test_library_name(2, 3, &c.lib);
+  for (int a = 0; a < 3; a++)
+    c.lib.arm[a].template_sigma_aa = 0.5;
+  memset(c.lib.hash, 'a', sizeof c.lib.hash - 1);
   mill_config_default(&c.config);
   c.settings = (mill_spectra_settings){
       .lib = &c.lib, .config = &c.config, .arm_wanted = {1, 1, 1}, .limits = {4096, ""}};

@@ -180,8 +180,7 @@ MILL_TEST(a_reader_always_finds_a_whole_file)
 /* With no status file, or none that can be written, rank 0 knows the ranks' states at the end. */
 MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
 {
-  char nowhere[600];
-  snprintf(nowhere, sizeof nowhere, "%s/nowhere/status.json", folder);
+  const char *nowhere = in_folder("nowhere/status.json");
   for (int is_wanted = 0; is_wanted < 2; is_wanted++) {
     mill_board *board = open_board(is_wanted ? nowhere : NULL);
     int n_rank = 0;
@@ -205,16 +204,12 @@ MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
 
 MILL_TEST(only_a_status_file_is_replaced)
 {
-  char other[600];
+  const char *other = in_folder("other"), text[] = "{\n  \"format\": \"a thesis\"}\n";
   if (mpi.rank != 0)
     return;
-  assert_int_equal(mill_board_check_path(path), MILL_OK); /* of the tests before */
-  snprintf(other, sizeof other, "%s/other", folder);
+  assert_int_equal(mill_board_check_path(path), MILL_OK);  /* of the tests before */
   assert_int_equal(mill_board_check_path(other), MILL_OK); /* not there */
-  FILE *out = fopen(other, "w");
-  assert_non_null(out);
-  assert_true(fputs("{\n  \"format\": \"a thesis\"}\n", out) >= 0);
-  assert_int_equal(fclose(out), 0);
+  save_file(other, text, strlen(text));
   assert_fails(mill_board_check_path(other), MILL_ERR_USAGE, other);
   assert_int_equal(mill_board_check_path(folder), MILL_ERR_USAGE);
   unlink(other);

@@ -2,11 +2,9 @@
 /* An arm's network trained by several ranks: as by one, and the same bits each time. */
 #include "tests/mill_test.h"
 
-#include <mpi.h>
-
-#include "kernels/base/error.h"
 #include "src/train/train_arm.h"
 #include "src/system/blas_threads.h"
+#include "tests/train_problem.h"
 
 enum { N_MODEL = 90, N_TRAIN = 77, N_PIX = 60, N_LABEL = 2, N_WIDE = 12 };
 
@@ -96,7 +94,6 @@ static double left_out_error(const mill_emulator *e)
 
 MILL_TEST(as_one_rank)
 {
-  const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
   for (int last = MILL_TRAIN_COMPONENTS; last <= MILL_TRAIN_PIXELS; last++) {
     MILL_AT_END(clear) trained a, b, c;
     train(&alone, last, &a);

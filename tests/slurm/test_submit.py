@@ -34,12 +34,13 @@ class Submit(unittest.TestCase):
     def write(self, name, text):
         return put(os.path.join(self.folder, name), text)
 
-    def call(self, *args, status=0, **environment):
+    def call(self, *args, status=0, says="", **environment):
         """Run starmill-submit in the folder; self.said is its standard error."""
         done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, *args], environment,
                      cwd=self.folder)
         self.said = done.stderr
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertIn(says, self.said)
         return done.stdout
 
     def dry(self, kind, *options, fit=(), out="out.h5", rows=1000):
@@ -55,10 +56,7 @@ class Submit(unittest.TestCase):
         return dict(lines)
 
     def assertRefused(self, *args, says):
-        self.call(*args, status=2)
-        self.assertIn(says, self.said)
-
-    # --- what is asked for ---------------------------------------------------
+        self.call(*args, status=2, says=says)
 
     def test_one_gpu(self):
         self.assertEqual(self.asked(self.dry("gpu", rows=30000)), {  # 300 s of work
@@ -114,8 +112,6 @@ class Submit(unittest.TestCase):
         ask = self.asked(self.dry("gpu", out="100%.h5"))
         self.assertEqual(ask["output"], os.path.join(self.folder, "100%%.h5.log"))
 
-    # --- arrays --------------------------------------------------------------
-
     def test_cut(self):
         for weights, n, ends in (
                 ([1] * 8, 3, [3, 5, 8]), ([5, 1, 1, 1, 1, 1], 2, [1, 6]), ([0, 0, 0], 3, [1, 2, 3]),
@@ -130,10 +126,10 @@ class Submit(unittest.TestCase):
             self.assertEqual(ends[-1], len(weights))
             self.assertTrue(all(a < b for a, b in zip([0] + ends, ends)))
 
-    def array(self, *options, status=0, fit=()):
+    def array(self, *options, fit=(), **how):
         return self.call(
             *options, "--rows", 80, "array", "--library", "lib.h5", "--output", "out.h5",
-            "--catalog=list.txt", *fit, status=status, PATH=self.bin + ":" + os.environ["PATH"])
+            "--catalog=list.txt", *fit, **how, PATH=self.bin + ":" + os.environ["PATH"])
 
     def test_parts(self):
         names = ["f%d.fits" % i for i in range(8)]
@@ -176,8 +172,7 @@ class Submit(unittest.TestCase):
         self.array("--parts", 3, "--no-merge")  # to continue
         self.assertEqual(content(calls, "r").count("dependency"), 1)
         self.assertEqual(len(os.listdir(folder)), 3)
-        self.array("--parts", 4, status=2)
-        self.assertIn("another cut", self.said)
+        self.array("--parts", 4, status=2, says="another cut")
         self.array("--parts", 9, status=2)
         self.array(status=2, fit=("--join-by-name",))
         self.array(status=2, fit=("more.fits",))
@@ -189,16 +184,13 @@ class Submit(unittest.TestCase):
                 ("", ("--backend", "auto"), "which cannot be merged")):
             self.write("fit.yaml", text + "\n")
             self.write("list.txt", "\ufeff" + " \n".join(names + names[:1]) + "\n")
-            self.array(status=2, fit=("--config", "fit.yaml", *fit))
-            self.assertIn(says, self.said)
+            self.array(status=2, fit=("--config", "fit.yaml", *fit), says=says)
         self.write("list.txt", "\n".join(names) + "\n")
         self.write("out.h5", "")
-        self.array("--parts", 3, status=2)
-        self.assertIn("--no-merge", self.said)
+        self.array("--parts", 3, status=2, says="--no-merge")
         os.remove(os.path.join(self.folder, "out.h5"))
         open(os.path.join(folder, "stop"), "w").close()
-        self.array("--parts", 3, status=2)
-        self.assertIn("remove it first", self.said)
+        self.array("--parts", 3, status=2, says="remove it first")
 
     def test_links_are_followed_before_dots(self):
         """The parts name the files that starmill fit finds, where the list is behind a link."""
@@ -222,12 +214,9 @@ class Submit(unittest.TestCase):
         self.bin = self.folder
         os.mkdir(os.path.join(self.folder, "d-{part}"))
         for output in ("d-{part}/out.h5", "out-{part}.h5"):
-            self.array("--parts", 2, status=2, fit=("--output", output))
-            self.assertIn("{part} has no place", self.said)
+            self.array("--parts", 2, status=2, fit=("--output", output), says="{part} has no place")
         self.assertEqual(sorted(os.listdir(self.folder)),
                          ["d-{part}", "lib.h5", "list.txt", "site.conf"])
-
-    # --- the script ----------------------------------------------------------
 
     def test_script_stands_alone(self):
         """A job reads nothing from slurm/, and each of its arguments is one word."""
@@ -327,8 +316,7 @@ class Submit(unittest.TestCase):
         for i, says in ((0, " 1 rows in 2 files;"), (1, "all 2 inputs are done")):
             run("fit", *fit, "--output", os.path.join(self.folder, "%d.h5" % i), files[i])
             for more in (), ("--quiet",):
-                script = self.call(*options, *more, *files)
-                self.assertIn(says, self.said)
+                script = self.call(*options, *more, *files, says=says)
                 self.assertEqual("job_fit" in script, i == 0)
 
     def test_bad_site_files(self):
@@ -346,5 +334,5 @@ class Submit(unittest.TestCase):
         path = os.path.join(self.folder, "bin")
         os.mkdir(path)
         os.symlink(shutil.which("bash"), os.path.join(path, "bash"))
-        self.call("--rows", 5, "gpu", "--output", "o.h5", "a.fits", status=2, PATH=path)
-        self.assertIn("there is no sbatch here", self.said)
+        self.call("--rows", 5, "gpu", "--output", "o.h5", "a.fits", status=2, PATH=path,
+                  says="there is no sbatch here")

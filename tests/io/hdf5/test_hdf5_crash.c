@@ -53,8 +53,6 @@ MILL_TEST(other_files)
     assert_ok(mill_h5_check_output(in_folder(name[i])));
 }
 
-/* ---- what a crash says ---- */
-
 static const int end_signal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
 
 static int signal_of(int kind)

@@ -7,18 +7,18 @@
 #include "io/result/columns.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
+#include "tests/test_library.h"
 
 static mill_library lib;
 static mill_columns columns;
 static mill_fit_result result;
 static char row[1 << 16];
 
-static void name_label(const char *name, const char *column, const char *unit)
+static void name_label(const char *name, const char *column)
 {
   mill_label *label = &lib.label[lib.n_label++];
   snprintf(label->name, sizeof label->name, "%s", name);
   snprintf(label->column, sizeof label->column, "%s", column);
-  snprintf(label->unit, sizeof label->unit, "%s", unit);
 }
 
 /* labels and arms of the table in the documentation */
@@ -27,13 +27,7 @@ static int make_library(void **state)
   (void)state;
   memset(&lib, 0, sizeof lib);
   memset(row, 0, sizeof row);
-  name_label("teff", "TEFF", "K");
-  name_label("logg", "LOGG", "log(cm s**-2)");
-  name_label("feh", "FEH", "dex");
-  name_label("alpha", "ALPHAFE", "dex");
-  lib.n_arm = 3;
-  for (int i = 0; i < 3; i++)
-    snprintf(lib.arm[i].name, sizeof lib.arm[i].name, "%c", "brz"[i]);
+  test_library_name(4, 3, &lib);
   return 0;
 }
 
@@ -74,8 +68,7 @@ static int64_t integer_at(const char *name)
 MILL_TEST(columns_follow_the_library)
 {
   memset(&lib, 0, sizeof lib);
-  name_label("teff", "TEFF", "K");
-  lib.n_arm = 1;
+  test_library_name(1, 1, &lib);
   snprintf(lib.arm[0].name, sizeof lib.arm[0].name, "blue");
   assert_ok(mill_columns_fits(&lib, lib.path, 0, &columns));
   assert_string_equal(columns.column[0].name, "TARGETID");
@@ -98,7 +91,7 @@ MILL_TEST(largest_library_fits)
   for (int i = 0; i < MILL_MAX_LABEL; i++) {
     char name[MILL_MAX_NAME];
     snprintf(name, sizeof name, "a_long_name_of_a_label_%08u", (unsigned)i % 100);
-    name_label(name, name, "dex");
+    name_label(name, name);
   }
   lib.n_arm = MILL_MAX_ARM;
   for (int i = 0; i < MILL_MAX_ARM; i++)
@@ -121,7 +114,7 @@ MILL_TEST(elements_have_flags)
   memset(&lib, 0, sizeof lib);
   for (int i = 0; i < 4; i++)
     name_label((const char *[]){"alpha", "mg", "fe", "all"}[i],
-               (const char *[]){"ALPHAFE", "MGFE", "FE", "MGFEH"}[i], "dex");
+               (const char *[]){"ALPHAFE", "MGFE", "FE", "MGFEH"}[i]);
   assert_ok(mill_columns_fits(&lib, lib.path, 0, &columns));
   for (int i = 0; i < 4; i++) {
     char name[MILL_MAX_NAME + sizeof "_FLAG"];

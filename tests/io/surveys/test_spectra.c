@@ -72,8 +72,6 @@ static const mill_format toy_format = {.name = "toy",
                                        .index = toy_index,
                                        .read = toy_read};
 
-/* ---- fixture ---- */
-
 static void set_arm(int a, const char *name, double min_aa, double max_aa)
 {
   mill_arm *arm = &lib.arm[a];
@@ -209,8 +207,6 @@ MILL_TEST(bad_wavelengths_are_an_input_error)
   }
 }
 
-/* ---- arms ---- */
-
 /* Arms overlap; pixels are usable where templates reach at the velocity limits. */
 MILL_TEST(which_pixels_go_to_which_arm)
 {
@@ -286,8 +282,6 @@ MILL_TEST(short_pieces_are_left_out)
     assert_true(last->n_pix == n || last->arm == ARM_B);
   }
 }
-
-/* ---- line-spread functions ---- */
 
 enum { NONE, MATRIX, SIGMA, POWER, REFUSED };
 
@@ -384,8 +378,6 @@ MILL_TEST(cameras_are_those_of_the_surveys)
       assert_close(of[i].format->lsf_width_error, of[i].width_error, 0);
     }
 }
-
-/* ---- batches ---- */
 
 MILL_TEST(equal_wavelengths_are_shared)
 {

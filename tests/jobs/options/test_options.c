@@ -57,17 +57,30 @@ static const mill_option_table table = {"starmill toy", "usage: toy\n\n", "\nthe
 
 enum { MAX_ARG = 48 };
 
+/* Words split at blanks; argv keeps them alive. */
+typedef struct call {
+  char text[1024];
+  char *argv[MAX_ARG];
+  mill_fit_options options; /* of parse_fit */
+} call;
+
+static int split(call *c, const char *name, const char *line)
+{
+  int argc = 0;
+  snprintf(c->text, sizeof c->text, "%s %s", name, line);
+  for (char *word = strtok(c->text, " "); word && argc < MAX_ARG - 1; word = strtok(NULL, " "))
+    c->argv[argc++] = word;
+  c->argv[argc] = NULL;
+  return argc;
+}
+
 static int parse(const char *line, values *v, const char **given, int *n_other)
 {
-  static char text[512];
-  static char *argv[MAX_ARG];
-  int argc = 0, first = 0;
-  snprintf(text, sizeof text, "toy %s", line);
-  for (char *word = strtok(text, " "); word && argc < MAX_ARG - 1; word = strtok(NULL, " "))
-    argv[argc++] = word;
-  argv[argc] = NULL;
+  static call c;
+  int first = 0;
+  const int argc = split(&c, "toy", line);
   memset(v, 0, sizeof *v);
-  const int err = mill_option_parse(&table, argc, argv, v, given, &first);
+  const int err = mill_option_parse(&table, argc, c.argv, v, given, &first);
   *n_other = argc - first;
   return err;
 }
@@ -174,21 +187,9 @@ MILL_TEST(help_has_values_and_defaults)
 
 /* --- the command line of starmill fit --- */
 
-/* Split words at blanks and parse them; argv keeps the words alive. */
-typedef struct call {
-  char text[1024];
-  char *argv[MAX_ARG];
-  mill_fit_options options;
-} call;
-
 static int parse_fit(call *c, const char *line)
 {
-  int argc = 0;
-  snprintf(c->text, sizeof c->text, "fit %s", line);
-  for (char *word = strtok(c->text, " "); word && argc < MAX_ARG - 1; word = strtok(NULL, " "))
-    c->argv[argc++] = word;
-  c->argv[argc] = NULL;
-  return mill_fit_options_parse(argc, c->argv, &c->options);
+  return mill_fit_options_parse(split(c, "fit", line), c->argv, &c->options);
 }
 
 MILL_TEST(inputs_keep_their_order_among_options)

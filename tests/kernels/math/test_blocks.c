@@ -11,8 +11,6 @@
 #include "tests/kernels/math/block_bench.h"
 #include "tests/kernels/math/blocks_f32.h"
 
-/* --- continuum functions --- */
-
 static void compare_continuum(int kind, int n, const double *expected)
 {
   const double *w = ref_continuum_wave;
@@ -317,8 +315,6 @@ MILL_TEST(positions_beyond_the_ends_stay_inside)
   assert_int_equal(b.index[2], 62);
   assert_int_equal(b.index[3], 62);
 }
-
-/* --- statistics of weights --- */
 
 enum { MAX = 8192 };
 

@@ -74,8 +74,6 @@ static void make_rbf(int n_axis, int n_center, int degree, int n_out, mill_rbf *
     rbf->coef[i] = (float)test_library_random(&seed_state);
 }
 
-/* --- basis --- */
-
 MILL_TEST(basis_matches_the_recurrence)
 {
   seed_state = SEED;
@@ -108,8 +106,6 @@ MILL_TEST(basis_matches_the_recurrence)
   printf("largest difference %.2g\n", worst);
 }
 
-/* --- monomials --- */
-
 MILL_TEST(monomials_are_all_there_in_order)
 {
   for (int n_axis = 1; n_axis <= MILL_MAX_GRID_AXIS; n_axis++)
@@ -124,8 +120,6 @@ MILL_TEST(monomials_are_all_there_in_order)
     }
   assert_int_equal(mill_rbf_n_poly(3, 2), 10); /* (5 choose 2) */
 }
-
-/* --- sums --- */
 
 /** Either of them. */
 typedef struct front {

@@ -40,8 +40,6 @@ MILL_TEST(axes_are_independent)
       assert_close(m[k], a == b, 5 * sqrt((a == b ? 2.0 : 1.0) / N));
 }
 
-/* ---- Ornstein and Uhlenbeck ---- */
-
 enum { OU_STEPS = 40 };
 static const double ou_rate = 2, ou_centre = 0.5, ou_from = -1, ou_dt = 0.025, ou_d = 0.7;
 
@@ -95,8 +93,6 @@ MILL_TEST(ornstein_uhlenbeck)
       assert_true(fabs(mean - ou_mean((OU_STEPS + 1) * ou_dt)) > 5e-3);
   }
 }
-
-/* ---- boundaries ---- */
 
 static const double box_from = 0.3, box_time = 0.06;
 
@@ -176,8 +172,6 @@ MILL_TEST(absorbing_box)
   assert_close(sum, 0.98, 0.03);
 }
 
-/* ---- double well ---- */
-
 static double well(double x, double h)
 {
   double sum = 0, norm = 0;
@@ -202,8 +196,6 @@ MILL_TEST(double_well_comes_to_rest)
   evolution_run(&e);
   check_density(&e, 0.05, well);
 }
-
-/* ---- problems and threads ---- */
 
 MILL_TEST(bits_depend_neither_on_threads_nor_on_other_problems)
 {

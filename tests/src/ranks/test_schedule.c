@@ -268,8 +268,6 @@ MILL_TEST(several_chunks_at_a_time)
     assert_int_equal(n_seen[row], 1);
 }
 
-/* ---- in time ---- */
-
 MILL_TEST(a_run_by_hand)
 {
   /* one rank, 4 rows at 2 rows a second, opened in 1 s, read in 0.1 s each, nothing else */

@@ -56,8 +56,6 @@ static void make_many(example *e)
                                     .bias = e->param + N_PARAM - N_OUT};
 }
 
-/* ---- the same bits ---- */
-
 static int stop_at_three(void *context, mill_train_state *state)
 {
   (void)context;
@@ -122,8 +120,6 @@ MILL_TEST(same_bits)
     mill_train_state_clear(&s[k]);
 }
 
-/* ---- schedules ---- */
-
 MILL_TEST(schedules)
 {
   static example e;
@@ -175,8 +171,6 @@ MILL_TEST(no_number)
   e.set.width[1] = MILL_MAX_WIDTH + 1;
   assert_int_equal(mill_train_settings_check(&e.set), MILL_ERR_USAGE);
 }
-
-/* ---- last layer ---- */
 
 /* The hidden layers can make the targets with another last layer, which must be found. */
 MILL_TEST(solved_last_layer)
