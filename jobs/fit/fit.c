@@ -192,6 +192,8 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     n_known += then && strcmp(then->result, result) == 0 && then->is_done == entry[i].is_done &&
                then->n_row == input->n_row && then->n_fitted == entry[i].n_fitted &&
                then->size == input->size && then->mtime == input->mtime &&
+               then->redrock_size == input->redrock_size &&
+               then->redrock_mtime == input->redrock_mtime &&
                strcmp(then->settings, entry[i].settings) == 0;
   }
   return n_known == inputs->n_file

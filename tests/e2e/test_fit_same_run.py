@@ -238,6 +238,10 @@ class Repaired(EndToEnd):
         self.retry(*inputs, out="late.h5", status=75, says=[self.bad, "could be read when"])
         os.rename(late, self.bad)
         self.fit("late.h5", *inputs)
+        # nothing can be read: the arms are then unknown, too
+        self.fit("one.h5", self.bad)
+        unfinish(tmp("one.h5"))
+        self.fit("one.h5", self.bad, status=75, env=unread, says=[self.bad, "could be read when"])
 
     def test_one_that_still_has_no_rows(self):
         put(self.bad, b"no FITS file")

@@ -229,7 +229,8 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
 /** Compare the model with a segment's good pixels.  The model is x + model error; x is a template
  *  times the continuum of work->solve.  Always inlined: last digits must not vary by compiler.
  *
- *  keep            in   1: store model / sigma in s->scratch, and the model in s->model unless NULL
+ *  keep            in   1, 2: store model / sigma in s->scratch; 1: also the model in s->model, if
+ *                       not NULL
  *  chisq, largest  out  chi-square, and the largest squared residual
  *  negative        out  sum of (x / sigma)^2 over the good pixels where x is negative */
 MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
@@ -261,7 +262,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       poly[i] = flux[i]; /* without model error */
     }
     mill_add_error_shares(s, first, len, work, flux);
-    if (keep && s->model) {
+    if (keep == 1 && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
@@ -346,16 +347,17 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model 
   return data;
 }
 
-/** Answer MILL_REQ_MODELS for one segment at a velocity: model, chi-squares and checks. */
+/** Answer MILL_REQ_MODELS for one segment at a velocity: model, chi-squares and checks.  keep: 2
+ *  leaves the stored models as they are (mill_block_residual). */
 MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
-                                    double vel_km_s, mill_workspace *work, double *answer)
+                                    double vel_km_s, int keep, mill_workspace *work, double *answer)
 {
   const mill_real *smooth = (const mill_real *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
   const double f = mill_block_value(b, m, s, vel_km_s, work);
-  mill_block_residual(b, s, smooth, level, 1, work, &chisq, &negative, &largest);
-  if (s->templ_flux)
+  mill_block_residual(b, s, smooth, level, keep, work, &chisq, &negative, &largest);
+  if (keep == 1 && s->templ_flux)
     mill_block_parts(b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
@@ -550,7 +552,8 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
     if (s->arm != i_arm || !mill_is_asked(slot, i))
       continue;
     if (slot->request == MILL_REQ_MODELS)
-      mill_block_final(b, m, s, mill_velocities_of(slot, i)[0], work, mill_answer_of(m, slot, i));
+      mill_block_final(b, m, s, mill_velocities_of(slot, i)[0], slot->pair.is_again ? 2 : 1, work,
+                       mill_answer_of(m, slot, i));
     else
       mill_block_values(b, m, slot, i, work);
   }

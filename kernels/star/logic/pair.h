@@ -422,6 +422,7 @@ MILL_HD_CALLED static inline void mill_pair_part(const mill_model *m, mill_slot 
   mill_pair *p = &slot->pair;
   p->alone = slot->result;
   p->is_fitted = 0;
+  p->is_again = 1;
   for (int i = 0; i < slot->n_segment; i++)
     slot->segment[i].paired = 0;
   for (int i = 0; i < slot->n_epoch; i++)
@@ -447,6 +448,7 @@ MILL_RESUMABLE(mill_pair_again)
     (void)mill_epochs_shift(m, slot);
   }
   MILL_CALL(mill_polish_again);
+  p->is_again = 0;
   slot->result.m2ll = slot->best.at.f;
   (void)mill_pair_epochs_begin(slot);
   MILL_CALL(mill_pair_try);
