@@ -232,17 +232,6 @@ static int read_inputs(const char *path, mill_known_inputs *known, mill_path_lis
   return MILL_OK;
 }
 
-static int count_others(const mill_path_list *list, const mill_known_inputs *known, size_t *n)
-{
-  char path[PATH_MAX];
-  *n = 0;
-  for (size_t i = 0; i < list->n; i++) {
-    MILL_CHECK(mill_input_absolute(list->path[i], path));
-    *n += !mill_known_inputs_find(known, path);
-  }
-  return MILL_OK;
-}
-
 /* Does the table list all known inputs under the result at path? */
 static int are_recorded(const mill_input_table *table, const char *path,
                         const mill_known_inputs *known)
@@ -260,6 +249,7 @@ static int are_recorded(const mill_input_table *table, const char *path,
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
+  char path[PATH_MAX];
   size_t n_waiting = 0;
   MILL_AT_END(mill_path_list_clear) mill_path_list own = {0};
   MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
@@ -270,7 +260,10 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
     return MILL_OK;
   MILL_CHECK(read_inputs(request->output, &known, &own));
-  MILL_CHECK(count_others(list, &known, &n_waiting));
+  for (size_t i = 0; i < list->n; i++) {
+    MILL_CHECK(mill_input_absolute(list->path[i], path));
+    n_waiting += !mill_known_inputs_find(&known, path);
+  }
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is finished and lacks %zu inputs that are still to do: give another "
