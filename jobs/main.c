@@ -159,16 +159,6 @@ static void use_one_blas_thread(char **argv)
     begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
-/* Under a limit on address space (ulimit -v), use one arena of malloc and one thread of OpenBLAS.
- * Else both reserve 128 MiB for each thread, and OpenBLAS retries forever to get them. */
-static void save_address_space(char **argv)
-{
-  if (!*mill_memory_limit())
-    return;
-  mallopt(M_ARENA_MAX, 1);
-  use_one_blas_thread(argv);
-}
-
 /* Refuse a small stack limit: it sets the size of threads' stacks, and a fit needs 256 KiB. */
 static int refuse_small_stack(void)
 {
@@ -224,7 +214,12 @@ static void fill_closed_streams(void)
 int main(int argc, char **argv)
 {
   fill_closed_streams();
-  save_address_space(argv);
+  /* under a limit on address space (ulimit -v), use one arena of malloc and one thread of OpenBLAS:
+   * else both reserve 128 MiB for each thread, and OpenBLAS retries forever to get them */
+  if (*mill_memory_limit()) {
+    mallopt(M_ARENA_MAX, 1);
+    use_one_blas_thread(argv);
+  }
   mill_h5_name_crashes();
   /* ranks read files that another rank has open for writing; starmill uses its own locks */
   (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);

@@ -30,14 +30,15 @@ void starmill_channels_close(starmill_channels *channels)
 MILL_CLOSER(starmill_channels, starmill_channels_close)
 
 /* Open the file with c->all as library: its arm covers all wavelengths, so no channel is cut. */
-static int set_up(const char *path, const char *config, starmill_channels *c)
+static int open_channels(const char *path, const char *config, starmill_channels **channels)
 {
   const mill_selection all = {.fiberstatus_allowed = UINT64_MAX}; /* a fit may allow all bits */
   mill_file_index index;
+  MILL_AT_END(starmill_channels_close_at) starmill_channels *c = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &c));
   mill_config_default(&c->config);
   if (config)
-    MILL_CHECK(mill_config_read_text(&c->config, "the configuration", (const unsigned char *)config,
-                                     strlen(config)));
+    MILL_CHECK(mill_config_read_text(&c->config, "the configuration", config, strlen(config)));
   /* no arm is selected, and no channel is too short for a continuum */
   c->config.n_arm = c->config.fit.n_cont = 0;
   /* two pixels, at 1 A and e^20 A */
@@ -54,14 +55,6 @@ static int set_up(const char *path, const char *config, starmill_channels *c)
   /* the generic format then knows which rows belong together */
   MILL_CHECK(mill_spectra_index(c->spectra, &all, &index));
   mill_file_index_clear(&index);
-  return MILL_OK;
-}
-
-static int open_channels(const char *path, const char *config, starmill_channels **channels)
-{
-  MILL_AT_END(starmill_channels_close_at) starmill_channels *c = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &c));
-  MILL_CHECK(set_up(path, config, c));
   return MILL_GIVE(&c, channels);
 }
 

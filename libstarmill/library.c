@@ -92,8 +92,7 @@ static int read_config(starmill_library *h, const char *config)
 {
   mill_config_default(&h->config);
   if (config)
-    MILL_CHECK(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
-                                     strlen(config)));
+    MILL_CHECK(mill_config_read_text(&h->config, "the configuration", config, strlen(config)));
   if (strcmp(h->config.backend, "cuda+cpu") == 0)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "backend: cuda+cpu is for several ranks of starmill fit; give cpu or cuda");
@@ -139,27 +138,6 @@ static int read_library(const char *path, mill_config *c, mill_library *lib)
   return mill_library_add_sky(c->sky_components, lib, c->sky_hash);
 }
 
-/* Read configuration and library, and create the pipeline. */
-static int set_up(starmill_library *h, const char *path, const char *config)
-{
-  mill_config *c = &h->config;
-  MILL_CHECK(read_config(h, config));
-  MILL_CHECK(read_library(path, c, &h->lib));
-  name_offsets(h);
-  MILL_CHECK(mill_config_bind(c, &h->lib, 1));
-  MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
-  mill_config_arms(c, &h->lib, h->spectra.arm_wanted);
-  h->spectra.lib = &h->lib;
-  h->spectra.config = c;
-  h->spectra.limits = (mill_open_limits){c->gzip_limit_mib, c->scratch};
-  h->set = c->fit;
-  h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
-  MILL_CHECK(mill_backend_find(c->backend, &h->backend));
-  const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
-  return mill_pipeline_create(&h->lib, 1, &h->set, h->backend, n_slot, c->n_thread,
-                              MILL_MODELS_WITH_PARTS, &h->pipeline);
-}
-
 static void destroy(starmill_library *h)
 {
   if (!h)
@@ -173,13 +151,29 @@ static void destroy(starmill_library *h)
 
 MILL_CLOSER(starmill_library, destroy)
 
+/* Read configuration and library, and create the pipeline. */
 static int open_library(const char *path, const char *config, starmill_library **library)
 {
   MILL_AT_END(destroy_at) starmill_library *h = NULL;
   MILL_CHECK(MILL_ALLOC(1, &h));
+  mill_config *c = &h->config;
   pthread_mutex_init(&h->mutex, NULL);
   h->n_user = 1;
-  MILL_CHECK(set_up(h, path, config));
+  MILL_CHECK(read_config(h, config));
+  MILL_CHECK(read_library(path, c, &h->lib));
+  name_offsets(h);
+  MILL_CHECK(mill_config_bind(c, &h->lib, 1));
+  MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
+  mill_config_arms(c, &h->lib, h->spectra.arm_wanted);
+  h->spectra.lib = &h->lib;
+  h->spectra.config = c;
+  h->spectra.limits = (mill_open_limits){c->gzip_limit_mib, c->scratch};
+  h->set = c->fit;
+  h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  MILL_CHECK(mill_backend_find(c->backend, &h->backend));
+  const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
+  MILL_CHECK(mill_pipeline_create(&h->lib, 1, &h->set, h->backend, n_slot, c->n_thread,
+                                  MILL_MODELS_WITH_PARTS, &h->pipeline));
   return MILL_GIVE(&h, library);
 }
 

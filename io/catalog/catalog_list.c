@@ -148,10 +148,11 @@ static int take_number(const char **text, int64_t *out)
   return 1;
 }
 
-/* Append the numbers of a text such as "100,200-210".  where: source of the text, for messages. */
-static int add_numbers(const char *text, const char *where, number_list *list)
+/* Append the numbers of a text such as "100,200-210" to a number_list. */
+static int take_numbers(const line *from, void *numbers)
 {
-  for (const char *at = text;; at++) {
+  number_list *list = numbers;
+  for (const char *at = from->text;; at++) {
     int64_t first, last;
     at += strspn(at, " \t");
     const char *item = at;
@@ -166,20 +167,15 @@ static int add_numbers(const char *text, const char *where, number_list *list)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "%s: '%.40s' is not a list of numbers; write numbers or ascending ranges, "
                         "e.g. 100,200-210",
-                        where, item);
+                        from->where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
-      return MILL_ERROR(MILL_ERR_USAGE, "%s: give at most %d numbers", where, MAX_NUMBER);
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: give at most %d numbers", from->where, MAX_NUMBER);
     MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
     for (int64_t value = first; value <= last; value++)
       list->value[list->n++] = value;
     if (*at == '\0')
       return MILL_OK;
   }
-}
-
-static int take_numbers(const line *at, void *list)
-{
-  return add_numbers(at->text, at->where, list);
 }
 
 static int refuse_repeated(const number_list *list, const char *where)
@@ -202,7 +198,7 @@ int mill_number_list(const char *text, const char *path, int64_t **numbers, size
   *numbers = NULL;
   *n = 0;
   if (text)
-    MILL_TRY(add_numbers(text, "--numbers", &list));
+    MILL_TRY(take_numbers(&(line){.text = text, .where = "--numbers"}, &list));
   if (path) {
     MILL_TRY(each_line(path, take_numbers, &list));
     if (list.n == 0)

@@ -24,7 +24,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   if (!finished)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s is not finished: give the fit's command again", path);
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
-  MILL_CHECK(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
+  MILL_CHECK(mill_config_read_text(config, path, text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
     return MILL_ERROR(MILL_ERR_CONFIG, "--fit: shorten the path of %zu bytes", strlen(path));
   snprintf(config->start, sizeof config->start, "%s", path);

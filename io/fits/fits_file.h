@@ -96,12 +96,9 @@ typedef struct mill_fits_wish {
   size_t at, size;      /**< struct member that mill_fits_fill sets; size 0: none */
   const char *other[2]; /**< alternative names of a keyword; NULL: none */
 } mill_fits_wish;
-#define MILL_WISH(name, as, missing, is_needed)                                                    \
+#define MILL_WISH(text, type, none, needed)                                                        \
   {                                                                                                \
-    name, MILL_AS_##as, missing, is_needed, 0, 0,                                                  \
-    {                                                                                              \
-      NULL                                                                                         \
-    }                                                                                              \
+    .name = text, .as = MILL_AS_##type, .missing = none, .is_needed = needed                       \
   }
 
 /** Values of a column, one per row; text NULL: a missing column of texts. */

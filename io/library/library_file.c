@@ -57,7 +57,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   char stored[65];
   if (strlen(path) >= sizeof lib->path)
     MILL_FAIL(MILL_ERR_LIBRARY, "%.80s...: the library's path is longer than %zu bytes; shorten it",
@@ -79,7 +79,6 @@ static int read_library(const char *path, const void *image, size_t n_byte, mill
               path);
   snprintf(lib->path, sizeof lib->path, "%s", path);
 done:
-  mill_h5_close(&file);
   if (err != MILL_OK)
     mill_library_clear(lib);
   return err;
@@ -135,7 +134,7 @@ static int read_sky(const mill_h5_file *file, mill_arm *arm)
 int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
 {
   int err = MILL_OK, n_read = 0;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_sha256 sha;
   if (!path[0])
     return MILL_OK;
@@ -162,7 +161,6 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
         path, lib->arm[0].name);
 done:
   mill_sha256_final(&sha, hash);
-  mill_h5_close(&file);
   return err;
 }
 

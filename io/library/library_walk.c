@@ -254,16 +254,6 @@ static int walk_kind(walk *w, mill_arm *arm)
   return MILL_OK;
 }
 
-static int walk_degree(walk *w, mill_spline_grid *grid)
-{
-  int degree = mill_spline_grid_order(grid) - 1;
-  MILL_CHECK(integer(w, "degree", &degree));
-  if (w->way == READ && degree != 1 && degree != 3)
-    return MILL_REFUSED(w->file, "attribute degree of %s is %d, expected 1 or 3", w->group, degree);
-  grid->linear = degree == 1;
-  return MILL_OK;
-}
-
 /* Read or digest a spline grid: knots of each axis, and coefficients [node]...[node][output]. */
 static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
 {
@@ -271,7 +261,11 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   const int n_axis = grid->n_axis;
   size_t size = 1;
   ENTER(w, "arms/arm%d/grid", i_arm);
-  MILL_CHECK(walk_degree(w, grid));
+  int degree = mill_spline_grid_order(grid) - 1;
+  MILL_CHECK(integer(w, "degree", &degree));
+  if (w->way == READ && degree != 1 && degree != 3)
+    return MILL_REFUSED(w->file, "attribute degree of %s is %d, expected 1 or 3", w->group, degree);
+  grid->linear = degree == 1;
   const size_t order = (size_t)mill_spline_grid_order(grid);
   for (int i = 0; i < n_axis; i++) {
     dim[i] = (size_t)grid->n_node[i];

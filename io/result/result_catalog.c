@@ -14,18 +14,6 @@ typedef struct tables {
   const int64_t *first_exposure;             /* [n_file] see mill_result_catalog_write */
 } tables;
 
-static int open_tables(hid_t file, int fd, const char *path, int64_t n_row, int64_t n_exposure,
-                       tables *t)
-{
-  mill_columns columns;
-  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, fd, path, "catalog", n_row, "", &columns, &t->catalog));
-  mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
-  MILL_CHECK(mill_table_open(file, fd, path, "catalog/exposures", n_exposure, "", &columns,
-                             &t->exposures));
-  return mill_table_open(file, fd, path, "fits", n_row, "TARGETID", NULL, &t->targets);
-}
-
 /* Consecutive files whose rows are written together. */
 typedef struct group {
   int first, end;         /* files [first, end) of the catalog */
@@ -158,7 +146,13 @@ int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_r
   int err = MILL_OK;
   tables t = {.first_exposure = first_exposure};
   group g = {0};
-  MILL_TRY(open_tables(file, fd, path, info->n_row, n_exposure, &t));
+  mill_columns columns;
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
+  MILL_TRY(mill_table_open(file, fd, path, "catalog", info->n_row, "", &columns, &t.catalog));
+  mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
+  MILL_TRY(
+      mill_table_open(file, fd, path, "catalog/exposures", n_exposure, "", &columns, &t.exposures));
+  MILL_TRY(mill_table_open(file, fd, path, "fits", info->n_row, "TARGETID", NULL, &t.targets));
   for (int first = info->file_start; first < info->file_end; first = g.end) {
     clear_group(&g);
     MILL_TRY(load_group(info, first, &g));

@@ -161,36 +161,24 @@ static int open_columns(mill_table *t, const char *names, const mill_columns *ex
   return MILL_OK;
 }
 
-/* Find each column's byte offset in the file. */
-static int find_places(mill_table *t)
-{
-  for (int i = 0; i < t->columns.n_column; i++) {
-    const mill_column *c = &t->columns.column[i];
-    MILL_CHECK(mill_output_place(t->dataset[i], t->path, c->name,
-                                 c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID
-                                                           : mill_column_hdf5_type(c->type),
-                                 &t->place[i]));
-  }
-  return MILL_OK;
-}
-
 int mill_table_open(hid_t file, int fd, const char *path, const char *group, int64_t n_row,
                     const char *names, const mill_columns *expected, mill_table **table)
 {
-  MILL_CHECK(MILL_ALLOC(1, table));
-  (*table)->path = path;
-  (*table)->file = file;
-  (*table)->fd = fd;
-  (*table)->n_row = n_row;
-  snprintf((*table)->group, sizeof(*table)->group, "%s", group);
-  int err = open_columns(*table, names, expected);
-  if (err == MILL_OK && fd >= 0)
-    err = find_places(*table);
-  if (err != MILL_OK) {
-    mill_table_close(*table);
-    *table = NULL;
+  MILL_AT_END(mill_table_close_at) mill_table *t = NULL;
+  *table = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &t));
+  t->path = path;
+  t->file = file;
+  t->fd = fd;
+  t->n_row = n_row;
+  snprintf(t->group, sizeof t->group, "%s", group);
+  MILL_CHECK(open_columns(t, names, expected));
+  for (int i = 0; fd >= 0 && i < t->columns.n_column; i++) {
+    const mill_column *c = &t->columns.column[i];
+    const hid_t type = c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type);
+    MILL_CHECK(mill_output_place(t->dataset[i], path, c->name, type, &t->place[i]));
   }
-  return err;
+  return MILL_GIVE(&t, table);
 }
 
 void mill_table_close(mill_table *table)

@@ -31,13 +31,11 @@ typedef struct examination {
 
 static void end_examination(examination *e)
 {
-  if (!e)
-    return;
   mill_table_close(e->fits);
   mill_table_close(e->catalog);
   mill_stored_rows_close(&e->rows);
   mill_waiting_free(&e->reset);
-  MILL_FREE(e->target, e);
+  mill_free(e->target);
 }
 
 /* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
@@ -103,23 +101,16 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_f
   const int64_t n_byte = (file->n_row + 7) / 8;
   const int64_t lo = mill_mpi_share(&file->mpi, n_byte, &end) * 8;
   const int64_t hi = end * 8 < file->n_row ? end * 8 : file->n_row;
-  examination *e = NULL;
-  int err = MILL_ALLOC(1, &e);
-  if (err == MILL_OK) {
-    e->file = file;
-    e->retry_failed = retry_failed;
-    e->was_finished = was_finished;
-    err = examine_rows(e, lo, hi);
-  }
-  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  MILL_AT_END(end_examination)
+  examination e = {.file = file, .retry_failed = retry_failed, .was_finished = was_finished};
+  MILL_CHECK(mill_mpi_agree(&file->mpi, examine_rows(&e, lo, hi)));
   for (int64_t at = 0; at < n_byte; at += 1 << 30) {
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
-    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));
+    MILL_CHECK_MPI(
+        MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));
   }
   for (int64_t i = 0; i < file->n_row; i++)
     n_wanted += mill_result_bit(file->wanted, i);
   atomic_store(&file->n_done, file->n_row - n_wanted);
-done:
-  end_examination(e);
-  return err;
+  return MILL_OK;
 }

@@ -2,8 +2,6 @@
 /** Input files of a run: from command line, catalog and patterns, without those that are done. */
 #pragma once
 
-#include <limits.h>
-
 #include "io/catalog/input_table.h"
 #include "io/surveys/spectra.h"
 #include "src/config/config.h"

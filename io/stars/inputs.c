@@ -3,6 +3,7 @@
 
 #include "io/stars/inputs.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -146,6 +146,7 @@ static double recent_rate(mill_board *board, sample now)
 /* Replace the status file, without waiting for the disk: the other ranks wait for rank 0. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
+  MILL_WATCHED(MILL_WATCH_FILE, 0, "%s: writing the status", path);
   char temporary[MILL_STATUS_PATH + 8];
   MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
@@ -172,9 +173,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
       .rate = recent_rate(board, now),
       .end = end,
   };
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: writing the status", board->path);
   const int err = replace_file(board->path, &what);
-  mill_watch_end(watch);
   if (err != MILL_OK && !board->has_complained)
     mill_log_warning("%s: cannot write the status: %s; the fit continues", board->path,
                      mill_error_message());

@@ -9,21 +9,11 @@
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 
-static const char *const stage_name[] = {
-#define NAME(symbol, name, meaning) name,
-    MILL_RANK_STAGE_LIST(NAME)
-#undef NAME
-};
-static const char *const purpose_name[] = {
-#define NAME(symbol, name) name,
-    MILL_PURPOSE_LIST(NAME)
-#undef NAME
-};
-static const char *const status_name[] = {
-#define NAME(symbol, code, name, meaning) name,
-    MILL_STATUS_LIST(NAME)
-#undef NAME
-};
+#define NAME(symbol, name, ...)                  name,
+#define STATUS_NAME(symbol, code, name, meaning) name,
+static const char *const stage_name[] = {MILL_RANK_STAGE_LIST(NAME)};
+static const char *const purpose_name[] = {MILL_PURPOSE_LIST(NAME)};
+static const char *const status_name[] = {MILL_STATUS_LIST(STATUS_NAME)};
 
 int64_t mill_status_rows(const int64_t n_status[MILL_N_STATUS], int from)
 {

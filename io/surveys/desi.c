@@ -212,24 +212,17 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }
 
-/* Set n_spec to the number of rows of FIBERMAP, else of the first flux image. */
-static int count_spectra(mill_desi_file *file)
+/* Find and check the HDUs of all arms, whose prefixes are already set. */
+static int open_arms(mill_desi_file *file)
 {
-  int i_hdu = file->i_fibermap;
+  MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
+  int i_hdu = file->i_fibermap; /* its rows, else those of the first flux image, are the spectra */
   const mill_fits_hdu *hdu = file->fits->guard->hdu;
   if (i_hdu >= 0 && hdu[i_hdu].kind != MILL_FITS_TABLE)
     return MILL_ERROR_HDU(file->fits, i_hdu, " must be a binary table; give a DESI file");
   for (int i = 0; i < file->n_arm && i_hdu < 0; i++)
     MILL_CHECK(find_image(file, file->arm[i].prefix, image_name[DESI_FLUX], &i_hdu));
   file->n_spec = i_hdu >= 0 && hdu[i_hdu].n_axis == 2 ? hdu[i_hdu].axis[1] : 0;
-  return MILL_OK;
-}
-
-/* Find and check the HDUs of all arms, whose prefixes are already set. */
-static int open_arms(mill_desi_file *file)
-{
-  MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
-  MILL_CHECK(count_spectra(file));
   MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
 
   int n_there = 0;

@@ -7,6 +7,7 @@
 
 #include "io/catalog/places.h"
 #include "io/surveys/selection.h"
+#include "src/system/order.h"
 
 /* An exposure: the rows of a star with the same EXPOSURE. */
 typedef struct exposure {
@@ -54,24 +55,19 @@ typedef struct row_key {
   int64_t star, id, row; /* star: first row of its star */
 } row_key;
 
-static int ascending(int64_t x, int64_t y)
-{
-  return (x > y) - (x < y);
-}
-
 static int compare_keys(const void *a, const void *b)
 {
   const row_key *x = a, *y = b;
   if (x->star != y->star || x->id != y->id)
-    return x->star != y->star ? ascending(x->star, y->star) : ascending(x->id, y->id);
+    return x->star != y->star ? mill_by_int64(&x->star, &y->star) : mill_by_int64(&x->id, &y->id);
   const int by_arm = strcmp(x->text, y->text);
-  return by_arm != 0 ? by_arm : ascending(x->row, y->row);
+  return by_arm != 0 ? by_arm : mill_by_int64(&x->row, &y->row);
 }
 
 static int compare_exposures(const void *a, const void *b)
 {
   const exposure *x = a, *y = b;
-  return x->group != y->group ? ascending(x->group, y->group) : ascending(x->id, y->id);
+  return x->group != y->group ? mill_by_int64(&x->group, &y->group) : mill_by_int64(&x->id, &y->id);
 }
 
 enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
@@ -319,11 +315,9 @@ static int finish(mill_cameras *c, const mill_camera *camera)
 
 static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
 {
-  int err = MILL_OK;
   mill_camera camera;
-  MILL_TRY(describe_row(g, g->cameras.row, &camera));
-  MILL_TRY(mill_camera_give(&g->cameras, spectra, i_exposure, &camera));
-done:
+  int err = describe_row(g, g->cameras.row, &camera);
+  MILL_STEP(mill_camera_give(&g->cameras, spectra, i_exposure, &camera));
   if (!g->table.shared_wave_aa)
     mill_free(camera.wave_aa);
   return err;

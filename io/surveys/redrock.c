@@ -12,10 +12,7 @@
 
 enum { ID, Z, ZWARN, SPECTYPE, SUBTYPE, N_WISH };
 #define AT(member)                                                                                 \
-  offsetof(mill_redshift, member), sizeof(((mill_redshift *)0)->member),                           \
-  {                                                                                                \
-    NULL                                                                                           \
-  }
+  .at = offsetof(mill_redshift, member), .size = sizeof(((mill_redshift *)0)->member)
 static const mill_fits_wish wish[N_WISH] = {
     [ID] = {"TARGETID", MILL_AS_INT64, -1, 1, AT(target_id)},
     [Z] = {"Z", MILL_AS_DOUBLE, NAN, 1, AT(kind.z)},

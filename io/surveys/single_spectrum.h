@@ -118,12 +118,9 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
 /** A wish that mill_fits_fill copies into a member of mill_catalog_row. */
 #define MILL_ROW_AT(member)                                                                        \
   offsetof(mill_catalog_row, member), sizeof(((mill_catalog_row *)0)->member)
-#define MILL_ROW_WISH(name, as, member, missing, is_needed)                                        \
+#define MILL_ROW_WISH(text, type, member, none, needed)                                            \
   {                                                                                                \
-    name, MILL_AS_##as, missing, is_needed, MILL_ROW_AT(member),                                   \
-    {                                                                                              \
-      NULL                                                                                         \
-    }                                                                                              \
+    .name = text, .as = MILL_AS_##type, .missing = none, .is_needed = needed, MILL_ROW_AT(member)  \
   }
 
 /** Read keywords into one row of values, as mill_fits_columns reads columns.  Each name of a wish

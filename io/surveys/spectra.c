@@ -9,7 +9,6 @@
 #include "io/surveys/selection.h"
 #include "kernels/backend.h"
 #include "kernels/base/layout.h"
-#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 /* ---- memory of a batch ---- */
@@ -36,13 +35,6 @@ static void free_blocks(mill_arena *arena)
     else
       mill_free(data);
   }
-}
-
-static void clear_arena(mill_arena *arena)
-{
-  free_blocks(arena);
-  mill_free(arena->block);
-  *arena = (mill_arena){0};
 }
 
 /* Add a block of memory, pinned if the arena's backend asks for this. */
@@ -74,22 +66,6 @@ static int arena_reset(mill_arena *arena)
   return MILL_OK;
 }
 
-/* Get n_byte bytes, not zeroed, 64-byte aligned, valid until the next reset.  MILL_ERR_MEMORY. */
-static int arena_take(mill_arena *arena, size_t n_byte, void **out)
-{
-  *out = NULL;
-  if (n_byte > SIZE_MAX / 2)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes: is the file damaged?", n_byte);
-  const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
-  const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
-  if (!last || last->size - last->used < size)
-    MILL_CHECK(add_block(arena, size + STEP));
-  block *b = &arena->block[arena->n_block - 1];
-  *out = b->data + b->used;
-  b->used += size;
-  return MILL_OK;
-}
-
 /* Does p point into the arena? */
 static int arena_has(const mill_arena *arena, const void *p)
 {
@@ -105,8 +81,8 @@ void mill_read_batch_clear(mill_read_batch *batch)
 {
   if (!batch)
     return;
-  clear_arena(&batch->arena);
-  mill_free(batch->segment);
+  free_blocks(&batch->arena);
+  MILL_FREE(batch->arena.block, batch->segment);
   memset(batch, 0, sizeof *batch);
 }
 
@@ -139,7 +115,18 @@ int mill_frame_from_name(const char *text, size_t n)
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 {
-  return arena_take(&spectra->batch->arena, n_byte, out);
+  mill_arena *arena = &spectra->batch->arena;
+  *out = NULL;
+  if (n_byte > SIZE_MAX / 2)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes: is the file damaged?", n_byte);
+  const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
+  const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
+  if (!last || last->size - last->used < size)
+    MILL_CHECK(add_block(arena, size + STEP));
+  block *b = &arena->block[arena->n_block - 1];
+  *out = b->data + b->used;
+  b->used += size;
+  return MILL_OK;
 }
 
 /* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels are
@@ -147,7 +134,6 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
 {
-  mill_arena *arena = &spectra->batch->arena;
   const size_t n = (size_t)p->n;
   const int is_contiguous = n_row == 1 || n == n_pix;
   char *copy = NULL;
@@ -155,11 +141,11 @@ static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, si
   if (!from)
     return MILL_OK;
   const char *at = (const char *)from + 4 * (size_t)p->first;
-  if (is_contiguous && arena_has(arena, from)) {
+  if (is_contiguous && arena_has(&spectra->batch->arena, from)) {
     *out = at;
     return MILL_OK;
   }
-  MILL_CHECK(arena_take(arena, 4 * n * n_row, (void **)&copy));
+  MILL_CHECK(mill_spectra_alloc(spectra, 4 * n * n_row, (void **)&copy));
   for (size_t i = 0; i < n_row; i++)
     memcpy(copy + 4 * n * i, at + 4 * n_pix * i, 4 * n);
   *out = copy;
@@ -173,7 +159,7 @@ static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_p
   const size_t n_byte = (size_t)p->n * sizeof *copy;
   if (p->wave_aa)
     return MILL_OK;
-  MILL_CHECK(arena_take(&spectra->batch->arena, n_byte, (void **)&copy));
+  MILL_CHECK(mill_spectra_alloc(spectra, n_byte, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, n_byte);
   p->wave_aa = copy;
   return MILL_OK;
@@ -186,7 +172,7 @@ static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_
   float *sigma = NULL;
   if (p->sigma_aa)
     return MILL_OK;
-  MILL_CHECK(arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *sigma, (void **)&sigma));
+  MILL_CHECK(mill_spectra_alloc(spectra, (size_t)p->n * sizeof *sigma, (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(rule->fwhm_aa > 0.0 ? rule->fwhm_aa / MILL_FWHM_SIGMA
                                            : known->wave_aa[p->first + i] /
@@ -202,7 +188,7 @@ static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *f
   float *scaled = NULL;
   if (factor == 1.0)
     return keep(spectra, p, from, 1, n_pix, (const void **)out);
-  MILL_CHECK(arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *scaled, (void **)&scaled));
+  MILL_CHECK(mill_spectra_alloc(spectra, (size_t)p->n * sizeof *scaled, (void **)&scaled));
   for (int i = 0; i < p->n; i++)
     scaled[i] = (float)(factor * from[p->first + i]);
   *out = scaled;

@@ -182,7 +182,6 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
 /* Look up how the channel is cut; if its wavelengths are new, cut it and remember the pieces. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
-  int err = MILL_OK;
   const int medium = spectra->fits ? spectra->settings.config->medium : MILL_MEDIUM_AUTO;
   const int air = medium == MILL_MEDIUM_AIR || (medium == MILL_MEDIUM_AUTO && channel->air);
   if (channel->n_pix < 1)
@@ -196,7 +195,7 @@ int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_k
   if (spectra->n_known == MILL_MAX_KNOWN) /* start over; cutting again only costs time */
     mill_spectra_forget(spectra);
   *out = &spectra->known[spectra->n_known];
-  err = learn(spectra, channel, air, *out);
+  const int err = learn(spectra, channel, air, *out);
   if (err != MILL_OK)
     mill_spectra_forget(spectra);
   return err;

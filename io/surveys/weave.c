@@ -5,7 +5,6 @@
    flux = DATA * SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
    bad: flux = DATA and ivar = 0. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -181,17 +181,12 @@ static int prepare(mill_bench *job, int argc, char **argv)
   return MILL_OK;
 }
 
-static void describe_machine(mill_bench *job)
+static int start(mill_bench *job, int argc, char **argv)
 {
   cpu_set_t cores;
   mill_utc_text(mill_unix_s(), job->date);
   job->n_core = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
   mill_cpu_model(job->cpu, sizeof job->cpu);
-}
-
-static int start(mill_bench *job, int argc, char **argv)
-{
-  describe_machine(job);
   MILL_CHECK(mill_mpi_agree(&job->mpi, prepare(job, argc, argv)));
   if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))
     return MILL_OK;

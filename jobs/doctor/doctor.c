@@ -126,9 +126,8 @@ typedef struct version_row {
   char text[512];
 } version_row;
 
-static void put(version_row *row, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void put(version_row *row, const char *name, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void put(version_row *row, const char *name,
+                                                      const char *format, ...)
 {
   va_list args;
   row->name = name;

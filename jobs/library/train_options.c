@@ -2,7 +2,6 @@
 #include "jobs/library/train_options.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/run/backend_choice.h"
 

@@ -2,8 +2,6 @@
 /** Command line of `starmill fit`. */
 #pragma once
 
-#include <stdio.h>
-
 #include "jobs/options/option_table.h"
 #include "src/config/config.h"
 

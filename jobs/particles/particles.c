@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"

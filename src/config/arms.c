@@ -260,13 +260,6 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 
 /* ---- cutting arms to ranges ---- */
 
-/* Is config->arm[i] a range with a new name, to be cut out of one of the library's arms? */
-static int is_part(const mill_config *config, const mill_library *lib, int i)
-{
-  const mill_arm_choice *choice = &config->arm[i];
-  return mill_library_find_arm(lib, choice->arm) < 0 && has_range(choice);
-}
-
 /* Copy n bytes into new memory; NULL gives NULL. */
 static int copy_of(const void *from, size_t n, void **to)
 {
@@ -482,8 +475,8 @@ static int cut_all(const mill_config *config, mill_library *lib)
   mill_arm_choice choice[MILL_MAX_ARM];
   for (int a = 0; a < lib->n_arm; a++)
     MILL_TRY(narrow(config, &lib->arm[a]));
-  for (int i = 0; i < config->n_arm; i++)
-    n_part += is_part(config, lib, i);
+  for (int i = 0; i < config->n_arm; i++) /* a range with a new name is a part of a library's arm */
+    n_part += mill_library_find_arm(lib, config->arm[i].arm) < 0 && has_range(&config->arm[i]);
   if (n_part == 0)
     goto done;
   if (n_part < config->n_arm)

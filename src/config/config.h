@@ -136,8 +136,7 @@ void mill_config_clear(mill_config *config);
 int mill_config_read(mill_config *config, const char *path);
 
 /** Like mill_config_read, for a text [n_text] in memory; name stands for the file in messages. */
-int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
-                          size_t n_text);
+int mill_config_read_text(mill_config *config, const char *name, const char *text, size_t n_text);
 
 /** Return the table row of a key; NULL: unknown key. */
 const mill_option *mill_config_key_of(const char *name);

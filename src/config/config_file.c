@@ -133,14 +133,13 @@ int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
   return parse(path, text, n_text, take, base);
 }
 
-int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
-                          size_t n_text)
+int mill_config_read_text(mill_config *config, const char *name, const char *text, size_t n_text)
 {
   int err = MILL_OK;
   MILL_OWNED mill_config *read = NULL; /* a copy: config changes only on success */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
-  MILL_TRY(parse(name, text, n_text, mill_config_read_document, read));
+  MILL_TRY(parse(name, (const unsigned char *)text, n_text, mill_config_read_document, read));
   if (read->select.star != config->select.star)
     mill_star_list_free(config->select.star);
   memcpy(config, read, sizeof *config);
@@ -155,5 +154,5 @@ int mill_config_read(mill_config *config, const char *path)
   MILL_OWNED unsigned char *text = NULL;
   size_t n_text = 0;
   MILL_CHECK(read_file(path, &text, &n_text));
-  return mill_config_read_text(config, path, text, n_text);
+  return mill_config_read_text(config, path, (const char *)text, n_text);
 }

@@ -182,15 +182,6 @@ static const char *or_empty(const char *text)
   return text ? text : "";
 }
 
-static void print_range(const mill_option *k, FILE *out)
-{
-  char text[80] = "", min[32], max[32];
-  if (k->kind == MILL_OPTION_COUNT || (k->kind == MILL_OPTION_REAL && k->max < DBL_MAX))
-    snprintf(text, sizeof text, "%s … %s%s", mill_text_of_real(k->min, min),
-             mill_text_of_real(k->max, max), k->range ? ", " : "");
-  print_cell(text, or_empty(k->range), out);
-}
-
 /* Print a key's type (its words, or the kind of its value) and its unit, for the documentation. */
 static void print_type_and_unit(const mill_option *k, FILE *out)
 {
@@ -213,7 +204,7 @@ int mill_config_print_keys(FILE *out)
   mill_config_default(&usual);
   for (int i = 0; i < MILL_N_KEY; i++) {
     const mill_option *k = &mill_config_key[i];
-    char value[64] = "";
+    char value[64] = "", range[80] = "", min[32], max[32];
     FILE *text = fmemopen(value, sizeof value, "w");
     if (!text)
       return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of a key");
@@ -229,7 +220,10 @@ int mill_config_print_keys(FILE *out)
     fprintf(out, "| `%s` | ", k->name);
     print_type_and_unit(k, out);
     fprintf(out, " | %s%s%s |", quote, value + 1, quote);
-    print_range(k, out);
+    if (k->kind == MILL_OPTION_COUNT || (k->kind == MILL_OPTION_REAL && k->max < DBL_MAX))
+      snprintf(range, sizeof range, "%s … %s%s", mill_text_of_real(k->min, min),
+               mill_text_of_real(k->max, max), k->range ? ", " : "");
+    print_cell(range, or_empty(k->range), out);
     print_cell(k->help, or_empty(k->more), out);
     print_cell(or_empty(k->elsewhere), "", out);
     fputc('\n', out);

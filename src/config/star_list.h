@@ -2,7 +2,6 @@
 /** A list of stars, each by its TARGETID, IDENTIFIER or OBJECT. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/base/memory.h"

@@ -197,8 +197,7 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
         from->knot[l], &grid->knot[l]));
     size *= (size_t)from->n_node[l];
   }
-  MILL_CHECK(mill_device_memory_take(memory, size, from->coef, &grid->coef));
-  return MILL_OK;
+  return mill_device_memory_take(memory, size, from->coef, &grid->coef);
 }
 
 /** Upload the radial basis functions of an emulator; the pointers of *rbf are device memory. */
@@ -208,9 +207,8 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
   *rbf = *from;
   MILL_CHECK(mill_device_memory_take(memory, n_center * (size_t)from->n_axis * sizeof(double),
                                      from->center, &rbf->center));
-  MILL_CHECK(mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
-                                     from->coef, &rbf->coef));
-  return MILL_OK;
+  return mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
+                                 from->coef, &rbf->coef);
 }
 
 /** Upload the model error of an arm; rows of components are padded like templates. */
@@ -309,8 +307,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   MILL_CHECK(MILL_ALLOC(n_guess, &mapped));
   for (size_t i = 0; i < n_guess; i++)
     mapped[i] = mill_label_map(&lib->label[i % (size_t)lib->n_label], lib->guess_label[i]);
-  MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &m->guess_mapped));
-  return MILL_OK;
+  return mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &m->guess_mapped);
 }
 
 /** Return the number of guess templates whose emulator output fits into STORE_BYTES. */
@@ -372,6 +369,5 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
 {
   MILL_CHECK(load_model(lib, settings, guess, n_thread, memory, model));
   MILL_CHECK(load_stored(lib, settings, guess, n_thread, memory, model));
-  MILL_CHECK(mill_device_memory_take(memory, sizeof *model, model, d_model));
-  return MILL_OK;
+  return mill_device_memory_take(memory, sizeof *model, model, d_model);
 }

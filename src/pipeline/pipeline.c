@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/pipeline.h"
 
-#include "kernels/base/memory.h"
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"
 

@@ -459,11 +459,9 @@ static int make(mill_waveset_cache *c, entry *e)
 
 int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segment, int *id)
 {
-  int err = MILL_OK;
   const int arm = segment->arm, n_pix = segment->n_pix;
   const double *wave_aa = segment->wave_aa;
   uint64_t hash = 0;
-  entry fresh = {.i_guess = NONE};
   int known = find_number(c, segment);
   if (known == NONE) {
     hash = hash_of(arm, n_pix, wave_aa);
@@ -474,18 +472,19 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
     c->entry[known].turn = c->turn;
     c->entry[known].wave_number = segment->wave_number;
     *id = known;
-    goto done;
+    return MILL_OK;
   }
+  int err = MILL_OK;
+  entry fresh = {.arm = arm,
+                 .n_pix = n_pix,
+                 .i_guess = NONE,
+                 .wave_number = segment->wave_number,
+                 .n_hold = 1,
+                 .turn = c->turn};
   const double begin_s = mill_thread_cpu_s();
   MILL_TRY(check_waves(c, arm, n_pix, wave_aa));
   MILL_TRY(MILL_GROW(&c->entry, &c->entry_room, c->n_entry + 1));
   MILL_TRY(MILL_GROW(&c->hash, &c->hash_room, c->n_entry + 1));
-  fresh = (entry){.arm = arm,
-                  .n_pix = n_pix,
-                  .i_guess = NONE,
-                  .wave_number = segment->wave_number,
-                  .n_hold = 1,
-                  .turn = c->turn};
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));

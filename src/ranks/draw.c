@@ -49,13 +49,12 @@ static void nap(long *us, long most_us)
 static int answer(mill_draw *draw, int *there)
 {
   MPI_Status status;
-  int64_t number;
   MILL_CHECK_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_ASK, draw->mpi.comm, there, &status));
   if (!*there)
     return MILL_OK;
   MILL_CHECK_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
-  number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
+  const int64_t number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
   /* cannot block: the asking rank has posted its receive */
   MILL_CHECK_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);

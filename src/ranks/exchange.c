@@ -124,23 +124,12 @@ static int share_memory(mill_mpi *node, mill_node_array *array)
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* Make a communicator of the leaders, the first rank of each node.  leader [size] out: for each
- * rank, its leader's rank in that communicator. */
-static int find_leaders(const mill_mpi *mpi, const mill_mpi *node, mill_mpi *leaders, int *leader)
-{
-  /* the other ranks get a communicator too, which is not used */
-  MILL_CHECK(mill_mpi_split(mpi, node->rank > 0, leaders));
-  int mine = leaders->rank;
-  MILL_CHECK_MPI(MPI_Bcast(&mine, 1, MPI_INT, 0, node->comm));
-  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
-  return MILL_OK;
-}
-
-/* Ranks copy their elements into their node's array; leaders then send them to the other nodes. */
+/* Ranks copy their elements into their node's array; the leaders, the first ranks of the nodes, then
+ * send them to the other nodes. */
 int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                      mill_node_array *all)
 {
-  MILL_OWNED int *leader = NULL;
+  MILL_OWNED int *leader = NULL; /* [size] for each rank, its leader's rank in `leaders` */
   MILL_OWNED int64_t *start = NULL;
   MILL_AT_END(mill_mpi_free) mill_mpi node = {.comm = MPI_COMM_NULL}, leaders = node;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -153,7 +142,11 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size;
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   MILL_CHECK(mill_mpi_agree(mpi, share_memory(&node, all)));
-  MILL_CHECK(find_leaders(mpi, &node, &leaders, leader));
+  /* the ranks that lead no node get a communicator too, which is not used */
+  MILL_CHECK(mill_mpi_split(mpi, node.rank > 0, &leaders));
+  int my_leader = leaders.rank;
+  MILL_CHECK_MPI(MPI_Bcast(&my_leader, 1, MPI_INT, 0, node.comm));
+  MILL_CHECK_MPI(MPI_Allgather(&my_leader, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
   char *to = all->data;
   memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
   MILL_CHECK_MPI(MPI_Barrier(node.comm));

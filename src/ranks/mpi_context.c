@@ -76,24 +76,6 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
   return 0;
 }
 
-static void remove_own_folder(void)
-{
-  if (own_folder[0])
-    nftw(own_folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-  own_folder[0] = '\0';
-}
-
-static int choose_components(void)
-{
-#ifdef OPEN_MPI
-  /* without a launcher: no daemon and no networks, which take 0.4 s to start */
-  if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
-      (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");
-#endif
-  return MILL_OK;
-}
-
 static const mill_mpi nobody = {.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
 
 /* Set up a new communicator. */
@@ -132,15 +114,6 @@ static void log_abort(const char *text)
   mill_log_error("%s", text);
 }
 
-/* Check that memory suffices to start MPI, OpenMP and HDF5, which fail without a message. */
-static int check_memory(void)
-{
-  if (mill_memory_room(1, LEAST_BYTES) == 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
-                      LEAST_BYTES >> 20, mill_memory_limit());
-  return MILL_OK;
-}
-
 #ifdef MILL_ONE_PROCESS
 static const char way_to_share[] = "this starmill is built without MPI (MILL_MPI=OFF): start one "
                                    "task with more threads, or build it with MPI";
@@ -174,8 +147,16 @@ int mill_mpi_start(mill_mpi *mpi)
   const int watch_err = mill_watchdog_start(log_abort);
   MILL_WATCHED(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = nobody;
-  MILL_CHECK(check_memory());
-  MILL_CHECK(choose_components());
+  /* without memory MPI, OpenMP and HDF5 fail without a message */
+  if (mill_memory_room(1, LEAST_BYTES) == 0)
+    return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
+                      LEAST_BYTES >> 20, mill_memory_limit());
+#ifdef OPEN_MPI
+  /* without a launcher: no daemon and no networks, which take 0.4 s to start */
+  if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
+      (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");
+#endif
   MILL_CHECK_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_CHECK(mill_mpi_dup(MPI_COMM_WORLD, mpi));
   MILL_CHECK_MPI(MPI_Comm_dup(mpi->comm, &mpi->stop_comm)); /* copies the error handler, too */
@@ -200,7 +181,9 @@ void mill_mpi_end(mill_mpi *mpi)
   MPI_Finalized(&ended);
   if (started && !ended)
     MPI_Finalize();
-  remove_own_folder();
+  if (own_folder[0])
+    nftw(own_folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+  own_folder[0] = '\0';
   mill_watch_end(watch);
   mill_watchdog_stop();
 }

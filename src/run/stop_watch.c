@@ -70,10 +70,8 @@ static int is_there(const char *file)
 
 int mill_stop_file_absent(const char *file)
 {
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking for it", file);
-  const int found = is_there(file);
-  mill_watch_end(watch);
-  if (found)
+  MILL_WATCHED(MILL_WATCH_START, 0, "%s: looking for it", file);
+  if (is_there(file))
     return MILL_ERROR(MILL_ERR_STOPPED,
                       "not started: the stop file %s exists; remove it and repeat the command",
                       file);

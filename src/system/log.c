@@ -143,9 +143,8 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
 {
   int file = -1;
   if (path) {
-    const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: opening the log", path);
+    MILL_WATCHED(MILL_WATCH_START, 0, "%s: opening the log", path);
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    mill_watch_end(watch);
     if (file < 0)
       return MILL_ERROR(MILL_ERR_OUTPUT,
                         "%s: cannot open the log: %s; check that the folder is there and writable",

@@ -175,12 +175,9 @@ static int write_bytes(const char *path, int is_synced, const char *data, size_t
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be created: %s", path, strerror(errno));
-  if (mill_write_all(fd, data, n_byte) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
-  /* some file systems report a full disk only here */
-  if (is_synced && fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
-done:
+  /* some file systems report a full disk only by fsync or close */
+  if (mill_write_all(fd, data, n_byte) != 0 || (is_synced && fsync(fd) != 0))
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
   if (close(fd) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
   if (err != MILL_OK)

@@ -353,7 +353,6 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
                         mill_train_arm_report *report)
 {
   const int n_before = state->n_epoch;
-  mill_train_state solved;
   mill_train_settings exact = a->set->net;
   mill_train_shape shape;
   const double start_s = mill_wall_s();
@@ -364,24 +363,13 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   report->loss = report->loss_unsolved = state->best_loss;
   MILL_CHECK(mill_mpi_agree(a->mpi, MILL_ALLOC(state->n_param, best)));
   memcpy(*best, state->best, state->n_param * sizeof **best);
-  solved = *state;
+  mill_train_state solved = *state;
   solved.best = *best;
   exact.precision = MILL_TRAIN_FLOAT32; /* as in fits */
   if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
     MILL_CHECK(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
                                      &report->loss));
   return MILL_OK;
-}
-
-/* Report the number of components, and the fraction of variance outside them. */
-static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
-{
-  double carried = 0;
-  for (int k = 0; k < a->c.n_component; k++)
-    carried += a->c.variance[k];
-  report->n_component = a->c.n_component;
-  report->rest = fmax(1 - carried / a->c.total, 0);
-  report->statistics_s = mill_wall_s() - start_s;
 }
 
 int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
@@ -393,6 +381,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   arm a = {.mpi = mpi, .set = settings, .task = task};
   mill_train_shape shape;
   float *best = NULL;
+  double carried = 0; /* variance of the components */
   const double start_s = mill_wall_s();
   memset(report, 0, sizeof *report);
   MILL_TRY(mill_train_arm_settings_check(settings));
@@ -400,7 +389,11 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
   MILL_TRY(by_pixels ? mill_mpi_agree(mpi, make_pixels(&a)) : make_scores(&a));
   MILL_TRY(mill_mpi_agree(mpi, begin_last(&a)));
-  report_statistics(&a, start_s, report);
+  for (int k = 0; k < a.c.n_component; k++)
+    carried += a.c.variance[k];
+  report->n_component = a.c.n_component;
+  report->rest = fmax(1 - carried / a.c.total, 0);
+  report->statistics_s = mill_wall_s() - start_s;
   const mill_train_problem problem = {.n_in = task->n_label,
                                       .n_out = by_pixels ? task->n_pix : a.c.n_component,
                                       .n = task->n,
