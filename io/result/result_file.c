@@ -151,7 +151,7 @@ static void destroy(mill_result_file *file)
 {
   if (!file)
     return;
-  mill_result_set_busy(file, 1); /* removing the lock may take long */
+  mill_result_set_busy(file, MILL_RESULT_WRITES); /* removing the lock may take long */
   for (int i = 0; i < 2; i++) {
     mill_waiting_free(&file->both[i].fits);
     mill_waiting_free(&file->both[i].epochs);
@@ -161,7 +161,7 @@ static void destroy(mill_result_file *file)
   }
   mill_lock_release(&file->lock);
   close_descriptor(file);
-  mill_result_set_busy(file, 0);
+  mill_result_set_busy(file, MILL_RESULT_IDLE);
   pthread_mutex_destroy(&file->mutex);
   pthread_cond_destroy(&file->room);
   pthread_cond_destroy(&file->work);
@@ -180,7 +180,8 @@ static int prepare(const char *path, const mill_run_info *info, const mill_mpi *
   int code = MILL_ALLOC(1, &made);
   if (code == MILL_OK && (pthread_mutex_init(&made->mutex, NULL) != 0 ||
                           mill_cond_init(&made->room) != 0 || mill_cond_init(&made->work) != 0))
-    code = MILL_ERROR(MILL_ERR_INTERNAL, "no memory for the locks of the thread that writes results");
+    code =
+        MILL_ERROR(MILL_ERR_INTERNAL, "no memory for the locks of the thread that writes results");
   MILL_CHECK(mill_mpi_agree(outer, code));
   mill_result_file *file = *out = made;
   made = NULL;
@@ -488,16 +489,16 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   }
   mill_cond_end(&file->work, &file->mutex, &file->is_closing);
   pthread_join(file->io_thread, NULL);
-  mill_result_set_busy(file, 1);
+  mill_result_set_busy(file, MILL_RESULT_WRITES);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, file->failure.code);
   if (has_failed) /* report the I/O thread's failure */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
-  mill_result_set_busy(file, 1); /* each long step restarts the watchdog's time */
+  mill_result_set_busy(file, MILL_RESULT_WRITES); /* each long step restarts the watchdog's time */
   /* the models are on disk, so the result may be marked finished */
   MILL_STEP(finish(file, &counts));
-  mill_result_set_busy(file, 1);
+  mill_result_set_busy(file, MILL_RESULT_WRITES);
   close_tables(file);
   err = mill_output_end(file->path, &file->file, err);
   if (err == MILL_OK && file->mpi.rank == 0)

@@ -107,8 +107,10 @@ int64_t mill_result_n_queued(const mill_result_file *file);
 
 /* ---- result_thread.c ---- */
 
-/** Tell the watchdog that a collective call begins or makes progress (busy 1), or has ended (0). */
-void mill_result_set_busy(mill_result_file *file, int busy);
+/** Tell the watchdog what this thread does, and that it makes progress.  WAITS: for other ranks'
+ *  writes; an hour more is allowed. */
+enum mill_result_busy { MILL_RESULT_IDLE, MILL_RESULT_WRITES, MILL_RESULT_WAITS };
+void mill_result_set_busy(mill_result_file *file, enum mill_result_busy busy);
 
 /** Start the I/O threads of all ranks, or of none.  Collective. */
 int mill_result_start_thread(mill_result_file *file);

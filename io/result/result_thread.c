@@ -23,16 +23,14 @@ enum {
 /* Extra time before the watchdog ends a rank that waits for the writes of other ranks, s. */
 static const double LONG_S = 3600.0;
 
-void mill_result_set_busy(mill_result_file *file, int busy)
+void mill_result_set_busy(mill_result_file *file, enum mill_result_busy busy)
 {
-  if (!busy) {
-    mill_watch_end(file->watch);
-    file->watch = -1;
-  } else if (file->watch < 0) {
-    file->watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: a collective write", file->path);
-  } else {
-    mill_watch_again();
-  }
+  const int waits = busy == MILL_RESULT_WAITS;
+  mill_watch_end(file->watch);
+  file->watch = busy == MILL_RESULT_IDLE
+                    ? -1
+                    : mill_watch_begin(MILL_WATCH_FILE, waits ? LONG_S : 0, "%s: %s", file->path,
+                                       waits ? "what other ranks write" : "a collective write");
 }
 
 static void clear(mill_result_queue *q)
@@ -73,11 +71,11 @@ static void write_many_models(mill_result_file *file)
   q->n_pix = 0;
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
-  mill_result_set_busy(file, 1);
+  mill_result_set_busy(file, MILL_RESULT_WRITES);
   const int err = file->own.code == MILL_OK ? write_models(file, spare) : MILL_OK;
   if (err != MILL_OK)
     mill_error_save(err, &file->own);
-  mill_result_set_busy(file, 0);
+  mill_result_set_busy(file, MILL_RESULT_IDLE);
   clear(spare);
   pthread_mutex_lock(&file->mutex);
 }
@@ -164,19 +162,6 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
   return code == MILL_OK ? write_taken(file) : code;
 }
 
-/* Agree with the other ranks on the worst code.  Another rank may write for long, under its own
- * watchdog, so this rank's watchdog waits LONG_S more. */
-static int agree(mill_result_file *file, int code)
-{
-  mill_result_set_busy(file, 0);
-  const int watch =
-      mill_watch_begin(MILL_WATCH_FILE, LONG_S, "%s: what other ranks write", file->path);
-  const int err = mill_mpi_agree(&file->io, code);
-  mill_watch_end(watch);
-  mill_result_set_busy(file, 1);
-  return err;
-}
-
 static void keep_failure(mill_result_file *file, int err)
 {
   MILL_LOCKED(&file->mutex);
@@ -241,14 +226,17 @@ static int run_write(mill_result_file *file, int *ends)
   mill_range_begin(MILL_RANGE_WRITE);
   mill_error_kept kept;
   mill_error_save(begin_write(file, &q), &kept);
+  mill_result_set_busy(file, MILL_RESULT_WAITS);
   MILL_MPI(MPI_Allreduce(file->count, all, n_count(file), MPI_INT64_T, MPI_SUM, file->io.comm));
+  mill_result_set_busy(file, MILL_RESULT_WRITES);
   /* meet before writing, since a write may take long */
   if (all[N_MEET] > 0)
     MILL_TRY(meet_others(file));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0 || all[N_FAILED] > 0) && file->failure.code == MILL_OK) {
     const int code =
         all[N_FAILED] == 0 ? write_rows(file, all + N_COUNT) : mill_error_restore(&kept);
-    err = code == MILL_ERR_MPI ? code : agree(file, code);
+    mill_result_set_busy(file, MILL_RESULT_WAITS);
+    err = code == MILL_ERR_MPI ? code : mill_mpi_agree(&file->io, code);
     const double spent_s = mill_wall_s() - start_s;
     file->write_s += spent_s;
     file->n_written++;
@@ -369,7 +357,7 @@ static int await_write(mill_result_file *file)
       MILL_CHECK(hear_wishes(file, &wants));
       begins = wants;
     } else if (wants && !has_told) {
-      mill_result_set_busy(file, 1);
+      mill_result_set_busy(file, MILL_RESULT_WAITS);
       MILL_CHECK_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
       file->n_want_sent++;
       has_told = 1;
@@ -416,14 +404,14 @@ static void *io_main(void *context)
     return NULL;
   while (!ends) {
     MILL_TRY(await_write(file));
-    mill_result_set_busy(file, 1);
+    mill_result_set_busy(file, MILL_RESULT_WRITES);
     MILL_TRY(run_write(file, &ends));
-    mill_result_set_busy(file, 0);
+    mill_result_set_busy(file, MILL_RESULT_IDLE);
     file->i_write++;
   }
-  mill_result_set_busy(file, 1);
+  mill_result_set_busy(file, MILL_RESULT_WRITES);
   MILL_TRY(settle_wishes(file));
-  mill_result_set_busy(file, 0);
+  mill_result_set_busy(file, MILL_RESULT_IDLE);
   file->io_cpu_s = mill_thread_cpu_s();
 done:
   if (err != MILL_OK) {

@@ -141,20 +141,22 @@ static void complain(stars *s, const left_out *left)
                      path, left->shift_pix);
 }
 
-/* Warn of a NaN or infinity in a row's fit, and name the row and its file. */
-static void complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result)
+/* Report a NaN or infinity in a star's fit or a lack of memory, and name the row and its file. */
+static void complain_star(const mill_inputs *inputs, const mill_star *star)
 {
-  for (int f = 0; f < inputs->n_file; f++) {
-    const mill_input_file *file = &inputs->file[f];
-    if (result->row >= file->row_start && result->row < file->row_start + file->n_row) {
-      mill_log_warning("%s: row %lld of /fits (row %lld from this file) has NaN or infinity in its "
-                       "fit and is flagged NONFINITE%s",
-                       file->path, (long long)result->row,
-                       (long long)(result->row - file->row_start),
-                       result->status == MILL_STATUS_FITTED ? "" : " and not fitted");
-      return;
-    }
-  }
+  const mill_input_file *file = inputs->file;
+  while (star->row >= file->row_start + file->n_row)
+    file++;
+  const long long row = star->row, here = star->row - file->row_start;
+  if (star->is_too_large)
+    mill_log_error("%s: row %lld of /fits (row %lld from this file) is marked FIT_FAILED: no "
+                   "memory for its %d exposures",
+                   file->path, row, here, star->n_exposure);
+  else
+    mill_log_warning("%s: row %lld of /fits (row %lld from this file) has NaN or infinity in its "
+                     "fit and is flagged NONFINITE%s",
+                     file->path, row, here,
+                     star->result->status == MILL_STATUS_FITTED ? "" : " and not fitted");
 }
 
 /* ---- stars from the reader ---- */
@@ -444,8 +446,8 @@ static int take_result(void *context, mill_star *star)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
-  if (result->warn & MILL_WARN_NONFINITE)
-    complain_nonfinite(task->inputs, result);
+  if (result->warn & MILL_WARN_NONFINITE || star->is_too_large)
+    complain_star(task->inputs, star);
   const double wait_s = mill_wall_s();
   if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
     mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "

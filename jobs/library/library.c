@@ -37,6 +37,7 @@ enum { MAX_PATH = 4096 };
 typedef struct job {
   const mill_mpi *mpi;
   mill_train_options o;
+  mill_lock lock; /* of the checkpoint, on rank 0 */
   char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH], trained[MAX_PATH];
   mill_grid_file *grid;
   mill_grid_info info;
@@ -52,8 +53,8 @@ static int name_file(const char *given, const char *output, const char *end, cha
   return MILL_OK;
 }
 
-/* Rank 0: check that all file names differ and that the outputs can be written. */
-static int check_files(const job *j)
+/* Rank 0: check that all file names differ and the outputs can be written; lock the checkpoint. */
+static int claim_files(job *j)
 {
   mill_file_roles roles = {0};
   const mill_train_options *o = &j->o;
@@ -72,7 +73,8 @@ static int check_files(const job *j)
         MILL_ERR_OUTPUT,
         "%s: holds the loss table of another training; give another --output or --overwrite",
         j->table);
-  return mill_stop_file_absent(j->stop_file);
+  MILL_CHECK(mill_stop_file_absent(j->stop_file));
+  return mill_lock_take(j->checkpoint, &j->lock);
 }
 
 /* Mark n_left_out of n models at random (Knuth, TAOCP 3.4.2, algorithm S). */
@@ -210,7 +212,7 @@ static int prepare(job *j)
   MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
   MILL_CHECK(name_file(NULL, j->checkpoint, ".networks", j->trained));
   MILL_CHECK(mill_thread_check_number(o->n_thread));
-  MILL_CHECK(j->mpi->rank == 0 ? check_files(j) : MILL_OK);
+  MILL_CHECK(j->mpi->rank == 0 ? claim_files(j) : MILL_OK);
   return mill_stop_signal_catch();
 }
 
@@ -273,6 +275,7 @@ static int train(job *j)
                                         .split = &j->split,
                                         .mapped = j->mapped,
                                         .checkpoint = j->checkpoint,
+                                        .lock = &j->lock,
                                         .interval_s = o->interval_s,
                                         .stop_file = j->stop_file,
                                         .table = j->table};
@@ -312,6 +315,7 @@ static int train_in_c(const mill_mpi *mpi, int argc, char **argv)
 done:
   fflush(stdout);
   if (j) {
+    mill_lock_release(&j->lock);
     mill_grid_close(j->grid);
     mill_grid_info_clear(&j->info);
     mill_library_clear(j->lib);

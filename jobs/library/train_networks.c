@@ -211,6 +211,7 @@ static int ask(run *r, const mill_train_state *state, int *save)
 /* Rank 0: write the checkpoint and the table of losses. */
 static int save_all(run *r)
 {
+  MILL_CHECK(mill_lock_keep(r->n->lock));
   MILL_CHECK(mill_train_file_write(r->n->checkpoint, r->identity, r->n->info->n_arm, r->state));
   MILL_CHECK(write_table(r));
   r->saved_s = mill_wall_s();

@@ -2,6 +2,7 @@
 /** Trains the networks of `library train`, arm by arm; writes checkpoints, progress and losses. */
 #pragma once
 
+#include "io/files/lock_file.h"
 #include "io/library/grid_file.h"
 #include "kernels/data/library.h"
 #include "src/train/train_arm.h"
@@ -24,7 +25,8 @@ typedef struct mill_train_networks {
   const mill_train_split *split;
   const double *mapped; /**< [split->n][n_label] labels in mapped coordinates */
   const char *checkpoint, *stop_file, *table;
-  double interval_s; /**< seconds between checkpoints */
+  const mill_lock *lock; /**< of the checkpoint, held by rank 0 */
+  double interval_s;     /**< seconds between checkpoints */
 } mill_train_networks;
 
 /** Train the emulator of each arm, and continue from the checkpoint if there is one.  lib must

@@ -20,7 +20,7 @@ MILL_EXTERN_C_BEGIN
     "the library needs a line-spread function, and none is known")                                 \
   X(MILL_STATUS_OUTSIDE_LIBRARY, 6, "OUTSIDE_LIBRARY",                                             \
     "wavelengths outside the library's templates")                                                 \
-  X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")                     \
+  X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found, or no memory")       \
   X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
     "line-spread function missing or out of range in all good pixels")                             \
   X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \

@@ -74,5 +74,6 @@ typedef struct mill_star {
   double taken_s; /**< wall clock (s) when the star's fit began */
   /* for the sink, until it returns */
   mill_fit_result *result;
+  int is_too_large;             /**< 1: not fitted (FIT_FAILED), as it does not fit into memory */
   const mill_star_model *model; /**< [n_segment]; NULL: not wanted, or the star was not fitted */
 } mill_star;

@@ -57,6 +57,7 @@ typedef struct mill_stream {
   mill_result_sink sink;
   void *source_context, *sink_context;
   int more;                /**< the source may have a star */
+  int n_too_large;         /**< stars in succession that did not fit into memory */
   mill_star *waiting;      /**< a star for which there was no memory; NULL: none */
   mill_error_kept failure; /**< first failure of all crews */
 } mill_stream;

@@ -21,7 +21,8 @@ enum {
   MODELS_PER_CALL = 64,
   /** If the host works while rounds run, a series of rounds ends when 1/SLOT_SHARE of its stars are
    *  finished.  During a series the host fills at most 1/SLOT_SHARE of the slots. */
-  SLOT_SHARE = 8
+  SLOT_SHARE = 8,
+  MOST_TOO_LARGE = 8 /**< stars in succession that may lack memory before the run ends */
 };
 
 static int count_busy(const mill_pipeline *p, const mill_crew *c)
@@ -35,13 +36,26 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any. */
-static int fewer_slots(mill_pipeline *p, mill_crew *c)
+/** The star does not fit into empty memory: give it a row without a fit.  The fault is not the
+ *  star's if it has a single exposure, or comes after too many such stars. */
+static int give_up(mill_pipeline *p, mill_star *star)
+{
+  if (star->n_exposure < 2 || ++p->stream.n_too_large > MOST_TOO_LARGE)
+    return MILL_ERROR(MILL_ERR_MEMORY, "no star fits into the memory of %s: end other programs",
+                      p->backend->name);
+  star->result = &p->all.row[0]; /* free, as no slot holds a star */
+  star->is_too_large = 1;
+  mill_fit_result_init(star->result, p->member[0].lib, star->row, MILL_STATUS_FIT_FAILED);
+  return p->stream.sink(p->stream.sink_context, star);
+}
+
+/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any.  The star
+ *  waits, unless no slot holds a star. */
+static int fewer_slots(mill_pipeline *p, mill_crew *c, mill_star *star)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
   if (n_all == 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no star fits into the memory of %s: end other programs",
-                      p->backend->name);
+    return give_up(p, star);
   const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
   if (c != &p->all)
     p->all.n_usable -= c->n_usable - n_now;
@@ -51,6 +65,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   mill_log_warning("memory of %s is full with %d stars: continuing with %d at once",
                    p->backend->name, n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
+  p->stream.waiting = star;
   return MILL_OK;
 }
 
@@ -118,13 +133,12 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
     err = load_elsewhere(p, c, &i, star);
   mill_range_end();
   p->load_s += mill_thread_cpu_s() - before_s;
-  if (err == MILL_ERR_MEMORY) {
-    p->stream.waiting = star;
-    *got = 0;
-    err = fewer_slots(p, c);
-  } else if (err == MILL_OK && p->contest) {
+  *got = err == MILL_OK;
+  if (err == MILL_ERR_MEMORY)
+    return fewer_slots(p, c, star);
+  p->stream.n_too_large = 0;
+  if (*got && p->contest)
     mill_contest_begin(&p->contest[i]);
-  }
   return err;
 }
 
@@ -370,6 +384,15 @@ static int work_apart(mill_pipeline *p)
   return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }
 
+/** Ready a crew for new stars: all its slots are usable again, as these may need less memory. */
+static void begin_crew(const mill_pipeline *p, mill_crew *c)
+{
+  c->n_usable = c->n_slot;
+  c->n_done = 0;
+  for (int k = 0; k < p->n_lib; k++)
+    c->seat[k].is_under_way = 0;
+}
+
 /* Each thread fits in its own slots while stars are left to load; then all threads fit the rest. */
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
@@ -382,20 +405,15 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
                             .source_context = source_context,
                             .sink_context = sink_context,
                             .more = 1};
-  p->all.n_usable = p->all.n_slot; /* again all: these stars may need less memory */
-  p->all.n_done = 0;
-  for (int k = 0; k < p->n_lib; k++)
-    p->all.seat[k].is_under_way = 0;
-  for (int i = 0; i < p->n_part; i++) {
-    p->part[i].n_usable = p->part[i].n_slot;
-    p->part[i].n_done = 0;
-    for (int k = 0; k < p->n_lib; k++)
-      p->part[i].seat[k].is_under_way = 0;
-  }
-  MILL_TRY(fill(p, &p->all));
-  if (p->n_part > 0 && has_more(p))
-    MILL_TRY(work_apart(p));
-  MILL_TRY(work(p, &p->all));
+  do { /* once, and again after each star that does not fit into memory */
+    begin_crew(p, &p->all);
+    for (int i = 0; i < p->n_part; i++)
+      begin_crew(p, &p->part[i]);
+    MILL_TRY(fill(p, &p->all));
+    if (p->n_part > 0 && has_more(p))
+      MILL_TRY(work_apart(p));
+    MILL_TRY(work(p, &p->all));
+  } while (has_more(p));
 done:
   /* what follows may fail for the same reason: keep the first failure */
   mill_error_save(err, &kept);

@@ -15,7 +15,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
+enum { N_SLOT = 64, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
 static const double BOUND_S = 600.0, TICK_S = 1.0;
 
 /* A call announced by mill_watch_begin. */

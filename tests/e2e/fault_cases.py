@@ -233,6 +233,9 @@ def case_slow_file_system(site, ranks):
         outcome.fail("it was not slow")
     if differing(read(outcome.path), site.fits):
         outcome.fail("the result differs")
+    # rank 0 waits for longer than that while rank 1 writes its models
+    site.run("slowmodels", max(ranks, 2), f"slow={int(700 * site.watchdog)}:write:.models$:1:3:1",
+             models=True, watchdog=site.watchdog).ends(0, says_not=["has not returned"])
 
 
 case_write_never_returns = never_return(
@@ -256,8 +259,7 @@ def case_rank_dies(site, ranks):
     for what, first in (("kill", 3), ("abort", 20)):
         outcome = site.run("dies", max(ranks, 1),
                            f"{what}:write:.h5$:{first}:1:{max(ranks - 1, 0)}")
-        if outcome.status == 0:
-            # the last rank had nothing to write any more
+        if outcome.status == 0:  # the last rank had nothing to write any more
             continue
         site.continues(outcome, ranks)
 

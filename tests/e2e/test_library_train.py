@@ -160,8 +160,7 @@ class Train(ProgramTest):
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
         wait_until(lambda: os.path.exists(checkpoint) and n_begun(checkpoint) == 2, process)
-        process.kill()
-        process.communicate()
+        self.said_by(process, -9, signal.SIGKILL)
         self.train("second.h5", *longer)
         self.assertEqual(digest(path), digest(self.train("longer.h5", *longer)[0]))
 
@@ -211,10 +210,10 @@ class Train(ProgramTest):
 
     def test_another_training(self):
         path = tmp("other.h5")
-        process = self.start(path)
+        process = self.start(path, "--epochs", 1000000)
         wait_until(lambda: os.path.exists(path + ".training"), process)
-        process.kill()
-        process.communicate()
+        self.assertOneLine(self.train("other.h5", status=4)[1], "is being written by", status=4)
+        self.said_by(process, -9, signal.SIGKILL)
         self.assertOneLine(self.train("other.h5", "--seed", 2, status=3)[1], "other.h5.training",
                            "the checkpoint of another training", "remove it", status=3)
         put(path + ".training", b"no checkpoint")

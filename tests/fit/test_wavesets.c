@@ -129,9 +129,9 @@ MILL_TEST(shared_wavelengths_are_made_once)
   int shared[N_SHARED];
   for (int i = 0; i < N_SHARED; i++)
     shared[i] = 3 * i;
-  const mill_waveset_stats end =
-      run_stars(2, 1, MILL_WAVESET_CACHE_BYTES, N_SHARED, shared, result[1], &run);
-  assert_int_equal(end.n_made, lib.n_arm);
+  assert_int_equal(
+      run_stars(2, 1, MILL_WAVESET_CACHE_BYTES, N_SHARED, shared, result[1], &run).n_made,
+      lib.n_arm);
 }
 
 static int is_full;
@@ -178,6 +178,25 @@ MILL_TEST(a_star_in_another_slot_has_the_same_row)
   assert_ok(mill_pipeline_accepts(pipeline, &raw[1].segment[0]));
   *last *= 1 + 2e-6;
   assert_int_equal(mill_pipeline_accepts(pipeline, &raw[1].segment[0]), MILL_ERR_RANGE);
+}
+
+/** The third star, which has more segments, never fits: it gets a row, and the fourth is fitted. */
+MILL_TEST(a_star_larger_than_memory_costs_its_row)
+{
+  mill_backend backend = *mill_backend_cpu(NULL);
+  MILL_AT_END(mill_pipeline_destroy_at) mill_pipeline *pipeline = NULL;
+  mill_star raw[4];
+  made_run run = {.star = raw, .n = 4, .result = result[0]};
+  for (int i = 0; i < 4; i++) {
+    made_star_raw(i, &star[0], &raw[i]);
+    raw[i].n_segment = i == 2 ? raw[i].n_segment : 2;
+    raw[i].n_exposure = 2;
+  }
+  backend.alloc = alloc_unless_full;
+  assert_ok(mill_pipeline_create(&lib, 1, &set, &backend, 2, 2, 0, &pipeline));
+  assert_ok(mill_pipeline_run(pipeline, filling_source, &run, made_sink, &run));
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(result[0][i].status, i == 2 ? MILL_STATUS_FIT_FAILED : MILL_STATUS_FITTED);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, make_stars, tear_down)
