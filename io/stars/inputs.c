@@ -32,11 +32,10 @@ typedef struct file_facts {
 
 /* Wavelengths of an arm in this rank's files; the models file needs them. */
 typedef struct arm_layout {
-  int first_file; /* first file with this arm; INT_MAX: none */
-  int n_pix;      /* pixels of the longest exposure */
-  int n_pix_first;
-  double *wave_aa; /* [n_pix_first] of the first exposure, owned */
-  int differs;     /* 1: an exposure has other wavelengths or several spectra of the arm */
+  int first_file;         /* first file with this arm; INT_MAX: none */
+  int n_pix, n_pix_first; /* pixels of the longest and of the first exposure */
+  double *wave_aa;        /* [n_pix_first] of the first exposure, owned */
+  int differs;            /* 1: an exposure has other wavelengths or several spectra of the arm */
 } arm_layout;
 
 /* State of indexing. */
