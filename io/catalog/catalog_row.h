@@ -36,8 +36,8 @@ typedef struct mill_catalog_row {
 /** Set all fields to missing: -1, NaN, "". */
 void mill_catalog_row_init(mill_catalog_row *row);
 
-/** Copy a name of n bytes to out [size].  If it is too long, cut it, append ~ and eight digits of its
- *  SHA-256, which keep cut names apart, and return 1; else return 0. */
+/** Copy a name of n bytes to out [size].  If it is too long, cut it, append ~ and eight digits of
+ *  its SHA-256, which keep cut names apart, and return 1; else return 0. */
 int mill_name_cut(const char *name, size_t n, char *out, size_t size);
 
 /** The selected rows of one input file, in file order. */

@@ -184,7 +184,7 @@ static const mill_fits_wish wish[N_WISH] = {
     [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
 /* Return a fibre's target type: by FIB_USE if the fibre is on its target (FIB_ST 2), else BAD.
- * Fibres for calibration and guiding are BAD too.  A single spectrum without the keywords is OBJ. */
+ * Fibres for calibration and guiding are BAD too.  A spectrum without the keywords is OBJ. */
 static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};

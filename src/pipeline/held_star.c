@@ -132,8 +132,8 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
   return host;
 }
 
-/** Evaluate n views (top of file) and fetch their answers.  View i takes the next n_shared[i] points
- *  of theta, which differ in their velocities only. */
+/** Evaluate n views (top of file) and fetch their answers.  View i takes the next n_shared[i]
+ *  points of theta, which differ in their velocities only. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;

@@ -49,8 +49,8 @@ static int give_up(mill_pipeline *p, mill_star *star)
   return p->stream.sink(p->stream.sink_context, star);
 }
 
-/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any.  The star
- *  waits, unless no slot holds a star. */
+/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any.  The
+ *  star waits, unless no slot holds a star. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c, mill_star *star)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);

@@ -124,8 +124,8 @@ static int share_memory(mill_mpi *node, mill_node_array *array)
   return mill_alloc_raw(array->n_byte, 1, &array->data);
 }
 
-/* Ranks copy their elements into their node's array; the leaders, the first ranks of the nodes, then
- * send them to the other nodes. */
+/* Ranks copy their elements into their node's array; the leaders, the first ranks of the nodes,
+ * then send them to the other nodes. */
 int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                      mill_node_array *all)
 {

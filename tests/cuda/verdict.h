@@ -17,8 +17,8 @@ static const double TOLERANCE_SIGMA = 0.05, TOLERANCE_M2LL = 5e-3, BAD_SHARE = 0
 static const double WRONG_ALARM = 0.01;
 
 /* Difference of a and b in units of the CPU's error sigma; infinite if only one of them is NaN.  A
- * parameter without an error stands at a limit or at its start.  It may differ by 1e-9 of its value,
- * as a GPU rounds its transformation differently. */
+ * parameter without an error stands at a limit or at its start.  It may differ by 1e-9 of its
+ * value, as a GPU rounds its transformation differently. */
 static inline double deviation(double a, double b, double sigma)
 {
   const int is_same = fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** MAX_STAR stars of a made survey, and rows of up to four fits of them.  The includer defines SEED,
- *  MAX_STAR, and what made_survey.h asks for. */
+/** MAX_STAR stars of a made survey, and rows of up to four fits of them.  The includer defines
+ *  SEED, MAX_STAR, and what made_survey.h asks for. */
 #pragma once
 
 #include "tests/fit/made_survey.h"

@@ -149,8 +149,8 @@ static int filling_source(void *context, mill_star **out)
   return made_source(context, out);
 }
 
-/** The third star equals the second.  Slot 0 is free first, but has too little memory.  So the third
- *  star waits for slot 1, where both libraries' turns must start anew. */
+/** The third star equals the second.  Slot 0 is free first, but has too little memory.  So the
+ *  third star waits for slot 1, where both libraries' turns must start anew. */
 MILL_TEST(a_star_in_another_slot_has_the_same_row)
 {
   static made_star dark;
