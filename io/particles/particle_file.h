@@ -29,7 +29,7 @@ enum mill_particle_status {
 typedef struct mill_particle_file mill_particle_file;
 
 /** Take the lock of path, and create the file or continue one of the same identity.  overwrite:
- *  also replace a result of `starmill particles`, unless it is unfinished and has the same identity.
+ *  also replace a result of `starmill particles`, unless it is unfinished and of this identity.
  *
  *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated

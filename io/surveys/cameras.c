@@ -195,8 +195,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Read a mask column of logicals (true sets all bits) or integers.  CFITSIO 4.2 cannot read unsigned
- * 64-bit integers: read them as stored, and add mask->offset. */
+/* Read a mask column of logicals (true sets all bits) or integers.  CFITSIO 4.2 cannot read
+ * unsigned 64-bit integers: read them as stored, and add mask->offset. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
