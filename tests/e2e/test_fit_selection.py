@@ -39,7 +39,7 @@ class Selection(EndToEnd):
                 tmp("ids.fits"), overwrite=True)
             done = self.ends(status, "fit", "--library", library(), "--output", tmp("ids.h5"),
                              "--object-file", tmp("ids.fits"), self.stars)
-        self.assertIn("no column TARGETID", done.stderr)
+        self.assertIn("needs a column TARGETID", done.stderr)
         self.assertEqual([int(i) for i in read(tmp("ids.h5"))["TARGETID"]], [self.ids[0]])
 
     def test_no_star_is_selected(self):
@@ -178,7 +178,7 @@ class Join(EndToEnd):
         self.assertOneLine(done, "damaged.fits", "R_MASK", "UNREADABLE", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED, UNREADABLE, FITTED, FITTED])
         done = self.fit("without.h5", "--join-by-name", first, put("none.fits", b"SIMPLE"), status=3)
-        self.assertOneLine(done, "none.fits: its stars are fitted from the other files alone", status=3)
+        self.assertOneLine(done, "none.fits: its stars are fitted without it", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)
 
     def test_the_first_part_with_priors_or_a_start_counts(self):
