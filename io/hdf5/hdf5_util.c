@@ -88,7 +88,7 @@ static int access_list(hid_t *access)
       || H5Pset_file_locking(*access, 0, 1) < 0
 #endif
   )
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 cannot prepare to open a file: %s", mill_h5_reason());
   return MILL_OK;
 }
 

@@ -222,7 +222,8 @@ def make(grid_path, uncorrected, base, floors, path, program):
     bare, library = library_file.read(uncorrected), library_file.read(base)
     wanted = [label.name for label in library.label] + [e[0].lower() for e in plan.ELEMENTS]
     need(grid.label == wanted + ["vmicro"] and "arms/arm0/continuum" in grid.file, USAGE,
-         f"{grid_path}: its labels are not {','.join(wanted)},vmicro, or it has no continuum")
+         f"{grid_path}: build it with a continuum and the labels {','.join(wanted)},vmicro, not "
+         f"{','.join(grid.label)}")
     for one, name in ((bare, uncorrected), (library, base)):
         need((one.n_label, len(one.arm), len(one.arm[0].emulator.weight)) == (N_FOUR, 1, 4)
              and one.arm[0].n_pix == grid.arm[0].n_pix, USAGE, f"{name}: expected a library of "

@@ -107,7 +107,8 @@ def read_range(file, labels):
     """Set the labels' range and scale; return the least and largest mapped labels in training."""
     points = array_of(file, "outside/points", "f8", 2)
     need(points.shape[1] == len(labels) and np.isfinite(points).all(), ValueError,
-         f"outside/points: expected finite values [n, {len(labels)}], got shape {points.shape}")
+         f"outside/points: expected finite values [n, {len(labels)}], got shape {points.shape}, "
+         f"of which {(~np.isfinite(points)).sum()} are NaN or infinite")
     low, high = points.min(axis=0), points.max(axis=0)
     for i, label in enumerate(labels):
         least, most = label.unmap(low[i]), label.unmap(high[i])

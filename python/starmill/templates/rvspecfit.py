@@ -28,7 +28,7 @@ def value(file, name, default=None):
     found = file[name]
     kind = found.attrs.get("type")
     need(isinstance(found, h5py.Dataset) and kind != "pickle", ValueError,
-         f"{name} is no number, text or array")
+         f"{name} is a pickle or a group, which starmill does not read; {TRAIN_AGAIN}")
     if kind == "None":
         return default
     found = found[()]
