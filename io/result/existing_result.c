@@ -34,9 +34,11 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
 static int check_identity(hid_t file, const char *path, const mill_run_info *info, int finished)
 {
   MILL_AT_END(mill_result_origin_clear) mill_result_origin was = {0};
+  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs inputs = {0};
   MILL_CHECK(mill_result_origin_read(file, path, &was));
+  MILL_CHECK(mill_recorded_inputs_read(file, path, &inputs));
   /* first: the settings contain the arms that the readable inputs have */
-  MILL_CHECK(mill_result_inputs_lost(file, path, info, finished));
+  MILL_CHECK(mill_result_inputs_lost(&inputs, path, info, finished));
   const char *then = was.identity, *now = info->identity;
   if (strcmp(then, now) != 0) {
     size_t n_then, n_now;
@@ -47,7 +49,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   if (strcmp(was.hash, info->lib->hash) != 0)
     return REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
                    was.hash, info->lib->hash);
-  MILL_CHECK(mill_result_inputs_check(file, path, info));
+  MILL_CHECK(mill_result_inputs_check(&inputs, path, info));
   if (strcmp(was.device, info->device) != 0)
     return REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
                    "last digits: continue it there, with the --backend that it was begun with",

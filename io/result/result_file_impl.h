@@ -16,7 +16,7 @@
 #include "src/ranks/deliver.h"
 #include "src/ranks/mpi_context.h"
 
-/* A rank writes its queue every write_interval, or once the queue reaches a size: */
+/* A rank writes its queue every write_interval, or earlier if the queue reaches these sizes. */
 enum {
   MILL_WRITE_BYTES = 64 << 20, /* bytes of rows: ask for a write; at twice as many, put waits */
   MILL_WRITE_PIX = 8 << 20,    /* pixels of models: write models without the other ranks */
@@ -107,8 +107,8 @@ int64_t mill_result_n_queued(const mill_result_file *file);
 
 /* ---- result_thread.c ---- */
 
-/** Tell the watchdog what this thread does, and that it makes progress.  WAITS: for other ranks'
- *  writes; an hour more is allowed. */
+/** Tell the watchdog what this thread does, and restart its clock.  WAITS: the thread waits until
+ *  other ranks have written, for which the watchdog allows an hour more. */
 enum mill_result_busy { MILL_RESULT_IDLE, MILL_RESULT_WRITES, MILL_RESULT_WAITS };
 void mill_result_set_busy(mill_result_file *file, enum mill_result_busy busy);
 

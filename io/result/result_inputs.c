@@ -233,20 +233,20 @@ static int check_path(const char *path, const char *folder, const char *input, c
                     now[0] ? now : "none");
 }
 
-int mill_result_inputs_lost(hid_t file, const char *path, const mill_run_info *info, int finished)
+int mill_result_inputs_lost(const mill_recorded_inputs *was, const char *path,
+                            const mill_run_info *info, int finished)
 {
-  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
-  for (int i = 0; i < was.n_file && was.n_file == info->n_file; i++)
-    if (is_lost(&was.file[i], &info->file[i]) &&
-        mill_recorded_is(was.folder, was.file[i].path, info->file[i].path))
+  for (int i = 0; i < was->n_file && was->n_file == info->n_file; i++)
+    if (is_lost(&was->file[i], &info->file[i]) &&
+        mill_recorded_is(was->folder, was->file[i].path, info->file[i].path))
       return MILL_ERROR(finished ? MILL_ERR_OUTPUT : MILL_ERR_STOPPED,
                         "%s; the file could be read when %s was begun: give the same command again",
                         info->file[i].error, path);
   return MILL_OK;
 }
 
-int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info)
+int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
+                             const mill_run_info *info)
 {
 #define FIELD(member) offsetof(mill_input_file, member)
   static const struct {
@@ -259,20 +259,18 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
                 {FIELD(n_row), "its selected rows have changed"},
                 {FIELD(rows_hash), "its selected rows have changed"}};
 #undef FIELD
-  MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_CHECK(mill_recorded_inputs_read(file, path, &was));
-  if (was.n_file != info->n_file)
+  if (was->n_file != info->n_file)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s exists and was made from other inputs (%d files, now %d)", path,
-                      was.n_file, info->n_file);
-  for (int i = 0; i < was.n_file; i++)
-    MILL_CHECK(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
-  for (int i = 0; i < was.n_file; i++)
-    MILL_CHECK(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
-                          was.file[i].redrock, info->file[i].redrock));
+                      was->n_file, info->n_file);
+  for (int i = 0; i < was->n_file; i++)
+    MILL_CHECK(check_path(path, was->folder, NULL, NULL, was->file[i].path, info->file[i].path));
+  for (int i = 0; i < was->n_file; i++)
+    MILL_CHECK(check_path(path, was->folder, info->file[i].path, ": its redrock file was ",
+                          was->file[i].redrock, info->file[i].redrock));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
-    for (int i = 0; i < was.n_file; i++) {
-      const mill_input_file *then = &was.file[i], *now = &info->file[i];
+    for (int i = 0; i < was->n_file; i++) {
+      const mill_input_file *then = &was->file[i], *now = &info->file[i];
       const char *redrock = k > 1 && now->redrock ? now->redrock : "";
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)

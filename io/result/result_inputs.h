@@ -53,13 +53,16 @@ int mill_input_absolute(const char *name, char out[PATH_MAX]);
 /** Create /catalog/files and write it. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
-/** Fail if an input that was read when the result was begun cannot be read now, though unchanged:
- *  with MILL_ERR_STOPPED if the result is unfinished, else with MILL_ERR_OUTPUT. */
-int mill_result_inputs_lost(hid_t file, const char *path, const mill_run_info *info, int finished);
+/** Fail if an input that was read when the result `path` was begun cannot be read now, though
+ *  unchanged: with MILL_ERR_STOPPED if the result is unfinished, else with MILL_ERR_OUTPUT.
+ *  was: the inputs that the result records. */
+int mill_result_inputs_lost(const mill_recorded_inputs *was, const char *path,
+                            const mill_run_info *info, int finished);
 
 /** Fail with MILL_ERR_OUTPUT, and name the difference, if the result was made from other files than
  *  this run's inputs, or from other rows selected in them. */
-int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
+int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
+                             const mill_run_info *info);
 
 /** For --retry-failed: find the input files that were changed since an earlier run of this result.
  *

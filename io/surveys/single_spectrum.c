@@ -67,9 +67,11 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
   int status = 0;
   _Alignas(double) char value[FLEN_VALUE] = "";
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  fits_read_key(file->fptr, TSTRING, key, value, NULL, &status);
-  if (type == TDOUBLE && strcasecmp(value + strspn(value, " -"), "nan") == 0)
-    status = VALUE_UNDEFINED;
+  if (type == TDOUBLE) {
+    fits_read_key(file->fptr, TSTRING, key, value, NULL, &status);
+    if (strcasecmp(value + strspn(value, " -"), "nan") == 0)
+      status = VALUE_UNDEFINED;
+  }
   fits_read_key(file->fptr, type, key, value, NULL, &status);
   fits_clear_errmsg();
   if (found)

@@ -528,8 +528,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_sums_of_all<0>(b, s, ne, n_row, templ, 0, level, NULL, sums);
 }
 
-/** Sum products of a Jacobian's rows over a segment's pixels, into work->sums.  Half the gradient
- *  follows the products there.  kernels/cpu/pixel_sums.h explains rows, sums and arguments. */
+/** Sum the products of a Jacobian's rows over a segment's pixels.  work->sums gets these sums, then
+ *  half the gradient.  kernels/cpu/pixel_sums.h explains rows, sums and arguments. */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)

@@ -108,8 +108,8 @@ class Generic(ProgramTest):
             less, _ = self.fit_it(name + "-part.h5", written(name + "-part.fits", part))
             np.testing.assert_array_equal(full["STATUS"], FITTED)
             np.testing.assert_array_equal(less["NPIX_TOT"], full["NPIX_TOT"])
-            # wavelengths in holes differ by rounding, so a polish may end a step earlier: F is then
-            # higher by up to 0.01, and parameters shift by up to 0.1 errors, its root
+            # Wavelengths in holes differ by rounding, so a polish may end a step earlier.  Then F
+            # may be 0.01 higher, and parameters may shift by sqrt(0.01) = 0.1 errors.
             for column in "VRAD", "TEFF", "LOGG":
                 off = abs(less[column] - full[column]) / full[column + "_ERR"]
                 self.assertLess(off.max(), 0.1, (name, column))

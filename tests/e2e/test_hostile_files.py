@@ -10,7 +10,7 @@ from common import *  # noqa: F403
 BLOCK, CARD = 2880, 80
 ROWS = [3, 100]
 
-# names that mean something to CFITSIO, a shell or printf
+# file names with characters that CFITSIO, a shell or printf would interpret
 NAMES = ["a[1].fits", "b[FIBERMAP][col X=1].fits", "c(d).fits", "!e.fits", "f|g.fits", "h.fits+1",
          "%s%n%n%100000d.fits", "$(touch i).fits", "`touch j`.fits", "k l;touch m.fits", "n'o\".fits",
          "stdin", "p*?.fits", "file:q.fits", "nfs:r.fits", "~.fits", "s\\n.fits"]

@@ -306,7 +306,7 @@ class LibraryCorrect(ProgramTest):
         self.assertAlmostEqual(change[0], change[1], delta=0.005)
         self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)
         with h5py.File(tmp("rough.h5")) as f:
-            # the labels' scatter beyond their stated errors; 150 stars measure it to 9 % (MAD)
+            # floor: scatter of the labels beyond their stated errors; 150 stars give a MAD to 9 %
             self.assertAlmostEqual(f["labels/label0"].attrs["floor"], np.sqrt(200**2 - 90**2),
                                    delta=50)
             self.assertLess(f["labels/label1"].attrs["floor"], 0.05)

@@ -284,7 +284,8 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Return the step's predicted decrease of F + hull penalty.  hess + second: F's Hessian / 2. */
+/** Return by how much the step is predicted to lower F plus the hull penalty.  The Hessian of F is
+ *  2 (hess + second). */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {

@@ -119,7 +119,7 @@ static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char
 MILL_TEST(terminal_shows_done_rate_and_time_left)
 {
   char out[1024] = " 2/400";
-  /* on a busy machine so much time may pass that the second update is drawn: try again */
+  /* the second update comes too soon to be drawn; on a busy machine it may come late: try again */
   for (int i = 0; i < 20 && strstr(out, " 2/400"); i++)
     run(1, 0, 0, 400, out, sizeof out);
   assert_null(strstr(out, " 2/400"));
