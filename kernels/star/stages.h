@@ -209,7 +209,7 @@ typedef struct mill_pair {
   double trust; /**< trust region of the companion's parameters, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** If the star steps by d, the companion's best step is follow + along d, of this variance. */
+  /** For a step d of the star, the companion's best step is follow + along * d, with variances. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;
