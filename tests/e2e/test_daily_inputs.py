@@ -167,7 +167,7 @@ class Daily(ProgramTest):
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
-        # without --redrock the redrock file only classifies: it appears after a fit, then vanishes
+        # without --redrock the redrock file only sets a warning; it exists for fit d alone
         beside, daily = self.at("redrock-y.fits"), (*daily[1:-1], self.add("coadd-y.fits"))
         self.run_fit("c.h5", *daily)
         write_redrock(beside, target, [0.5], ["GALAXY"])
@@ -241,7 +241,7 @@ class Daily(ProgramTest):
             self.assertEqual("line 3 is damaged" in done.stderr, n > 0)  # a newline alone costs nothing
 
     def test_texts_that_a_table_cannot_hold(self):
-        """Tabs end columns, newlines lines: a reason loses both, a path with them is refused."""
+        """Tabs end columns, newlines lines: reasons lose them, paths with them are refused."""
         bad = shutil.copy(STAR, self.at("a\tb.fits"))
         done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
         self.assertOneLine(done, "a", "tab", status=2)

@@ -66,7 +66,6 @@ class FitStart(ProgramTest):
         self.assertLess(given["NEVAL"].sum(), guessed["NEVAL"].sum())
 
     def test_a_result_as_start_is_where_fits_begin(self):
-        # evaluations: one at the start, which expects no gain, one profile, one at the end
         first = shutil.copy(tmp("guessed.h5"), tmp("first.h5"))
         # the same values in a FITS table are the same start and continue the same run
         self.run_fit("same.h5", "--start", first)
@@ -81,7 +80,7 @@ class FitStart(ProgramTest):
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed)
         self.assertEqual(np.median(again["NJAC"]), 1)
-        # with the profile, the models and a round for the velocities of the arms
+        # one each: at the start, which expects no gain; profile; models; velocities of arms
         self.assertEqual(np.median(again["NEVAL"]), 4)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
         self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])

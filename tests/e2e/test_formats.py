@@ -170,7 +170,7 @@ class Alike(Formats):
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
     def test_keys_by_which_a_file_has_nothing_to_select(self):
-        """A file without the values that a key tests is refused; all rows would fail or pass."""
+        """A file without the values that a key needs is refused: all rows would fail or pass."""
         no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
         for kind in KINDS:
             edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))

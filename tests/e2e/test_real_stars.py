@@ -141,8 +141,8 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        """The option does, as does the key with `lsf: resolving_power`.  An arm's configured width
-        stays.  With `lsf: auto` the cameras' widths stay."""
+        """--resolving-power replaces them, as does the key with `lsf: resolving_power`.  An arm's
+        configured width stays.  With `lsf: auto` the cameras' widths stay."""
         text = re.sub("(?m)^(lsf|resolving_power): .*", "", content(self.lamost, "r"))
         for i, (keys, option, expected) in enumerate((
                 ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),

@@ -23,7 +23,7 @@ static int begin(void **state)
   return unsetenv("SLURM_JOB_ID");
 }
 
-/* Start a child that takes the lock, says so by a pipe, and ends with keep_alive. */
+/* Start a child that takes the lock, says so by a pipe, and ends when keep_alive is closed. */
 static pid_t start_holder(int *keep_alive)
 {
   int ready[2], hold[2];
@@ -163,7 +163,7 @@ MILL_TEST(who_may_take_it_over)
   mill_lock_beat_s = 10;
 }
 
-/* A lock that looks old, as another host's clock is ahead, but whose holder touches it. */
+/* The lock looks old, as another host's clock is ahead, but its holder touches it. */
 MILL_TEST(old_lock_that_is_touched)
 {
   mill_lock lock = {.path = ""};

@@ -158,7 +158,7 @@ MILL_TEST(velocity_of_an_arm)
     for (int j = 0; j < 6; j++) {
       const double e = err[j % 3], sigma = 60 * sqrt(2 / depth[i]);
       const mill_curve at = search(20, e, depth[i], 0, j / 3, &n_eval);
-      /* within a tenth of an error, or of a step: what a parabola misses over it */
+      /* the parabola's minimum is off by at most a tenth of an error, or of the step e */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
       /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  The
@@ -174,7 +174,7 @@ MILL_TEST(velocity_of_an_arm)
   assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
   assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
-  /* a minimum within a velocity limit, but less than the step of two errors; one beyond a limit */
+  /* the minimum at 37 is 6 km/s inside the limit, less than a step of two errors; or outside it */
   for (int j = 0; j < 2; j++) {
     search_max = 43;
     const double sigma = 60 * sqrt(2 / depth[0]);
@@ -193,8 +193,8 @@ MILL_TEST(velocity_of_an_arm)
 MILL_TEST(arms_are_found_far_away)
 {
   static const struct {
-    double depth, chisq, lines; /* drop of F far off; at the star's velocity: chi-square, and
-                                   chi-square of the continuum alone minus chi-square */
+    double depth, chisq, lines; /* depth: drop of F far off.  At the star's velocity: chi-square,
+                                   and the continuum's chi-square minus chi-square */
     int n_pix[2], is_found;
   } of[] = {{400, 1, -300, {1, 1}, 1},    {400, 1, 5000, {1, 1}, 1},    {40, 1, 0, {1, 1}, 0},
             {400, 9, 0, {1, 1}, 0},       {400, 1, -380, {1, 1}, 0},    {400, 1, 0, {1, 0}, 0},

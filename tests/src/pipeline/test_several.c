@@ -29,7 +29,7 @@ static mill_fit_result chosen(const double *excess, const double *teff, int hull
 
 MILL_TEST(a_row_with_hull_gives_way)
 {
-  /* misfits and Teff of the row with HULL and the other; does the first stay, is the row flagged */
+  /* misfits of HULL's row and the other row, their Teff; 1: HULL's row stays; 1: TWO_MINIMA */
   static const double c[][6] = {
       {6798, 7491, 5964, 11981, 1, 0},  /* a simulated star of 6073 K */
       {13233, 13893, 6986, 6716, 0, 0}, /* one of 6743 K */
