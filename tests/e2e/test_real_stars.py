@@ -74,7 +74,7 @@ class RealStars(EndToEnd):
         """|Median| and robust scatter of starmill minus LASP are within limits set before any fit.
 
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
-        and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
+        and CurveFit.  Medians of velocities have no limit, as LASP's are low by 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)

@@ -78,8 +78,11 @@ MILL_TEST(unreaped_holder_is_gone)
 MILL_TEST(leftovers_go_only_with_the_lock)
 {
   MILL_AT_END(mill_lock_release) mill_lock lock = {.path = ""};
-  char left[320], other[320];
-  snprintf(left, sizeof left, "%s.tmp-pid1", output);
+  char left[420], other[320], job[96];
+  setenv("SLURM_JOB_ID", "12ab", 1); /* no id of Slurm, so the process id names the file */
+  mill_lock_job(job, sizeof job);
+  unsetenv("SLURM_JOB_ID");
+  snprintf(left, sizeof left, "%s.tmp-%s", output, job);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
   save_file(left, "", 0);
   save_file(other, "", 0);

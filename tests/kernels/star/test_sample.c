@@ -219,6 +219,11 @@ MILL_TEST(a_lower_minimum_is_flagged)
     sample(gaussian);
     assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
   }
+  make_few();
+  slot.starts.has_given = 1; /* F of the fit's row is 0: the refit missed the minimum */
+  memcpy(slot.best.at.hess, hess, sizeof hess);
+  sample_from(gaussian, 0.075);
+  assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
 
 /** Standard deviation that the Gaussian of hess has along one axis. */
