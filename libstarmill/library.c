@@ -132,7 +132,7 @@ static int read_library(const char *path, mill_config *c, mill_library *lib)
 {
   MILL_HDF5_LOCKED;
   MILL_CHECK(mill_library_read(path, lib));
-  mill_format_take_cameras(c->format, lib, c);
+  MILL_CHECK(mill_format_take_cameras(c->format, lib, c));
   mill_config_choose_sampling(lib, 1, c);
   MILL_CHECK(mill_config_cut_arms(c, lib));
   return mill_library_add_sky(c->sky_components, lib, c->sky_hash);

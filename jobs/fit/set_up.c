@@ -130,8 +130,9 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
-  if (format) /* never on other ranks, which get the arms from rank 0 below */
-    mill_format_take_cameras(format->name, &setup->lib, config);
+  /* format is NULL on other ranks, which get the arms from rank 0 below */
+  MILL_CHECK(mill_mpi_agree(
+      call->mpi, format ? mill_format_take_cameras(format->name, &setup->lib, config) : MILL_OK));
   /* the option replaces the cameras' widths, too */
   const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
   for (int i = 0; i < config->n_arm && is_given; i++)
