@@ -196,12 +196,6 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));
   setup->n_prior = n[HAS_PRIOR];
-  const char *first;
-  const int64_t n_beyond = setup->priors ? mill_prior_table_beyond(setup->priors, &first) : 0;
-  if (n_beyond > 0 && call->mpi->rank == 0)
-    mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
-                     "%s: give NaN for missing values, and use the result's units",
-                     setup->config.prior_table, (long long)n_beyond, first);
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors for none of the %lld rows: is it the table of "
