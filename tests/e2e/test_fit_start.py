@@ -409,6 +409,11 @@ class FitPriors(ProgramTest):
         os.makedirs(tmp("night"))
         other = shutil.copy(SURVEY, tmp("night"))
         self.assertRefused(tmp("priors.h5"), "IDENTIFIER", other, SURVEY, args=(other,))
+        ids = self.ids[0], read(tmp("free.h5"), "catalog")["IDENTIFIER"][0].decode()
+        for by_name in 0, 1:  # as a list of rows does
+            done = run("fit", "--library", LIBRARY, "--plan", "--object", ids[by_name], "--output", tmp("no.h5"), SURVEY,
+                       other)
+            self.assertEqual("have the same name" in done.stderr, by_name)
         self.one_fit("two.h5", "--prior-table", self.table, other)
         self.assertIn("8 rows have priors", self.done.stdout)
 
