@@ -134,7 +134,7 @@ static void complain(stars *s, const left_out *left)
     complain_of_range(lib, path, left);
   if (fresh[ODD_LSF])
     mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
-                     "%.3g A wide: implausible for a spectrograph; check its unit",
+                     "%.3g A wide: check its unit, or rebin to pixels of at least sigma / 3",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   if (fresh[SHIFTED])
     mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, which changes "

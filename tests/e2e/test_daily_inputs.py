@@ -154,6 +154,10 @@ class Daily(ProgramTest):
                          [os.path.realpath(p) for p in files])
         self.run_fit("next.h5", *self.daily)
         self.assertEqual(self.inputs("next.h5"), [os.path.relpath(later, self.folder)])
+        # a run that ended early, whose inputs another run has fitted since
+        self.run_fit("dead.h5", *self.daily[:2])
+        unfinish(self.at("dead.h5"), 1)
+        self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished", "remove it", status=2)
 
     def test_redrock_belongs_to_the_input(self):
         star = self.add("coadd-x.fits")

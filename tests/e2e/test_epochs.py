@@ -120,6 +120,12 @@ class Epochs(ProgramTest):
         # the same spectra in another order: sums differ in their last digits, fits by 0.01 errors
         np.testing.assert_allclose(arms["VRAD_CHI2"] ** 0.5, whole["VRAD_CHI2"] ** 0.5, atol=0.05, rtol=1e-3)
 
+    def test_rows_of_one_exposure_have_no_epochs(self):
+        for i, args in enumerate((("--config", JOIN), ())):
+            done = run("fit", *args, "--library", self.library, "--epochs", "exposure", "--plan",
+                       "--output", tmp("plan.h5"), *self.files)
+            self.assertEqual("no row has more than one exposure" in done.stderr, i == 1)
+
     def test_nights(self):
         of = self.by_star(tmp("nights.h5"))
         np.testing.assert_array_equal(of["EPOCH"], np.tile((0, 0, 1, 1), (len(AMPLITUDE), 1)))

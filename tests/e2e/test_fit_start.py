@@ -409,6 +409,11 @@ class FitPriors(ProgramTest):
         os.makedirs(tmp("night"))
         other = shutil.copy(SURVEY, tmp("night"))
         self.assertRefused(tmp("priors.h5"), "IDENTIFIER", other, SURVEY, args=(other,))
+        ids = self.ids[0], read(tmp("free.h5"), "catalog")["IDENTIFIER"][0].decode()
+        for by_name in 0, 1:  # as a list of rows does
+            done = run("fit", "--library", LIBRARY, "--plan", "--object", ids[by_name], "--output", tmp("no.h5"), SURVEY,
+                       other)
+            self.assertEqual("have the same name" in done.stderr, by_name)
         self.one_fit("two.h5", "--prior-table", self.table, other)
         self.assertIn("8 rows have priors", self.done.stdout)
 
@@ -471,6 +476,14 @@ class FitPriors(ProgramTest):
         )):
             with self.subTest(parts):
                 self.assertRefused(self.save(f"wrong{k}.fits", change), *parts)
+        # the result's unit in any spelling, or no unit
+        for column, unit, is_right in (("TEFF", "kK", 0), ("TEFF", "Kelvin", 1), ("TEFF_ERR", "m/s", 0), ("VRAD", "m/s", 0),
+                                       ("VRAD", "km.s**-1", 1), ("VRAD_ERR", "m s-1", 0), ("LOGG", "log(cm/s2)", 1)):
+            path = self.save("unit.fits", edit(VRAD=0.0, VRAD_ERR=1.0, LOGG_ERR=np.inf))
+            with pyfits.open(path, mode="update") as hdus:
+                hdus[1].columns[column].unit = unit
+            with self.subTest(column=column, unit=unit):
+                self.assertRefused(path, "LOGG" if is_right else f"{column} is in {unit}; convert")
         # a float -9999 for a missing value is reported; an integer column's null is no value
         for value, is_number in (-9999.0, True), (-9999, False):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))
