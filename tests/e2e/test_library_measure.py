@@ -279,7 +279,7 @@ class LibraryCorrect(ProgramTest):
         with h5py.File(tmp("far.h5")) as f:
             error = f["arms/arm0/model_error"]
             at = np.argmin(abs(f["arms/arm0/wavelength"][...] - LINE))
-            patterns = error["sigma"][...] @ error["component"][:, at]**2 if "sigma" in error else 0
+            patterns = error["sigmas"][...]**2 @ error["components"][:, at]**2
             self.assertGreater(error["fraction"][at]**2 + patterns, 0.02**2)
 
     def test_gaps_of_all_spectra_and_a_star_outside_the_range(self):
