@@ -255,15 +255,15 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return residuals [n, n_pix] of spectra after a correction, in two rounds and fading far from
-    calibrators as in a library, learned without their fold."""
+    """Return spectra's residuals [n, n_pix] after a faded correction learned without their fold."""
     fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
     out = np.empty(calibrators.x.shape)
     for i in range(N_FOLD):
         others, mine = calibrators.rows(fold != i), calibrators.rows(fold == i)
         found = learn(others, use, degree, ridge, rounds)
-        left = others.x - found.faded(others, others.mapped) @ found.coef
-        found.coef = found.coef + found.regress(others, left)  # as in take_out
+        if rounds > 1:  # round two of take_out
+            left = others.x - found.faded(others, others.mapped) @ found.coef
+            found.coef = found.coef + found.regress(others, left)
         out[fold == i] = mine.x - found.faded(others, mine.mapped) @ found.coef
     return out
 
