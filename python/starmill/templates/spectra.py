@@ -318,8 +318,8 @@ def find_velocities(y, good, model, ln_step):
 
 
 def align(found, velocity, rows):
-    """Add the velocities found in the spectra `rows` to velocity [n_spectrum] (km/s) and make the
-    median 0.  Return the robust scatter of the changes."""
+    """Add the velocities found in the spectra `rows` to velocity [n_spectrum] (km/s) and
+    subtract the median.  Return the robust scatter of the changes."""
     good = np.isfinite(found)
     at = rows[good]
     velocity[at] = C_KM_S * np.tanh(np.arctanh(velocity[at] / C_KM_S)
