@@ -24,8 +24,8 @@ typedef struct run {
   int *row;     /* [n_row] rows of the grid file to read */
   size_t n_row; /* size of row */
   double saved_s, said_s, looked_s;
-  double began_s;  /* wall time when this call began the arm */
-  int first_epoch; /* epochs of the arm at that time */
+  double began_s, first_s; /* wall times when this call began the arm, ended its first epoch */
+  int first_epoch;         /* epochs of the arm when this call began it */
   int stop;
 } run;
 
@@ -168,25 +168,25 @@ static const char *whose(const run *r)
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
 }
 
-/* Rank 0: print a line of progress every SAY_S seconds and at the end of an arm. */
+/* Rank 0: print a line every SAY_S seconds, from the slow first epoch on, and at an arm's end. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();
   const mill_train_epoch *e = &state->epoch[state->n_epoch - 1];
   const int n_epoch = r->n->settings->net.n_epoch;
-  const int any_left_out = r->n->split->n > r->n->split->n_train;
   char error[48], best[48], left[32];
+  if (state->n_epoch == r->first_epoch + 1)
+    r->first_s = r->said_s = now_s;
   if (!state->ended && now_s - r->said_s < SAY_S)
     return;
   r->said_s = now_s;
-  const double left_epochs =
-      (n_epoch - state->n_epoch) + n_epoch * (r->n->info->n_arm - r->arm - 1.0);
-  mill_progress_eta((now_s - r->began_s) / (state->n_epoch - r->first_epoch) * left_epochs, left,
-                    sizeof left);
+  const double arms = r->n->info->n_arm - r->arm - 1, n = n_epoch * (1 + arms) - state->n_epoch;
+  const double epoch_s = (now_s - r->first_s) / fmax(state->n_epoch - r->first_epoch - 1, 1);
+  mill_progress_eta(n * epoch_s + arms * (r->first_s - r->began_s), left, sizeof left);
   printf("arm %s, epoch %d of %d: loss %.5g, error of %s %s (least %s, epoch %d), rate %.2g, at "
          "most %s left\n",
          r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train, whose(r),
-         error_text(r, any_left_out ? e->validation : e->train, error),
+         error_text(r, isnan(e->validation) ? e->train : e->validation, error),
          error_text(r, state->best_loss, best), state->best_epoch, e->rate, left);
   fflush(stdout);
 }

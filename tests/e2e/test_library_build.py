@@ -292,13 +292,15 @@ class LibraryBuild(unittest.TestCase):
         image(good[:-7], **{**card, "PHXM_H": 0.3}).writeto(tmp("bad/short.fits"))
         image(good, PHXTEFF=5000.0, PHXM_H=0.4).writeto(tmp("bad/nolabel.fits"))
         image(good, **dict(zip(card, labels[4]))).writeto(tmp("bad/twin.fits"))
+        image(good, **{**card, "PHXTEFF": -5000.0}).writeto(tmp("bad/minus.fits"))
         put("bad/cut.fits", content(tmp("bad/m000.fits"))[:4000])
         for workers in (1, 3):
             done = self.good(phoenix("bad", f"bad{workers}.h5", "--workers", workers))
-            self.assertIn("10 good, 6 bad", done.stdout)
+            self.assertIn("10 good, 7 bad", done.stdout)
             for text in ("nan: its flux is nan at 5030 A", "zero: its flux is 0 at 5004.94 A",
                          "short: ", f"has no image of one axis with the {len(good) - 7} pixels",
                          "nolabel: its label logg (PHXLOGG) is not known",
+                         "minus: its label teff (PHXTEFF) is not known",
                          "twin: it has the same labels as m004", "cut: "):
                 self.assertIn(text, done.stdout)
         one, three = read("bad1.h5"), read("bad3.h5")
@@ -306,7 +308,7 @@ class LibraryBuild(unittest.TestCase):
         for arm in ("b", "r"):
             np.testing.assert_array_equal(one[arm]["flux"], three[arm]["flux"])
         bad = {n: w for n, w, s in zip(one["name"], one["why"], one["status"]) if s == 2}
-        self.assertEqual(set(bad), {"nan", "zero", "short", "nolabel", "twin", "cut"})
+        self.assertEqual(set(bad), {"nan", "zero", "short", "nolabel", "twin", "cut", "minus"})
 
     def test_selection(self):
         labels = labels_of(12)

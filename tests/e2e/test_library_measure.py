@@ -270,6 +270,18 @@ class LibraryCorrect(ProgramTest):
                               ("expected 2 pixels or", lambda flux, labels: flux[:99].fill(0))):
             self.assertOneLine(starmill(*correct, "--spectra", made.write("no.fits", edit=change)), words, status=3)
 
+    def test_far_from_calibrators_nothing_is_corrected_nor_claimed(self):
+        done = run(*CORRECT, tmp("far.h5"), "--spectra", made.write("far.fits", edit=edit), "--degree", 1,
+                   "--label-errors", "1,0.001,0.001", tmp("bare.h5"))
+        self.assertIn("half of the spectra get at most 0 % of the correction", done.stderr)
+        size, before, rest = re.search(r"5000- *5500 +(\S+) +(\S+) +(\S+)", done.stdout).groups()
+        self.assertEqual((size, rest), ("0.00", before))
+        with h5py.File(tmp("far.h5")) as f:
+            error = f["arms/arm0/model_error"]
+            at = np.argmin(abs(f["arms/arm0/wavelength"][...] - LINE))
+            patterns = error["sigmas"][...]**2 @ error["components"][:, at]**2
+            self.assertGreater(error["fraction"][at]**2 + patterns, 0.02**2)
+
     def test_gaps_of_all_spectra_and_a_star_outside_the_range(self):
         path = made.write("gaps.fits", edit=lambda flux, _: [
             part.fill(np.nan) for part in (flux[:, 1200:1206], flux[1, 880:])])
@@ -361,7 +373,7 @@ class LibraryCorrect(ProgramTest):
         label = [Label(name, min=-1.0, max=1.0, scale=0.2) for name in "abc"]
         every = np.ones(n_pix)
         stars = Calibrators(np.arange(n_pix), wave, None, None, None, every, mapped, mapped, None,
-                            np.full(3, 0.2), every, every)
+                            np.full(3, 0.2), np.full(3, 0.2 * correction.REACH), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(13, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
         # Limits of the correction's relative rms error.  Splines round to float32; linear cells,

@@ -365,8 +365,9 @@ class TrainFunctions(ProgramTest):
                            status=3)
         self.good(train("yes.h5", tmp("half.h5"), "radial", "--unfinished", "--left-out", 0))
         short = write_grid("short.h5", label[:, :2][::5])
-        self.assertOneLine(train("no.h5", path, "linear", "--validation", short), "--validation",
-                           "its labels", status=3)
+        done = train("no.h5", path, "linear", "--validation", short)
+        self.assertOneLine(done, "--validation", "its labels", status=3)
+        self.assertNotIn("made in", done.stdout)  # refused before the work
         for way, options, words in (
             ("splines", ("--smoothing", 1), "--smoothing does not apply to --emulator splines"),
             ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial"),

@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, need
+from starmill.cli.basics import INPUT, USAGE, need, warn
 from starmill.templates import correction, emulate, residuals
 from starmill.templates.correction import clipped
 from starmill.templates.library_file import write
@@ -16,6 +16,7 @@ from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # the correction fades over this length at ends of --range, a third of it at --mask
 LEAST_STARS = 30
+LEAST_SHARE = 0.9  # of the correction for the median spectrum, without a warning
 BLOCK_AA = 100  # length of wavelength ranges; odd and even ranges are fitted apart and compared
 TABLE_AA = 500  # length of the wavelength range of one line of the printed table
 
@@ -160,18 +161,14 @@ def describe(arm, label, found, learned, change, rest):
 
 def take_out(library, i_arm, found, how, kind):
     """Correct an arm in two rounds.  found: its Calibrators; how: arguments of correction.compare;
-    kind: those of correction.learn.  Return the Correction, with the coefficients of round two, and
-    round one's change of ln flux [n, n_pix] at the spectra's labels."""
+    kind: those of correction.learn.  Return the Correction, with the coefficients of round two."""
     learned = correction.learn(found, *kind)
-    terms = learned.terms(found.mapped)
-    change = (terms @ learned.coef) * found.measures
     correction.apply(library, i_arm, found, learned)
     # a second round corrects what the emulator did not reproduce
     again = correction.compare(library, i_arm, *how, found.slope)
-    x = again.at_shifts(again.x, learned.shift)
-    learned.coef = correction.robust_ridge(terms, x, again.known, learned.ridge)
+    learned.coef = learned.regress(again, again.x)
     correction.apply(library, i_arm, found, learned)
-    return learned, change
+    return learned
 
 
 def onto_scale(library, i_arm, found, how, kind):
@@ -204,8 +201,13 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     kind, lines = (use, *correction.choose(found, use, degrees)), []
     if options.error_columns:
         found, lines = onto_scale(library, i_arm, found, how, kind)
+    share = np.median(correction.nearby(found, use, found.mapped))
+    if share < LEAST_SHARE:
+        warn(f"arm {arm.name}: half of the spectra get at most {100 * share:.0f} % of the "
+             "correction, as too few others are within 5 --label-errors; give larger ones")
     rest = correction.left_out(found, *kind)  # each by a correction learned without it
-    learned, change = take_out(library, i_arm, found, how, kind)
+    learned = take_out(library, i_arm, found, how, kind)
+    change = found.x - correction.compare(library, i_arm, *how, found.slope).x
     after = np.where(found.measures > 0.5, rest, found.x)  # where not corrected: as before
     # remove errors of the given labels, but not their trend, which may be the templates' error
     shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))

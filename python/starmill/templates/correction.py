@@ -3,6 +3,7 @@
 a polynomial of the labels (docs/science/numerics.md, "Correction by real spectra")."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.interpolate import CubicSpline, make_interp_spline
@@ -48,6 +49,7 @@ class Calibrators:
     mapped: np.ndarray  # [n, n_label]
     errors: np.ndarray  # [n, n_label] of benchmark stars' labels, NaN of other labels
     scale: np.ndarray  # [n_label] errors of the calibrators' labels
+    reach: np.ndarray  # [n_label] REACH errors, in mapped labels
     measures: np.ndarray  # [n_pix] 0 to 1: how much spectra may correct templates here
     level: np.ndarray  # [n_pix of the arm] mean template over its mean flux
 
@@ -122,8 +124,10 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     functions = residuals.continuum(2 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1, n_continuum)
     ratio, known, scale = flat(x[use], functions, level[at])
     labels = spectra.labels[use]
+    middle, half = np.median(labels, axis=0), 0.5 * size
+    reach = REACH * (library.map(middle + half) - library.map(middle - half))
     out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
-                      library.map(labels), spectra.errors[use], size, share, level)
+                      library.map(labels), spectra.errors[use], size, reach, share, level)
     if slope is None:
         out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
         weighted = functions * out.weight  # fits take the continuum out of the slopes too
@@ -191,6 +195,15 @@ class Correction:
         further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
         return np.hstack([emulate.monomials(x, self.degree), further])
 
+    def regress(self, calibrators, x):
+        """Return coefficients fitted to residuals x [n, n_pix] at calibrators' shifted labels."""
+        return robust_ridge(self.terms(calibrators.mapped), calibrators.at_shifts(x, self.shift),
+                            calibrators.known, self.ridge)
+
+    def faded(self, calibrators, mapped):
+        """Return the terms [n, n_term] at mapped labels; they fade to 0 far from calibrators."""
+        return self.terms(mapped) * nearby(calibrators, self.use, mapped)[:, None]
+
 
 def robust_ridge(terms, x, known, ridge):
     """Regress x [n, n_pix], where known, on terms [n, n_term]; outliers count less.  Return the
@@ -234,8 +247,7 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
     terms = found.terms(calibrators.mapped)
     trend = emulate.monomials(calibrators.mapped[:, use], 1)
     for i in range(rounds):
-        x = calibrators.at_shifts(calibrators.x, found.shift)
-        found.coef = robust_ridge(terms, x, calibrators.known, ridge)
+        found.coef = found.regress(calibrators, calibrators.x)
         if i < rounds - 1:
             found.shift = without_trend(calibrators.shifts(calibrators.x - terms @ found.coef),
                                         trend)
@@ -243,13 +255,16 @@ def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
 
 
 def left_out(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return residuals [n, n_pix] of spectra after a correction learned without their fold."""
+    """Return spectra's residuals [n, n_pix] after a faded correction learned without their fold."""
     fold = np.random.default_rng(1).permutation(len(calibrators.x)) % N_FOLD
     out = np.empty(calibrators.x.shape)
     for i in range(N_FOLD):
-        found = learn(calibrators.rows(fold != i), use, degree, ridge, rounds)
-        mine = calibrators.rows(fold == i)
-        out[fold == i] = mine.x - found.terms(mine.mapped) @ found.coef
+        others, mine = calibrators.rows(fold != i), calibrators.rows(fold == i)
+        found = learn(others, use, degree, ridge, rounds)
+        if rounds > 1:  # round two of take_out
+            left = others.x - found.faded(others, others.mapped) @ found.coef
+            found.coef = found.coef + found.regress(others, left)
+        out[fold == i] = mine.x - found.faded(others, mine.mapped) @ found.coef
     return out
 
 
@@ -305,12 +320,10 @@ def scale_of(stars, use, label):
     return scale, lines
 
 
-def nearby(calibrators, library, use, mapped):
+def nearby(calibrators, use, mapped):
     """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
-    middle, half = np.median(calibrators.labels, axis=0), 0.5 * calibrators.scale
-    length = REACH * (library.map(middle + half) - library.map(middle - half))[use]
-    tree = cKDTree(calibrators.mapped[:, use] / length)
-    distance = tree.query(mapped[:, use] / length, k=[min(5, tree.n)])[0][:, 0]
+    tree = cKDTree((calibrators.mapped / calibrators.reach)[:, use])
+    distance = tree.query((mapped / calibrators.reach)[:, use], k=[min(5, tree.n)])[0][:, 0]
     return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
 
 
@@ -378,10 +391,7 @@ def apply(library, i_arm, calibrators, correction):
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))  # 0 outside
 
-    def values_at(mapped):
-        return correction.terms(mapped) * nearby(calibrators, library, correction.use,
-                                                 mapped)[:, None]
-
+    values_at = partial(correction.faded, calibrators)
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)
         return

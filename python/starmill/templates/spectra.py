@@ -37,10 +37,12 @@ N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # a residual is compared with the residuals of this many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
+LEAST_SMOOTHING = 1e-4  # if given: less cannot average spectra of equal labels
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
 # the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
-MAX_ALIGN = 4  # most rounds of aligning by polynomials, then by radial functions; 3 usually suffice
+MAX_ALIGN = 4  # most rounds of aligning to the mean, polynomials and radial functions each
+FAST = 20.0  # km/s: if velocities scatter by more, polynomials would follow them: begin by the mean
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: search +-600; stop when changes scatter by less
 
 
@@ -291,11 +293,9 @@ class Functions:
         return residuals.measure(arm.wave_aa, x, self.settings.model_error, self.weight, noise)
 
 
-def find_velocities(functions, ln_step):
-    """Return the velocity (km/s) of each spectrum relative to functions fitted to all others: the
-    shift of least misfit, refined by a parabola; NaN at an end of the range."""
-    y, good = functions.y, ~functions.gap
-    model = functions.left_out()
+def find_velocities(y, good, model, ln_step):
+    """Return the velocity (km/s) of each spectrum y [n, n_pix], where good, relative to its model:
+    the shift of least misfit, refined by a parabola; NaN at an end of the range."""
     n, n_pix = y.shape
     most = min(int(np.ceil(MAX_VELOCITY / (C_KM_S * ln_step))), n_pix // 8)
     model = model[:, most:n_pix - most]  # all shifts compare the same pixels of the model
@@ -317,10 +317,9 @@ def find_velocities(functions, ln_step):
     return np.where(at == inner, C_KM_S * np.tanh(pixels * ln_step), np.nan)
 
 
-def align(functions, ln_step, velocity, rows):
-    """Measure the velocities left in the spectra `rows`, add them to velocity [n_spectrum] (km/s)
-    and subtract the median.  Return the robust scatter of the changes."""
-    found = find_velocities(functions, ln_step)
+def align(found, velocity, rows):
+    """Add the velocities found in the spectra `rows` to velocity [n_spectrum] (km/s) and
+    subtract the median.  Return the robust scatter of the changes."""
     good = np.isfinite(found)
     at = rows[good]
     velocity[at] = C_KM_S * np.tanh(np.arctanh(velocity[at] / C_KM_S)
@@ -343,18 +342,20 @@ def build(settings, spectra):
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
 
-    def make(**how):
-        fate, gap, rows, y, bad = grid.put(velocity)
-        return fate, gap, rows, Functions(settings, spectra.labels[rows], y, bad, **how)
-
-    for stiff in (True, False) if settings.align else ():
-        for _ in range(MAX_ALIGN):
-            _, _, rows, functions = make(aligning=True, stiff=stiff)
-            step = align(functions, grid.arm.ln_step, velocity, rows)
-            n_align += 1
+    for way in ("mean", "polynomials", "functions") if settings.align else ():
+        for i in range(MAX_ALIGN):
+            _, _, rows, y, bad = grid.put(velocity)
+            model = (y.sum(axis=0) - y) / (len(y) - 1) if way == "mean" else Functions(
+                settings, spectra.labels[rows], y, bad, None, True, way == "polynomials").left_out()
+            moved = velocity.copy()
+            step = align(find_velocities(y, ~bad, model, grid.arm.ln_step), moved, rows)
+            if way == "mean" and i == 0 and not step > FAST:
+                break
+            velocity, n_align = moved, n_align + 1
             if not step > SMALL_CHANGE:
                 break
-    fate, gap, rows, functions = make()
+    fate, gap, rows, y, bad = grid.put(velocity)
+    functions = Functions(settings, spectra.labels[rows], y, bad)
     fate[rows[~functions.used]] = OUTLIER
     rows = rows[functions.used]
     library, outside = functions.library(grid.arm)
@@ -456,7 +457,16 @@ def print_spectra(made, names):
               f"{', and beyond the ends of what was moved' if made.n_align else ''}), which the "
               f"functions of the labels fill: at most {100 * gaps.max():.2g} %")
     if (gaps.any() or (made.fate == BAD_FLUX).any()) and made.good_aa:
-        print("       no spectrum has a bad pixel from {:.2f} to {:.2f} A".format(*made.good_aa))
+        print("       no spectrum has a bad pixel from {:.2f} to {:.2f} A, except those with no "
+              "good one".format(*made.good_aa))
+    _, same, n = np.unique(made.functions.mapped.round(6), axis=0, return_inverse=True,
+                           return_counts=True)
+    twins = made.rows[n[same.ravel()] > 1]
+    if len(twins):
+        text = f"the labels of another (does --labels lack one?): {rows_text(names, twins)}"
+        need(not 0 < (made.functions.settings.smoothing or 0) < LEAST_SMOOTHING, INPUT,
+             f"with so small a --smoothing no spectra may have {text}")
+        print(f"  {len(twins):4d} of those used have {text}")
     if len(made.outside):
         print(f"  {len(made.outside):4d} of those used lie outside the hulls of the others (--hull "
               f"all takes them in): {rows_text(names, made.outside)}")

@@ -257,7 +257,7 @@ class Source:
 
     def entry(self, i):
         """Return (name, labels, stamp of the file, why) of a spectrum without reading its pixels.
-        labels: NaN if unknown.  why: a reason not to use the spectrum, or empty."""
+        labels: NaN if unknown or teff <= 0.  why: a reason not to use the spectrum, or empty."""
         nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
@@ -282,10 +282,12 @@ class Source:
                                   for _, column in self.request.labels]
             except Failure as failure:
                 why = self.why(i, failure)
-        for (label, column), value in zip(self.request.labels, labels or nothing):
+        labels = [np.nan if of == "teff" and value <= 0 else value
+                  for of, value in zip(self.names, labels or nothing)]
+        for (label, column), value in zip(self.request.labels, labels):
             if not why and not np.isfinite(value):
                 why = f"its label {label} ({column}) is not known"
-        return name, labels or nothing, stamp, why
+        return name, labels, stamp, why
 
     def read(self, i):
         """Return spectrum i.  Spectra of equal wavelengths share one array of them."""

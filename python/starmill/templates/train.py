@@ -320,12 +320,14 @@ def train_functions(options):
                           [("the grid file", path), ("--validation", options.validation or "")])
     grid = open_grid(path)
     models = good_models(grid, options.unfinished)
+    validation = options.validation and open_validation(options, grid)
     maker, library = Maker(options), frame(grid)
     lines = maker.make(grid, models, library, options.gaps == "fill")
     print(f"made in {time.monotonic() - start:.1f} s", *lines, sep="\n", flush=True)
     name_it(library, options.emulator, path)
-    if options.validation:
-        report_validation(options, grid, models, library)
+    if validation:
+        measure(options, library, *validation, f"of {os.path.basename(options.validation)[:200]}; "
+                f"the library is made of {len(models)} models", library)
     elif float(options.left_out or 0.1) > 0:
         report_left_out(options, maker, grid, models, library)
     if library.report:
@@ -406,8 +408,8 @@ def report_left_out(options, maker, grid, models, library):
                 "all", library)
 
 
-def report_validation(options, grid, models, library):
-    """Report on models of another grid file, which must have the same labels and arms."""
+def open_validation(options, grid):
+    """Open --validation, which must have the labels and arms of `grid`; return it and good rows."""
     def must(good, message):
         need(good, INPUT, f"--validation {options.validation}: {message}")
 
@@ -423,8 +425,7 @@ def report_validation(options, grid, models, library):
         sigma_a, sigma_b = a.template_sigma_aa, b.template_sigma_aa
         must(abs(sigma_a - sigma_b) <= 1e-6 * abs(sigma_a),
              f"its arm {b.name} has a sigma of {sigma_b:g} A, {grid.path} one of {sigma_a:g} A")
-    measure(options, library, other, rows, f"of {os.path.basename(other.path)[:200]}; the library "
-            f"is made of {len(models)} models", library)
+    return other, rows
 
 
 def measure(options, library, grid, models, how, to):
