@@ -67,6 +67,8 @@ def columns(path=OUT):
                 if isinstance(column, h5py.Dataset):
                     found[name] = (column[...], column.attrs.get("unit", ""),
                                    column.attrs["description"])
+        frames = f["catalog/files/FRAME"][...][f["catalog/FILE"][...]]
+        found["FRAME"] = frames, "", "frame of VRAD, the input's"
     return found
 
 
@@ -119,6 +121,7 @@ class Export(ProgramTest):
                     pyfits.open(path) as inputs:
                 self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"])
                 table = hdus["RVTAB"]
+                self.assertEqual(hdus[0].header["SPECSYS"], "BARYCENT")
                 self.assertEqual([(c.name, c.format, c.unit) for c in table.columns],
                                  [(n, f.lstrip("1") if len(f) == 2 else f, u) for n, f, u in RVTAB])
                 self.assertEqual([table.header[f"TUCD{table.data.names.index(n) + 1}"] for n in RENAMED],
@@ -281,7 +284,7 @@ class Export(ProgramTest):
             return importlib.import_module(module)
         except ImportError as missing:
             done = self.export("--to", kind, "--output", tmp("x." + kind), OUT, status=2)
-            self.assertRegex(done.stderr, f"^starmill export: .* pip install {name}.*\n$")
+            self.assertRegex(done.stderr, f"^starmill export: .*: pip install {name}.*\n$")
             raise unittest.SkipTest(str(missing)) from None
 
     def assertColumns(self, found, result, ascii_only=False):

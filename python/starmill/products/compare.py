@@ -20,7 +20,7 @@ UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
             32: "BAD_SPECTRUM", 64: "BAD_HESSIAN"}
 FAR = 5.0  # errors; larger differences are counted
-IDS = "TARGETID", "EXPID", "OBJECT"
+IDS = {"TARGETID": -1, "OBJECT": "", "IDENTIFIER": "", "EXPID": -1}  # value if missing
 
 
 def parameters(columns):
@@ -45,7 +45,8 @@ def read_one(path):
             result = Result(path)
             rows = result.whole(0, result.n_row) & (result.column("STATUS")[...] != NOT_DONE)
             result.warn_damaged()
-            return Table({name: native(result.column(name)[...][rows]) for name in result.names()},
+            return Table({"FRAME": native(result.frames[result.column("FILE")[...][rows]]), **{
+                name: native(result.column(name)[...][rows]) for name in result.names()}},
                          meta={bit: name for bit, (name, _) in result.warnings.items()})
     with as_failure(OUTPUT, "", Failure), opened(path) as hdus:
         for i, hdu in enumerate(hdus):
@@ -67,7 +68,7 @@ def read(paths):
     parts = [part for part in map(read_one, paths.split(",")) if len(part)]
     need(parts, OUTPUT, f"{paths}: has no row")
     for part in parts:  # files differ in the shape of COVAR and the type of truth values
-        part.keep_columns([n for n in part.colnames if n in IDS or
+        part.keep_columns([n for n in part.colnames if n in (*IDS, "FRAME") or
                            (part[n].ndim, part[n].dtype.kind in "iuf") == (1, True)])
     table = vstack(parts, join_type="inner")
     for name in ("VRAD", "RVS_WARN"):
@@ -75,23 +76,18 @@ def read(paths):
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.fmax.reduce([np.where(a > NO_SN, a, np.nan) for a in arms]) if arms else np.nan
     kept = [p + end for p in parameters(table.colnames) for end in ("", "_ERR", "_FLAG")]
-    return table[[n for n in (*IDS, *kept, "CHISQ_TOT", "SN", "RVS_WARN", "NPIX_TOT")
+    return table[[n for n in (*IDS, "FRAME", *kept, "CHISQ_TOT", "SN", "RVS_WARN", "NPIX_TOT")
                   if n in table.colnames]]
 
 
 def match(a, b):
     """Match the stars of two tables; print how many rows are left out.  Return two dictionaries
     {column: values} of the matched stars, and a table of both with columns NAME_A and NAME_B."""
-    def known(name, none):
-        return all(name in t.colnames and (t[name] != none).any() for t in (a, b))
-
-    if known("TARGETID", -1):
-        by, none = ["TARGETID"] + (["EXPID"] if known("EXPID", -1) else []), -1
-    elif known("OBJECT", ""):
-        by, none = ["OBJECT"], ""
-    else:
-        raise Failure(USAGE, "no star can be matched: no TARGETID or OBJECT in both files")
-    named = [t[t[by[0]] != none] for t in (a, b)]
+    known = [n for n in IDS if all(n in t.colnames and (t[n] != IDS[n]).any() for t in (a, b))]
+    need(known[:1] not in ([], ["EXPID"]), USAGE,
+         "no star can be matched: no TARGETID, OBJECT or IDENTIFIER in both files")
+    by = known[:1] + ["EXPID"] * (known[0] == "TARGETID" and known[-1] == "EXPID")
+    named = [t[t[by[0]] != IDS[by[0]]] for t in (a, b)]
     once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
@@ -210,6 +206,9 @@ def main(options):
         check_packages("matplotlib")
     a, b, both = match(*map(read, names))
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
+    frames = [np.char.replace(t["FRAME"], "helio", "bary") for t in (a, b) if "FRAME" in t]
+    if frames and (frames[0] != frames[1]).any():
+        warn(f"velocities of {(frames[0] != frames[1]).sum()} stars are in two frames (FRAME)")
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)

@@ -17,7 +17,7 @@ from starmill.cli.basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, che
                                  check_text, make_folder, need, printable, refuse_input, warn)
 from starmill.products import rvtab, table
 from starmill.products.models import Models
-from starmill.products.result import Result
+from starmill.products.result import Result, text
 from starmill.products.table import head, is_done, words, writing_product
 
 INCOMPLETE = 3  # exit status: products or rows are missing
@@ -93,6 +93,9 @@ def primary(result, kind, n_left_out, i=None, file=None):
     header["RR_FILE"] = words(files["REDROCK"][i]) if i is not None else ""
     if i is not None:
         header["INPUT"] = words(result.files[i])
+        frame = text(files["FRAME"][i])
+        if frame.endswith("centric"):
+            header["SPECSYS"] = frame[:8].upper(), "frame of wavelengths and velocities"
     for key in GROUPING if file is not None else ():
         if key in file[0].header:
             header.append(file[0].header.cards[key])
@@ -119,11 +122,10 @@ class Export:
             return Done("unreadable")
         path = os.path.join(self.options.output, self.names[i])
         try:
-            header = is_done(path, self.kind, self.result, self.options.overwrite)
+            if is_done(path, self.kind, self.result, self.options.overwrite) is not None:
+                return Done("existing")
         except Failure as failure:
             return Done("refused", str(failure))
-        if header is not None:
-            return Done("existing")
         try:
             return Done("written", n_damaged=self._write(path, i))
         except Failure as failure:

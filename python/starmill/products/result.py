@@ -231,7 +231,7 @@ class Result:
     statuses, backends, warnings, infos, posteriors, flags  {code or bit: (name, meaning)}
     libraries              {code of LIBRARY: (name, path)}; a single library has code 1
     priors                 {parameter: (mean, sigma)} of the configuration's priors
-    files                  paths of the inputs as given to the fit
+    files, frames          paths of the inputs as given to the fit; their frames, last b""
     block                  number of rows to read at once
     calibration            {error column that calibrate() scales: (S/N [n], factors [n], floor)}
     """
@@ -266,6 +266,7 @@ class Result:
                 self._words, ("STATUS", "BACKEND", "RVS_WARN", "FIT_INFO", "POST_FLAG"))
             self.flags = self._words(*(p + "_FLAG" for p in self.parameters))
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
+            self.frames = np.append(self.catalog["files/FRAME"][...], b"")  # FILE -1: no input
             self.libraries = self._words("LIBRARY") or {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))

@@ -45,14 +45,10 @@ def columns(result):
     for names, form, source in RVTAB:
         if names == "LIBRARY" and not result.has(names):
             continue
-        if isinstance(names, str):
-            names = [names]
-        elif "{arm}" in names[0]:
-            names = [n.format(arm=arm) for arm in result.arms for n in names]
-        else:
-            names = [n.format(label=label) for label in result.parameters if label not in found
-                     for n in names]
-        for name in names:
+        names = [names] if isinstance(names, str) else names
+        of = result.arms if "{arm}" in names[0] else \
+            [p for p in result.parameters if p not in found] if "{label}" in names[0] else [""]
+        for name in [n.format(arm=one, label=one) for one in of for n in names]:
             dataset = result.catalog[source] if source else result.fits.get(name)
             found[name] = table.column(name, dataset, form)
     for name in filter(result.has, (f"{label}_FLAG" for label in result.parameters)):  # elements
@@ -71,8 +67,8 @@ Carried = collections.namedtuple("Carried", "row input target exposure")
 def span(result, i):
     """Return the first row of input i and the row after its last."""
     start, n = (int(result.catalog["files"][name][i]) for name in ("ROW_START", "N_ROW"))
-    if not 0 <= start <= start + n <= result.n_row:
-        raise Failure(OUTPUT, f"{result.path} is damaged: it lacks rows of {result.files[i]}; fit again")
+    need(0 <= start <= start + n <= result.n_row, OUTPUT,
+         f"{result.path} is damaged: it lacks rows of {result.files[i]}; fit again")
     return start, start + n
 
 

@@ -135,11 +135,8 @@ class Survey:
         names = ["STATUS", "RVS_WARN", "RCHISQ_TOT", "NEVAL", "FIT_INFO", "TARGET_RA", "TARGET_DEC"]
         names += [p + end for p in r.parameters for end in ("", "_ERR")]
         names += [start + a for a in r.arms for start in ("SN_", "RCHISQ_", "NPIX_")]
-        if r.epochs is not None:
-            names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"]
-        if r.has("SB2"):
-            names += ["SB2", "SB2_GAIN", "VRAD_2"]
-        return names
+        names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"] * (r.epochs is not None)
+        return names + ["SB2", "SB2_GAIN", "VRAD_2"] * r.has("SB2")
 
     def _count(self, block):
         """Count the block's rows by status, velocity and flags."""
@@ -233,13 +230,20 @@ class Survey:
         values = np.array(values)[..., pairs]
         delta = values[:, 0, 1] - values[:, 0, 0]
         own = ~np.all((delta == 0) | np.isnan(delta), axis=0)  # else one spectrum in two inputs
+        frames = self.result.frames[self._read("FILE", wanted)][pairs]
+        frames[frames == b"heliocentric"] = b"barycentric"  # they differ by up to 0.016 km/s
+        odd = own & ((frames[0] != frames[1]) | (frames[0] == b"topocentric"))
+        delta[names.index("VRAD"), odd] = np.nan
+        if odd.any():
+            unjoined.append(f"{odd.sum()} pairs of rows are topocentric or in two frames: their "
+                            "velocities are not compared")
         return Repeats(n_star, int(n[n > 1].sum()), int(own.sum()), self.key_every, unjoined,
                        dict(zip(names, delta[:, own])), dict(zip(names, values[:, 1][..., own])),
                        sn[:, own])
 
     def _read(self, name, rows):
         """Return a column in some rows (ascending), read in blocks."""
-        column, found = self.result.fits[name], [self.result.fits[name][:0]]
+        column, found = self.result.column(name), [self.result.column(name)[:0]]
         for start, stop in self.result.spans():
             low, high = np.searchsorted(rows, [start, stop])
             if high > low:

@@ -27,8 +27,8 @@ from starmill.products.result import NO_SN, TRUTHS, text
 from starmill.products.sky import has_place, healpix
 
 BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
-# source: dataset of the result; None: all values are missing
-Column = collections.namedtuple("Column", "name form n unit words ucd source")
+# source: dataset of the result; None: all values are missing.  text: values of its indices
+Column = collections.namedtuple("Column", "name form n unit words ucd source text", defaults=[None])
 
 FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of signed values
 TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "I": ">i2", "E": ">f4", "B": "u1", "L": "u1"}
@@ -190,14 +190,17 @@ def column(name, source, form=None):
 
 
 def whole(result):
-    """Return all columns of /fits and of /catalog, identifiers first."""
+    """Return all columns of /fits and of /catalog, identifiers first, and FRAME."""
     fits, catalog = (result.names(group) for group in (result.fits, result.catalog))
     found = {name: result.fits[name] for name in fits}
     # a label may have the name of a catalogue column
     found |= {"CATALOG_" * (name in fits) + name: result.catalog[name]
               for name in catalog if name != "TARGETID"}
+    frame = Column("FRAME", "A", result.frames.itemsize, "", "frame of VRAD, the input's",
+                   "pos.frame", result.catalog["FILE"], result.frames)
     return [column(name, found[name], "L" if name in TRUTHS else None)
-            for name in sorted(found, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))]
+            for name in sorted(found, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))
+            ] + [frame]
 
 
 def row_type(columns):
@@ -213,7 +216,7 @@ def packed(columns, values, n, texts=printable):
         if c.source is None:
             rows[c.name] = np.nan
             continue
-        value = values(c.source)
+        value = values(c.source) if c.text is None else c.text[values(c.source)]
         if c.form == "A":
             value = texts(value) if n and texts else value
         elif c.form == "L":
