@@ -188,7 +188,7 @@ class FromOthers:
 
         Raises:
             TypeError: The object has no columns.
-            ValueError: A column is missing.
+            ValueError: A column is missing, or there are several of wavelengths.
         """
         if type(table).__name__ == "FITS_rec":
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
@@ -198,8 +198,10 @@ class FromOthers:
         by_name = {str(name).strip().lower(): name for name in reversed(names)}
         found = {}
         for argument, possible in NAMES.items():
-            name = next((by_name[n] for n in possible if n in by_name), None)
-            if name is not None:
+            here = [by_name[n] for n in possible if n in by_name]
+            need(len(here) < 2 or argument != "wave" or "wave" in more, ValueError, "the table has "
+                 f"several columns of wavelengths, {', '.join(map(str, here))}: give one as wave")
+            for name in here[:1]:
                 values = table[name]
                 if np.ndim(values) == 2 and len(values) == 1:
                     values = values.reshape(-1)  # keeps the unit

@@ -174,6 +174,7 @@ class Notebook(unittest.TestCase):
                 (TypeError, "not SimpleNamespace", of.from_table, spectrum(nm)),
                 (TypeError, "know its units", of.from_table, rows.as_array().view(pyfits.FITS_rec)),
                 (ValueError, "no flux, ivar or error", of.from_table, {"wave": nm}),
+                (ValueError, "wavelength, lam: give one", of.from_table, {**table, "lam": nm}),
                 (ValueError, "no ivar or error", of.from_table, {
                     "wave": nm, "flux": [1, 2.0], "sigma": [1, 1.0], "var": [4, 4.0]}),
                 (ValueError, "no uncertainty", of.from_specutils, spectrum(nm, uncertainty=None)),

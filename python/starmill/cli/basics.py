@@ -72,10 +72,11 @@ def check_packages(*modules):
         os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # rerun only once
         flags = "-BE" + "s" * sys.flags.no_user_site
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
-    raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
-                  f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-                  f"install {' '.join(PACKAGES.get(name, name) for name in missing)}, or name "
-                  "another Python by the environment variable STARMILL_PYTHON")
+    debian = "" if {"pyarrow", "hats_import"} & set(missing) else \
+        f"install {' '.join('python3-' + module.lower() for module in missing)} (Debian) or "
+    raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: {debian}pip install "
+                  f"{' '.join(PACKAGES.get(name, name) for name in missing)}, or name another "
+                  "Python by the environment variable STARMILL_PYTHON")
 
 
 def memory_limit():
