@@ -183,7 +183,7 @@ class Merge(ProgramTest):
 
     def test_refused(self):
         one = self.one
-        self.assertRefused(one, one, says=[FILES[0], "in two of the results", "named twice"])
+        self.assertRefused(one, one, says=[FILES[0], "is the same input", "--latest"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"], status=4)
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
         self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"],
@@ -193,7 +193,7 @@ class Merge(ProgramTest):
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)
         self.assertRefused(one, other, says=[one, other, "different settings", "npoly"])
         unfinish(shutil.copy(one, tmp("unfinished.h5")), slice(0))  # FINISHED alone
-        self.assertRefused(tmp("unfinished.h5"), says=["is not finished"])
+        self.assertRefused(tmp("unfinished.h5"), says=["is not finished", "leave it out"])
         with h5py.File(shutil.copy(one, tmp("less.h5")), "r+") as f:
             del f["fits/VRAD"]
         self.assertRefused(one, tmp("less.h5"), says=[tmp("less.h5"), "no column VRAD"], status=4)
@@ -219,13 +219,15 @@ class Merge(ProgramTest):
         os.utime(second, ns=(at.st_atime_ns, at.st_mtime_ns))
         self.assertEqual(os.stat(second).st_size, at.st_size)
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
-        self.assertRefused(*parts, says=["coadd.fits", "another-name", "in two of the results"])
+        self.assertRefused(*parts, says=["coadd.fits", "another-name", "same input"])
         self.merge("two.h5", *parts[:2])
         # a copy has the same size, time and rows; so has a file that no longer exists
         parts += [self.part("copied.h5", [place("d4", lambda path: shutil.copy2(first, path))])]
-        self.assertRefused(parts[0], parts[3], says=["coadd.fits", "in two of the results"])
+        for options in [], ["--latest"]:  # which takes a path's last fit
+            self.assertRefused(parts[0], parts[3], options=options,
+                               says=["coadd.fits", "same input"])
         shutil.rmtree(tmp("d1"))
-        self.assertRefused(parts[0], parts[2], says=["another-name", "in two of the results"])
+        self.assertRefused(parts[0], parts[2], says=["another-name", "same input"])
 
     def test_nights_of_the_same_stars_at_one_time(self):
         """Files that agree in size, time and list of stars, but not in spectra, are two inputs."""
@@ -242,10 +244,36 @@ class Merge(ProgramTest):
         night = self.part("night.h5", [other])
         self.merge("of-nights.h5", self.one, night)
         self.assertEqual(len(read(tmp("of-nights.h5"))["VRAD"]), 8)
-        self.assertRefused(both, night, says=[other, "in two of the results"])
+        self.assertRefused(both, night, says=[other, "is the same input"])
         with h5py.File(night, "r+") as f:  # fits of another version are not compared
             f["provenance"].attrs.modify("REVISION", np.bytes_("older"))
-        self.assertRefused(self.one, night, says=[other, "in two of the results"])
+        self.assertRefused(self.one, night, says=[other, "is the same input"])
+
+    def test_latest(self):
+        """An input changes twice and is fitted each time: --latest merges its last fit alone."""
+        path = shutil.copy(FILES[1], tmp("coadd-new.fits"))
+        nights = [self.part("night0.h5", [path, FILES[0]])]
+        os.utime(path, (0, 0))
+        nights += [self.part("night1.h5", [path])]
+        self.assertRefused(*nights, says=[path, *nights, "give --latest"])
+        pyfits.append(path, np.zeros(9))  # another size
+        nights += [self.part("night2.h5", [path])]
+        self.merge("wanted.h5", self.one, nights[2])
+        for out, parts, time in (("latest1.h5", nights, None), ("latest2.h5", nights[::-1], b"2")):
+            for i, part in enumerate(nights):
+                with h5py.File(part, "r+") as f:  # else times, to the second, may be equal
+                    f["provenance/END_TIME"][...] = f"{time.decode()}{i}" if time else "2"
+            done = self.merge(out, *parts, options=["--latest"])
+            self.assertIn("rows         8\ndropped      8 rows", done.stdout)
+            for group in ("fits", "catalog", "catalog/exposures", "catalog/files"):
+                made, wanted = (read(tmp(name), group) for name in (out, "wanted.h5"))
+                if time:  # the other order of inputs
+                    wanted = {k: np.roll(v, len(v) // 2, 0) for k, v in wanted.items()}
+                    wanted.update({k: made[k] for k in ("FILE", "FIRST_EXPOSURE", "ROW_START") if k in made})
+                self.assertEqual(differing(made, wanted), [], group)
+            run("status", tmp(out))
+        self.assertIn("rows         4\n",
+                      self.merge("one-of-two.h5", self.one, self.one, options=["--latest"]).stdout)
 
     def test_an_input_that_was_tried_twice(self):
         self.merge("tried.h5", *[self.part("once.h5", [FILES[0], FILES[2]], status=3),
@@ -398,6 +426,13 @@ class Calibration(ProgramTest):
         with self.assertWarnsRegex(UserWarning, "FEH_ERR, ALPHAFE_ERR, which stay"):
             found = Result(made, calibrated=True).select("VRAD_ERR < 2")
         self.assertEqual(found.rows.tolist(), np.flatnonzero(table["VRAD_ERR"] < 2).tolist())
+        with h5py.File(path, "r+") as f:
+            f["catalog/files/FRAME"][0] = b"topocentric"
+        done = run("merge", "--calibrate", "--overwrite", "--output", tmp("sky.h5"), path)
+        self.assertIn(f"{self.N // 2 - 220} pairs of rows are topocentric", done.stderr)
+        with h5py.File(tmp("sky.h5")) as f:
+            n = dict(zip(names, f["fits"].attrs["CAL_PAIRS"]))
+        self.assertEqual([n["VRAD"], n["LOGG"]], [0, self.N // 2 - 220])
         self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), path,
                   says=["no calibration", "merge --calibrate"])
         few = tmp("few-calibrated.h5")  # of four stars, each with one row
@@ -523,5 +558,21 @@ class Compare(ProgramTest):
             fits["TARGETID"], catalog["EXPID"] = at // 2, at % 2
 
         edited(path, edit)
-        said = run("compare", path, path).stdout
-        self.assertIn(f"matched by TARGETID+EXPID: {self.n} stars;", said)
+        done = run("compare", path, path)
+        self.assertIn(f"matched by TARGETID+EXPID: {self.n} stars;", done.stdout)
+        self.assertEqual(done.stderr, "")
+
+    def test_without_names_and_in_two_frames(self):
+        """Without TARGETID and OBJECT rows are matched by IDENTIFIER."""
+        def edit(fits, catalog):
+            fits["TARGETID"][:], catalog["OBJECT"][:] = -1, b""
+
+        edited(self.path, edit)
+        other = shutil.copy(self.path, tmp("frame.h5"))
+        for frame, n in (b"heliocentric", 0), (b"topocentric", self.n):
+            with h5py.File(other, "r+") as f:
+                del f["catalog/files/FRAME"]  # heliocentric is longer
+                f["catalog/files/FRAME"] = np.array([frame])
+            done = run("compare", self.path, other)
+            self.assertIn(f"matched by IDENTIFIER: {self.n} stars;", done.stdout)
+            self.assertEqual(f"velocities of {self.n} stars are in two frames" in done.stderr, n > 0)

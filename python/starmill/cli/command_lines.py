@@ -414,6 +414,7 @@ Exit status: 0: done; 2: usage, or the parts are unfinished or do not belong tog
               (1, math.inf, "one or more results"))
     job.add("output", "the joined result (HDF5)", needed=True)
     job.flag("overwrite", "replace an existing output")
+    job.flag("latest", "if several parts have an input, keep its rows in the part that ended last")
     job.flag("primary", "add /catalog/PRIMARY: 1 in one row of each star, the best one")
     job.flag("calibrate", "add to /fits the factor and the floor of each error by which repeats of "
              "stars differ as their errors say (needs scipy)")
@@ -426,8 +427,8 @@ def compare():
 Compare two results of the same stars, star by star.  A and B are results of starmill fit
 (HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
 are B - A.  Several rvtab files may be joined by commas.  Stars are matched by TARGETID, and
-by EXPID too if both files have it; without TARGETID, by OBJECT.  Rows whose key is repeated in
-a file are counted and left out.""", "numpy scipy h5py astropy", """\
+by EXPID too if both files have it; without TARGETID by OBJECT, else by IDENTIFIER.  Rows whose
+key is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""", (2, 2, "two results"))
     job.add("figure", "draw the differences into this PNG or PDF (needs matplotlib)", "FILE.png")

@@ -51,16 +51,18 @@ class Column:
 
 class Part:
     """A finished result.  n: {ROWS, EXPOSURES or FILES: number}.  columns: {name: Column}.
-    inputs: [(path, keys of refuse_duplicates)].  said: entries of /provenance.  lost: options
-    (--calibrate, --primary) that were applied to this part but are not given now."""
+    inputs: [(index, path, keys of settle_duplicates)].  said: entries of /provenance.  lost:
+    options (--calibrate, --primary) that were applied to this part but are not given now.
+    kept: {ROWS, EXPOSURES or FILES: mask} of a part of which drop() left out inputs, else {}."""
 
     def __init__(self, path, options):
-        self.path, is_alone = path, len(options.arguments) == 1
+        self.path, self.kept, is_alone = path, {}, len(options.arguments) == 1
         result = Result(path)
         with result.file:
             said = self.said = result.provenance
             need(result.finished, USAGE, f"{path} is not finished: give its command again "
-                 f"(starmill status {path} says how far it is)")
+                 f"(starmill status {path} says how far it is), or leave it out if other results "
+                 "have all its inputs")
             need(is_alone or "join_by_name: true" not in said["IDENTITY"], USAGE,
                  f"{path} was made with join_by_name: an object with spectra in several parts "
                  "would have several rows; fit all inputs in one run")
@@ -78,20 +80,29 @@ class Part:
             need(not result.n_damaged, OUTPUT,
                  f"{path}: {result.damaged_rows()}; the command that made it {again}")
             self.has_fit = any(FITTED in result.fits["STATUS"][a:b] for a, b in result.spans())
-            self.inputs = [self._input(result, i) for i in
+            self.inputs = [self._input(result, i, options.latest) for i in
                            np.flatnonzero(result.catalog["files/N_ROW"][...])]
 
     @staticmethod
-    def _input(result, i):
+    def _input(result, i, latest):
         path, files = result.input_path(i), result.catalog["files"]
         size, mtime, stars, start, n = (files[name][i] for name in (
             "SIZE", "MTIME", "ROWS_HASH", "ROW_START", "N_ROW"))
         fits = 0 if result.has("BACKEND") else zlib.crc32(result.fits["CRC"][start:start + n])
-        keys = [(size, mtime, stars, fits)]
+        where = os.path.join(result.provenance["FOLDER"], result.files[i])
+        keys = [(os.path.realpath(where),)] if latest else []
         with contextlib.suppress(OSError):
             now = os.stat(path)
             keys += [(now.st_dev, now.st_ino)] * (now.st_size == size)
-        return path, keys
+        return i, path, [*keys, (size, mtime, stars, fits)]
+
+    def drop(self, inputs):
+        """Leave out some inputs (indices), with their rows and exposures."""
+        with h5py.File(self.path, "r") as file:
+            of = {ROWS: file["catalog/FILE"][...], EXPOSURES: file["catalog/exposures/FILE"][...],
+                  FILES: np.arange(self.n[FILES])}
+        self.kept = {unit: ~np.isin(index, inputs) for unit, index in of.items()}
+        self.n = {unit: int(mask.sum()) for unit, mask in self.kept.items()}
 
 
 def difference(a, b):
@@ -134,17 +145,27 @@ def compare(first, part):
     return first
 
 
-def refuse_duplicates(parts):
+def settle_duplicates(parts, latest):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
     their size, time, stars and fits agree, or if their paths lead to one file.  Fits are not
-    compared between versions of the program, or if CPUs and GPUs fitted: such fits may differ."""
+    compared between versions of the program, or if CPUs and GPUs fitted: such fits may differ.
+    latest: of a path keep the part that ended last; return the number of rows left out."""
     known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
-    for part in parts:
-        for path, keys in part.inputs:
+    n_row = sum(part.n[ROWS] for part in parts)
+    for part in sorted(parts[::-1], key=lambda part: part.said["END_TIME"], reverse=True):
+        dropped = []
+        for i, path, keys in part.inputs:
             for key in keys:
                 other, owner = known.setdefault(key[:3] if n_version > 1 else key, (path, part))
-                need(owner is part, USAGE, f"{path} is the same input as {other}, in two of the "
-                     "results: merge only one of these results (is a result named twice?)")
+                if owner is not part:
+                    need(latest and len(key) < 3, USAGE, f"{path} is the same input as {other}, in "
+                         f"{part.path} and {owner.path}: leave out one of these results" +
+                         ", or give --latest to keep the input's last fit" * (not latest))
+                    dropped.append(i)
+                    break
+        if dropped:
+            part.drop(dropped)
+    return n_row - sum(part.n[ROWS] for part in parts)
 
 
 def copy_attributes(model, made):
@@ -192,21 +213,26 @@ def write_provenance(file, first, parts, command):
 def copy_part(part, start, columns, file, lock, folder):
     """Copy a part's rows.  start: {unit: index of the part's first item in the merged result}.
     folder: put before relative PATHS."""
+    # {unit: number of kept items before each item of the part}
+    before = {unit: np.append(0, np.cumsum(mask)) for unit, mask in part.kept.items()}
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = column.dtype.itemsize * int(np.prod(column.shape))
             block = max(1, BLOCK_BYTES // max(1, row_bytes))
-            for at in range(0, part.n[column.unit], block):
+            to = start[column.unit]
+            for at in range(0, part.n[column.unit] and len(source[name]), block):
                 lock.keep()
-                values = source[name][at:at + block]
-                if name in SHIFTED:  # a negative index means none
-                    values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
-                        column.dtype)
+                values, unit = source[name][at:at + block], SHIFTED.get(name)
+                if unit:  # a negative index means none
+                    new = before[unit].take(values, mode="clip") if before else values
+                    values = np.where(values >= 0, new + start[unit], values).astype(column.dtype)
                 elif name in PATHS:
                     values = np.array([v and os.path.join(folder, v) for v in values.tolist()],
                                       file[name].dtype)
-                to = start[column.unit] + at
+                if before:
+                    values = values[part.kept[column.unit][at:at + block]]
                 file[name][to:to + len(values)] = values
+                to += len(values)
         # a later run that refits failed rows removes the mark first
         need(int(source["provenance/FINISHED"][0]), USAGE,
              f"{part.path} is not finished any more: a run fits it again")
@@ -316,33 +342,26 @@ def calibrate(path, lock):
 
 
 def command_of(options):
-    flags = [f"--{key}" for key in ("calibrate", "overwrite", "primary", "quiet")
+    flags = [f"--{key}" for key in ("calibrate", "latest", "overwrite", "primary", "quiet")
              if getattr(options, key)]
     return shlex.join(["starmill", "merge", *flags, "--output", options.output, *options.arguments])
 
 
-def is_made(output, command, parts=()):
-    """Return whether this command made the output and, if parts are given, from these parts."""
+def state_of(output, command, parts=()):
+    """Return "made" if this command made the output and, if parts are given, from these parts;
+    "void" if it is a result without a fitted row, which may be replaced; else ""."""
     with contextlib.suppress(Failure):
         result = Result(output)
         with result.file:
-            said = result.provenance
-            if not parts:
-                return said["COMMAND"].startswith(command + "\n")
-            if all(said[name] == value for name, value in facts(parts, command).items()):
-                result.whole(0, result.n_row)
-                return result.finished and not result.n_damaged
-    return False
-
-
-def is_void(output):
-    """Return whether the output is a result without a fitted row, which may be replaced."""
-    with contextlib.suppress(Failure):
-        result = Result(output)
-        with result.file:
-            status = result.fits["STATUS"][...]
-            return not np.isin(status, [FITTED, NOT_DONE] if result.finished else [FITTED]).any()
-    return False
+            said, status = result.provenance, result.fits["STATUS"][...]
+            if said["COMMAND"].startswith(command + "\n") and (not parts or all(
+                    said[name] == value for name, value in facts(parts, command).items())):
+                result.whole(0, result.n_row if parts else 0)
+                if result.finished and not result.n_damaged:
+                    return "made"
+            if not np.isin(status, [FITTED, NOT_DONE] if result.finished else [FITTED]).any():
+                return "void"
+    return ""
 
 
 def main(options):
@@ -351,27 +370,25 @@ def main(options):
     catch_stops()
     output = os.path.realpath(options.output)
     reads = [("the part", path) for path in options.arguments]
-    may_be = os.path.isfile(output) and not options.overwrite and (
-        is_made(output, command_of(options)) or is_void(output))
-    check_output(options.output, options.overwrite or may_be, reads)
+    state = not options.overwrite and state_of(output, command_of(options))
+    check_output(options.output, options.overwrite or state, reads)
     refuse_foreign(output, "starmill result")
     parts, model = [], None
     for path in options.arguments:
         parts.append(Part(path, options))
         model = compare(model, parts[-1]) if model else parts[0]
-    refuse_duplicates(parts)
+    n_dropped = settle_duplicates(parts, options.latest)
     lost = " ".join(sorted(set.union(*(part.lost for part in parts))))
     if len(parts) > 1 and lost:
         warn(f"what an earlier merge {lost} added holds for one part alone and is left out: give "
              f"{lost} to this merge too")
-    need(may_be or not os.path.exists(output) or any(part.has_fit for part in parts), USAGE,
+    need(state or not os.path.exists(output) or any(part.has_fit for part in parts), USAGE,
          f"the parts have no fitted row, so {output} is not replaced; give another --output")
     with OutputLock(output) as lock:
-        made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile
-        may_be = options.overwrite or made or (may_be and is_void(output))
-        check_output(options.output, may_be, reads)
-        if made:
+        state = state and state_of(output, command_of(options), parts)
+        check_output(options.output, options.overwrite or state, reads)
+        if state == "made":
             print(f"{options.output} is finished already; nothing was done")
             return
         with writing(output, RuntimeError), replacing(output) as temporary:  # HDF5 raises it
@@ -381,4 +398,6 @@ def main(options):
                 os.fsync(file.fileno())
             lock.keep()
     if not options.quiet:
-        print(f"{found}parts        {len(parts)}\nrows         {n}\nresult       {options.output}")
+        print(f"{found}parts        {len(parts)}\nrows         {n}")
+        print(f"dropped      {n_dropped} rows of inputs that later parts have\n" * (n_dropped > 0)
+              + f"result       {options.output}")
