@@ -207,6 +207,7 @@ typedef struct mill_pair {
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
   double trust; /**< trust region of the companion's parameters, in typical uncertainties */
+  double f[2], fall; /**< F at the end of each star's last turn; by how much F fell since its turn before */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
   /** If the star steps by d, the companion's best step is follow + along d, of this variance. */

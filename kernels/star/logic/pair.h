@@ -40,9 +40,12 @@
  *  is replaced by 1, and the turn is also given up if pair.star's v sin i is above BLUNT (km/s). */
 #define MILL_PAIR_PROMISE 3.0
 #define MILL_PAIR_BLUNT   250.0
+/** A fit ends if F has fallen by less than this in the last turn of each star. */
+#define MILL_PAIR_STAYS 0.02
 /** Numbers of turns (of both stars together) and of Jacobians. */
 enum {
-  MILL_PAIR_TURNS = 6,     /**< turns of a fit */
+  MILL_PAIR_TURNS = 6,     /**< turns of a fit, if F then stays (MILL_PAIR_STAYS) */
+  MILL_PAIR_MORE = 60,     /**< most further turns */
   MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
   MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
   MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
@@ -302,6 +305,14 @@ MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
   return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
 }
 
+/** Is another turn needed?  Both stars have as many turns. */
+MILL_HD static inline int mill_pair_goes_on(const mill_pair *p)
+{
+  const int n = mill_pair_turns(p, MILL_PAIR_TURNS);
+  return p->n_turn < n || p->n_turn % 2 > 0 ||
+         (p->fall > MILL_PAIR_STAYS && p->n_turn < n + MILL_PAIR_MORE);
+}
+
 /** Digest a turn's Jacobian and propose the next point.  Returns enum mill_polish_outcome. */
 MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
 {
@@ -340,6 +351,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   /* the second star's turn precedes the first star's */
   slot->best.converged = converged && (p->star == 1 || slot->best.converged);
   p->n_turn++;
+  p->fall = p->f[p->star] - polish->at.f;
+  p->f[p->star] = polish->at.f;
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* up to the last scan */
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
@@ -396,7 +409,7 @@ MILL_RESUMABLE(mill_pair_try)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   mill_pair_start(m, slot);
-  while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
+  while (mill_pair_goes_on(p)) {
     MILL_CALL(mill_pair_keep_rows);
     MILL_CALL(mill_pair_epochs_look);
     mill_polish_begin(m, slot, p->theta[p->star]);
