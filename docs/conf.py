@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The site: README and docs as they are, the Python package, the C header, executed notebooks.
+"""The site: README and docs, the Python package, the C header, executed notebooks.
 
     sphinx-build -W -c docs . build/site    # Debian: python3-sphinx python3-myst-parser
 

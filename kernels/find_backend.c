@@ -22,7 +22,8 @@ int mill_backend_find(const char *choice, const mill_backend **backend)
     *backend = mill_backend_cuda(&code);
     return code;
   }
-  /* auto: a run may choose the GPU once its number of rows is known */
+  /* `auto` is the CPU here; a run may choose the GPU once its number of rows is known */
   *backend = mill_backend_cpu(NULL);
-  return *backend ? MILL_OK : MILL_ERROR(MILL_ERR_BACKEND, "use a CPU of x86-64-v2 or later");
+  return *backend ? MILL_OK
+                  : MILL_ERROR(MILL_ERR_BACKEND, "this CPU is too old: use x86-64-v2 or later");
 }

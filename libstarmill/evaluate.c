@@ -80,7 +80,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
     const size_t p = (size_t)i;
     const loglike_out to = {out->m2ll + p, penalty + p, at(out->gradient, p * n_par),
                             at(out->curvature, p * n_par * n_par)};
-    for (k = 0; i + k < n && k < MOST_POINTS; k++)
+    for (k = 0; i + k < n && k < MOST_POINTS; k++) /* count points within the limits */
       if (!mill_is_within(h, theta + (p + (size_t)k) * n_par))
         break;
     if (k > 0) {
@@ -91,7 +91,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
     fill(0.0, 1, to.penalty);
     fill(NAN, n_par, to.gradient);
     fill(NAN, n_par * n_par, to.curvature);
-    k = 1;
+    k = 1; /* the point beyond the limits */
   }
   return MILL_OK;
 }
@@ -170,9 +170,9 @@ static int copy_piece(const starmill_library *h, const starmill_star *star, int 
   mill_pipeline_model(h->pipeline, i, &from);
   const int n = from.n_pix, nk = from.n_cont;
   double *coefficient = m->coefficient + (ptrdiff_t)i * MILL_MAX_CONT;
-  double *wave = m->wave + first, *continuum = wave + m->n_pix;
+  double *wave = m->wave + first, *continuum = wave + m->n_pix; /* after the pieces' wave */
   float *flux = m->flux + first, *templ = flux + m->n_pix, *data = templ + m->n_pix;
-  float *ivar = data + m->n_pix;
+  float *ivar = data + m->n_pix; /* after flux, templ and data of all pieces */
   MILL_CHECK(MILL_ALLOC(n, &good));
   MILL_CHECK(mill_pipeline_good(h->pipeline, i, good));
   m->piece[i] =

@@ -69,7 +69,7 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** Take the HDF5 lock while spectra are read, if CFITSIO was built without threads. */
+/** If CFITSIO was built without threads, let only this thread read spectra until the block ends. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
@@ -84,7 +84,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 void mill_star_drop(starmill_star *star);
 MILL_CLOSER(starmill_star, mill_star_drop)
 
-/** Describe a star to the pipeline as row `row`; segments and starting point are borrowed. */
+/** Return the star as row `row` of the pipeline.  It borrows the star's segments, and start. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
 /** Load the star into the pipeline, unless it is there.  If starmill_fix_model_error set a theta,

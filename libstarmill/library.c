@@ -108,7 +108,7 @@ static int read_config(starmill_library *h, const char *config)
   if (h->config.n_thread == 0)
     h->config.n_thread = 1;
   if (h->config.wave_mask_auto && strcmp(h->config.format, "desi") != 0)
-    h->config.fit.n_wave_mask = 0;
+    h->config.fit.n_wave_mask = 0; /* the automatic mask is for DESI's dichroic */
   return MILL_OK;
 }
 
@@ -251,7 +251,7 @@ const char *starmill_library_backend(const starmill_library *library)
   return library ? library->backend->name : "";
 }
 
-/* The order is VRAD, VSINI, labels, velocity offsets of the arms after the first. */
+/* Parameters are, in order, VRAD, VSINI, labels, velocity offsets of the arms after the first. */
 starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 {
   const mill_fit_settings *set = &h->set;
@@ -324,7 +324,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
   }
   MILL_CHECK(mill_config_bind(&config, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &config.fit, 0));
-  config.fit.resolution = h->set.resolution;
+  config.fit.resolution = h->set.resolution; /* open_library derived it from the key lsf */
   MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
   h->config = config;
   h->held = 0; /* the next call loads its star again */

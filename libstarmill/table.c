@@ -107,13 +107,13 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 static int next_star(void *context, mill_star **star)
 {
   fit_task *f = context;
-  for (; f->next < (int64_t)f->n * f->n_start; f->next++) {
-    const starmill_star *s = f->star[f->next / f->n_start];
-    if (s->n_segment == 0)
+  while (f->next < (int64_t)f->n * f->n_start) {
+    const int64_t i = f->next++, i_star = i / f->n_start;
+    if (f->star[i_star]->n_segment == 0)
       continue;
-    const double *start = f->start ? f->start + (size_t)f->next * f->n_deriv : NULL;
-    *star = &f->raw[f->next];
-    **star = mill_star_raw(s, f->next++ / f->n_start, start);
+    const double *start = f->start ? f->start + (size_t)i * f->n_deriv : NULL;
+    *star = &f->raw[i];
+    **star = mill_star_raw(f->star[i_star], i_star, start);
     return 1;
   }
   return 0;
@@ -375,7 +375,9 @@ static int theta_of(const starmill_library *library, starmill_table *table, int6
     table_column *c = NULL;
     MILL_CHECK(find_column(table, mill_parameter(library, j).column, &c));
     if (c->type != STARMILL_F64 || c->n_value != 1)
-      return MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "column %s is not one number per row; give a result of starmill fit",
+                        c->name);
     const double value = ((const double *)(const void *)c->data)[i_row];
     /* an arm without data has no velocity offset; the prior's mean is 0 */
     theta[j] = isnan(value) && j >= MILL_PAR_LABEL0 + library->lib.n_label ? 0.0 : value;

@@ -88,11 +88,11 @@ static int take_star(const line *at, void *list)
   return mill_star_list_add(list, at->where, at->text);
 }
 
-/* Append the star of each row of the file's first table. */
+/* Append the star of each row of the file's first table; fail if it or its names are missing. */
 static int read_fits_stars(const char *path, mill_star_list *list)
 {
   int i_hdu = 0;
-  MILL_FITS_VALUES(v, MILL_BY_PLACE);
+  MILL_FITS_VALUES(v, MILL_BY_PLACE); /* columns of names, which stand before positions */
   MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
   MILL_CHECK(mill_fits_file_open(path, NULL, &file));
   while (i_hdu < file->guard->n_hdu && file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
@@ -216,7 +216,7 @@ done:
 
 /* ---- patterns ---- */
 
-enum { MAX_WIDTH = 18 };
+enum { MAX_DIGIT = 18 /* most digits of a number, of DIVISOR, and most WIDTH */ };
 
 /* Length of {n}, {n:WIDTH} or {n/DIVISOR} at text; 0 when there is none. */
 static size_t placeholder(const char *text, int *width, long long *divisor)
@@ -230,8 +230,8 @@ static size_t placeholder(const char *text, int *width, long long *divisor)
     return 0;
   const size_t n_digit = strspn(text + 3, "0123456789");
   const long long value = strtoll(text + 3, &end, 10);
-  if (n_digit == 0 || n_digit > MAX_WIDTH || *end != '}' || value < 1 ||
-      (text[2] == ':' && value > MAX_WIDTH))
+  if (n_digit == 0 || n_digit > MAX_DIGIT || *end != '}' || value < 1 ||
+      (text[2] == ':' && value > MAX_DIGIT))
     return 0;
   if (text[2] == ':')
     *width = (int)value;
@@ -258,7 +258,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
       n += (size_t)snprintf(out + n, size - n, "%0*lld", width, (long long)number / divisor);
     else
       out[n++] = *at;
-    if (n + MAX_WIDTH + 2 >= size)
+    if (n + MAX_DIGIT + 2 >= size) /* no room for another number */
       return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%.80s...' is too long: shorten it", pattern);
     *n_place += length > 0;
     at += length > 0 ? length : 1;
@@ -277,6 +277,7 @@ static int folder_failed(const char *path, int reason)
   return reason != ENOENT && reason != ENOTDIR;
 }
 
+/* Append to list the paths that match pattern; flags: of glob(3). */
 static int add_matches(const char *pattern, int flags, mill_path_list *list)
 {
   MILL_AT_END(globfree) glob_t found = {0};

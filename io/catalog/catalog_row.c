@@ -89,7 +89,7 @@ int mill_name_cut(const char *name, size_t n, char *out, size_t size)
   mill_sha256_init(&sha);
   mill_sha256_update(&sha, name, n);
   mill_sha256_final(&sha, hex);
-  snprintf(out, size, "%.*s~%.8s", (int)size - 10, name, hex);
+  snprintf(out, size, "%.*s~%.8s", (int)size - 10, name, hex); /* 10: ~, 8 digits and a zero */
   return 1;
 }
 
@@ -101,7 +101,7 @@ static void identify_rows(const char *path, mill_file_index *index)
   size_t n = strlen(name);
   if (mill_is_gz(name))
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
-  /* the most bytes of NAME, before a colon and a row number of up to 20 digits */
+  /* MOST: most bytes of NAME, as a colon, a row number of up to 20 digits and a zero follow */
   enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];
@@ -117,14 +117,14 @@ static void identify_rows(const char *path, mill_file_index *index)
 /* Keep only the rows of listed stars, with their exposures. */
 static void keep_listed(const mill_star_list *stars, mill_file_index *index)
 {
-  const mill_file_index old = *index; /* has the same arrays */
+  const mill_file_index old = *index; /* same arrays: rows and exposures move to lower indices */
   index->n_row = index->n_exposure = 0;
   for (int64_t i = 0; i < old.n_row; i++) {
     const mill_catalog_row row = old.row[i];
     if (!mill_star_list_has(stars, row.target_id, row.identifier, row.object, NULL))
       continue;
     index->row[index->n_row] = row;
-    index->row[index->n_row++].n_exposure = 0;
+    index->row[index->n_row++].n_exposure = 0; /* mill_file_index_expose counts them again */
     for (int64_t k = row.first_exposure; k < row.first_exposure + row.n_exposure; k++)
       mill_file_index_expose(index, old.exposure_row[k], old.exposure_id[k], old.exposure_mjd[k]);
   }

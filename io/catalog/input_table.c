@@ -56,7 +56,7 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* Parse a line with the fields of COLUMNS, cutting text at its tabs; 0: malformed. */
+/* Parse a line, cutting text at its tabs; field[i] is column i of COLUMNS.  0: malformed. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
@@ -79,8 +79,8 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
-/* For each result keep the lines of its last run, which all have the same time.  If a path has
- * several such lines, keep the last. */
+/* Sort lines by path, then place in file.  For each result keep the lines of its last run, which
+ * all have the same time; if several of these lines have one path, keep the last. */
 static int drop_replaced(mill_input_table *table)
 {
   int64_t n_kept = 0;
@@ -91,8 +91,8 @@ static int drop_replaced(mill_input_table *table)
   qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
   for (int64_t i = 0; i < table->n; i++)
     by_result[i] = &table->line[i];
-  qsort(by_result, (size_t)table->n, sizeof *by_result, compare_result);
-  const stored *last = by_result[table->n - 1]; /* last line of the result */
+  qsort(by_result, (size_t)table->n, sizeof *by_result, compare_result); /* then by place */
+  const stored *last = by_result[table->n - 1]; /* last line of the result at i */
   for (int64_t i = table->n - 1; i >= 0; i--) {
     if (strcmp(by_result[i]->entry.result, last->entry.result) != 0)
       last = by_result[i];
@@ -100,7 +100,7 @@ static int drop_replaced(mill_input_table *table)
   }
   for (int64_t i = 0; i < table->n; i++) {
     if (!is_old[i] && n_kept > 0 && mill_by_text_at(&table->line[n_kept - 1], &table->line[i]) == 0)
-      free(table->line[--n_kept].text);
+      free(table->line[--n_kept].text); /* an earlier line of this path */
     if (is_old[i])
       free(table->line[i].text);
     else
@@ -195,8 +195,8 @@ static void print_entry(const mill_input_entry *e, FILE *out)
 static int not_written(const char *path)
 {
   return MILL_ERROR(MILL_ERR_OUTPUT,
-                    "--input-table %s: cannot be written: %s; mend this and repeat the command, "
-                    "after the fit without --overwrite",
+                    "--input-table %s: cannot be written: %s; mend this and repeat the command "
+                    "(if the fit is finished: without --overwrite)",
                     path, errno ? strerror(errno) : "no room");
 }
 
@@ -243,7 +243,7 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   for (size_t i = 0; i < n && out; i++)
     print_entry(&entry[i], out);
   MILL_CHECK(mill_text_close(out, MILL_OK, "the table of inputs"));
-  /* one write: runs that end at the same time do not mix their lines */
+  /* write all lines at once, so that runs ending at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     return not_written(path);
   return MILL_OK;

@@ -28,10 +28,10 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Return the name's first row at the position of `row`: an earlier row or `row` itself. */
+/* Of the rows with one name, return the first at the position of `row`: maybe `row` itself. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
-  int i = 0; /* without a position a row joins the first row */
+  int i = 0; /* a row without a position joins places->place[0] */
   for (; i < places->n && mill_place_known(ra_deg, dec_deg); i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
     if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
@@ -45,7 +45,7 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   }
   if (i < places->n)
     return places->place[i].row;
-  if (i < MILL_MOST_PLACES)
+  if (places->n < MILL_MOST_PLACES)
     places->place[places->n++] = (struct known_place){row, ra_deg, dec_deg};
   return row;
 }

@@ -35,7 +35,7 @@ typedef struct source {
 
 /* ---- columns of either kind of file ---- */
 
-/* Open the first table that identifies stars, if there is one, and list its columns. */
+/* Open the file; list the columns of the first table that identifies stars, if there is one. */
 static int open_fits(source *s, const mill_open_limits *limits)
 {
   MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
@@ -47,7 +47,7 @@ static int open_fits(source *s, const mill_open_limits *limits)
   if (s->i_hdu == guard->n_hdu)
     return MILL_OK;
   s->n_row = guard->hdu[s->i_hdu].axis[1];
-  fits_get_num_cols(s->fits->fptr, &s->n_column, &status);
+  fits_get_num_cols(s->fits->fptr, &s->n_column, &status); /* mill_star_columns_of moved to i_hdu */
   MILL_CHECK(mill_alloc_bytes((size_t)s->n_column, sizeof *s->column, (void **)&s->column));
   for (int i = 0; i < s->n_column && status == 0; i++) {
     char key[FLEN_KEYWORD];
@@ -167,7 +167,8 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
   return find_parameter(lib, name, *is_error ? n - n_end : n);
 }
 
-/* If column i holds a parameter's values, set column[parameter] to i and the column of errors. */
+/* If column i holds a parameter's values, set column[parameter][0] to i and [1] to the column of
+ * their errors.  Fail if only one half of the pair exists, or if it is a pair of no parameter. */
 static int take_column(const source *s, const mill_library *lib, const mill_library *own,
                        const mill_fit_settings *set, int i, int column[][2])
 {
@@ -197,7 +198,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_libr
                       name, is_error ? "" : ERROR_END);
   if (is_error)
     return MILL_OK;
-  const int i_own = find_parameter(own, name, strlen(name));
+  const int i_own = find_parameter(own, name, strlen(name)); /* -1: own lacks the label */
   if (i_own >= 0 && set->fixed[i_own])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors of %s, which is fixed: remove it from the table "
@@ -333,7 +334,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
     mill_star_table_range(lib, n_lib, set, t->pair[k], range);
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
-  digest(lib, t);
+  digest(lib, t); /* needs pair[k] in lib's order; fits need it in the order of own */
   for (int *p = t->pair; p < t->pair + t->n_pair; p++)
     *p = find_parameter(own, s->column[column[*p][0]], strlen(s->column[column[*p][0]]));
   return MILL_OK;

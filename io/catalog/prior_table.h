@@ -43,5 +43,5 @@ void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star
 /** The rows sorted by key; their hash covers keys and priors, not the table's order of rows. */
 const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table);
 
-/** Return how many priors are over five errors outside the range; *first: the first as text. */
+/** Count the priors over five errors outside the range; *first: text of the first such prior. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);

@@ -26,12 +26,13 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   MILL_CHECK(mill_output_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_CHECK(mill_config_read_text(config, path, text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
-    return MILL_ERROR(MILL_ERR_CONFIG, "--fit: shorten the path of %zu bytes", strlen(path));
+    return MILL_ERROR(MILL_ERR_CONFIG, "--fit: the path of %zu bytes is too long; shorten it",
+                      strlen(path));
   snprintf(config->start, sizeof config->start, "%s", path);
   return MILL_OK;
 }
 
-/* *code: 1 + index of lib's hash in HASHES, the hashes of the fit's libraries. */
+/* *code: 0 if lib is LIBRARY_HASH; else 1 + its index in HASHES, the hashes of all libraries. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
@@ -175,7 +176,8 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
   return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
-/* Add to kept the stars, or spectra listed by IDENTIFIER, that meet wish.  found: work space. */
+/* Add to kept the rows that meet wish.  A row listed only by IDENTIFIER (is_spectrum) is added by
+ * IDENTIFIER alone, lest the star's other spectra join.  found: work space. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, const fit_rows *rows,
                      unsigned char *found, mill_star_list *kept)
 {
@@ -189,10 +191,10 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
     const char *identifier = mill_fits_text_at(&rows->identifier, (int64_t)i);
     const char *object = mill_fits_text_at(&rows->object, (int64_t)i);
     const int is_star = !stars || mill_star_list_has(stars, rows->id[i], "", object, found);
-    const int is_row = stars && mill_star_list_has(stars, -1, identifier, "", found);
+    const int is_spectrum = stars && mill_star_list_has(stars, -1, identifier, "", found);
     const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
     const int has_sn = rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn;
-    if ((is_star || is_row) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
+    if ((is_star || is_spectrum) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
         is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
       MILL_CHECK(mill_star_list_add_row(kept, is_star ? rows->id[i] : -1, identifier,
                                         is_star ? object : ""));
@@ -221,7 +223,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   config->fit.binaries = 0;              /* a sample describes one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */
   if (!wish->is_listing && !wish->flag && isinf(wish->most_sn) && wish->part == 1.0)
-    return MILL_OK; /* sample all stars of the fit */
+    return MILL_OK; /* sample all stars of the fit (most_sn is infinite without --sn-range) */
   MILL_CHECK(read_rows(path, &rows));
   MILL_CHECK(MILL_ALLOC(1, &kept));
   if (select->star)

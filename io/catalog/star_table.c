@@ -170,7 +170,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* Does not count two rows at one place as repeated: find_place refuses them if a star is there. */
+/* n_repeated does not count rows at one place: find_place refuses these, if a star is there. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -199,7 +199,7 @@ int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char 
     }
   for (int k = 0; k < 2; k++) {
     mill_fits_values *texts = &v[k ? MILL_BY_OBJECT : MILL_BY_IDENTIFIER];
-    rows->text[k] = texts->text;
+    rows->text[k] = texts->text; /* rows owns the texts from now on */
     texts->text = NULL;
   }
   return MILL_OK;

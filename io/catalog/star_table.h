@@ -23,7 +23,7 @@ int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
  *  run; MILL_ERR_INPUT would only skip a spectrum. */
 int mill_star_table_code(int err, int is_hdf5, const char *key);
 
-/** Has this HDU one or more columns `name`?  (Readers refuse several.)  name NULL: no. */
+/** Does this HDU have a column `name`, or several, which readers refuse?  name NULL: no. */
 int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name);
 
 /* ---- the star of a row ---- */

@@ -96,7 +96,7 @@ static int sort_rows(raw_table *raw)
   for (int64_t i = 0; i < raw->n_row; i++)
     not_finite[i] = !is_finite(t, i);
   if (raw->exact) {
-    mill_fits_values column[MILL_N_STAR_COLUMN];
+    mill_fits_values column[MILL_N_STAR_COLUMN]; /* a copy, as t->star takes the texts, below */
     memcpy(column, raw->column, sizeof column);
     t->exact = (mill_star_rows){.key = "start", .path = raw->path, .order = exact_order};
     MILL_CHECK(mill_star_rows_make(column, raw->n_row, not_finite, &t->exact));
@@ -125,7 +125,7 @@ static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *ra
 static int read_fits(raw_table *raw, const mill_open_limits *limits)
 {
   MILL_AT_END(mill_fits_file_close_at) mill_fits_file *file = NULL;
-  int i_hdu = 0, nearest = -1;
+  int i_hdu = 0, nearest = -1; /* nearest: with the shortest list of missing columns */
   char missing[512] = "", least[512] = "";
   MILL_CHECK(mill_fits_file_open(raw->path, limits, &file));
   for (; i_hdu < file->guard->n_hdu; i_hdu++) {
@@ -156,7 +156,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
           file, i_hdu, mill_star_table_has(file, i_hdu, name[0]) ? name[0] : name[1], raw->value,
           NULL));
     for (int64_t i = 0; i < raw->n_row; i++)
-      put_value(raw, i, j, raw->value[i]);
+      put_value(raw, i, j, raw->value[i]); /* ignores the value of a fixed parameter */
   }
   return sort_rows(raw);
 }
@@ -216,8 +216,8 @@ typedef struct fits_rows {
   mill_damaged_rows damaged;
 } fits_rows;
 
-/* Copy row i of /fits to the table.  A damaged row loses its keys, so no star finds it.  A row that
- * is not done, or is of another library, gets NaN as parameters. */
+/* Copy row i of /fits to the table.  A row damaged there or in /catalog (known[i] is 0) loses its
+ * keys, so no star finds it.  One not done, or of another library, gets NaN as parameters. */
 static int take_row(void *context, int64_t i, const char *row)
 {
   fits_rows *from = context;
@@ -283,7 +283,7 @@ static int read_hdf5(raw_table *raw)
     mill_log_warning("%s: %s; fits do not start from these rows", raw->path,
                      mill_damaged_rows_text(&fits.damaged, text));
   MILL_CHECK(sort_rows(raw));
-  return raw->out->exact.n_repeated > 0
+  return raw->out->exact.n_repeated > 0 /* inputs tell rows of one IDENTIFIER apart */
              ? mill_known_inputs_read(file.id, raw->path, &raw->out->input)
              : MILL_OK;
 }
@@ -340,7 +340,7 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
 {
   char absolute[PATH_MAX] = "";
   *row = -1;
-  /* files of one name in two folders have the same IDENTIFIERs */
+  /* files of one name in two folders have the same IDENTIFIERs: search only rows of this file */
   if (table->input.n > 0)
     MILL_CHECK(mill_input_absolute(path, absolute));
   const mill_known_input *file = mill_known_inputs_find(&table->input, absolute);
@@ -348,6 +348,7 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
                            file ? file->row_start + file->n_row : INT64_MAX};
   if (table->exact.row)
     MILL_CHECK(mill_star_rows_find(&table->exact, star, range, row));
+  /* this IDENTIFIER may name another star in the table: then search by star */
   if (*row < 0 || table->fit[*row].identity !=
                       mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));

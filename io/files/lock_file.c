@@ -109,7 +109,7 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
     return IS_GONE;
   const int is_earlier_start =
       strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
-  /* watch: a wrong clock can make a lock look old, and a host that Slurm lost may still run */
+  /* WATCH, as a wrong clock can make a lock look old, and a host that Slurm lost may still run */
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
@@ -122,7 +122,7 @@ static int is_touched(const char *path, const struct stat *before)
                 WATCH_BEATS * mill_lock_beat_s);
   while (!touched && mill_wall_s() < end) {
     struct stat now;
-    (void)usleep((useconds_t)(1e5 * mill_lock_beat_s));
+    (void)usleep((useconds_t)(1e5 * mill_lock_beat_s)); /* us: a tenth of a beat */
     MILL_AT_END(mill_descriptor_close) const int fd = open_lock(path);
     touched = fd < 0 || fstat(fd, &now) != 0 || now.st_ino != before->st_ino ||
               now.st_mtim.tv_sec != before->st_mtim.tv_sec ||
@@ -131,7 +131,7 @@ static int is_touched(const char *path, const struct stat *before)
   return touched;
 }
 
-/* Remove another job's lock if it is stale, else fail. */
+/* Remove another job's lock if it is stale; fail if its job runs.  MILL_OK: caller may retry. */
 static int remove_stale(const char *path, const char *output, const holder *me)
 {
   char text[TEXT];
@@ -148,8 +148,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   const int is_known =
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
-  if (n == 0 && age_s < EMPTY_S) { /* its job is writing it, or was just killed */
-    (void)usleep(EMPTY_S * 100000);
+  if (n == 0 && age_s < EMPTY_S) {  /* its job is writing it, or was just killed */
+    (void)usleep(EMPTY_S * 100000); /* us: a tenth of EMPTY_S */
     return MILL_OK;
   }
   if (!is_known && n > 0)
@@ -170,7 +170,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     return MILL_OK;
   if (unlink(path) != 0 && errno != ENOENT)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: remove this stale lock yourself: %s", path,
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: this stale lock cannot be removed: %s; remove it yourself", path,
                       strerror(errno));
   mill_log_info("%s: taking over this lock, left by %s%s that no longer runs", path,
                 is_known ? "a process on host " : "a job", who.host);
@@ -203,7 +204,8 @@ static void *keep_touching(void *argument)
   return NULL;
 }
 
-/* Write the holder to the new lock file fd, and start the thread that touches the file. */
+/* Write the holder to the new lock file fd, and start the thread that touches the file.  Closes fd;
+ * a failure also removes the file. */
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;

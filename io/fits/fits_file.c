@@ -23,7 +23,7 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
   va_end(list);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
-  MILL_CHECK(mill_check_descriptors(file->guard->path, MILL_ERR_INPUT));
+  MILL_CHECK(mill_check_descriptors(file->guard->path, MILL_ERR_INPUT)); /* too many open files? */
   return mill_fits_file_refuse(file, i_hdu, source, line,
                                ": %s (CFITSIO %d: %s); the file is damaged: make it again", what,
                                status, reason);
@@ -48,7 +48,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   *out = NULL;
   MILL_CHECK(MILL_ALLOC(1, &file));
   MILL_CHECK(mill_fits_guard_open(path, limits, &file->guard));
-  /* by descriptor: an unpacked file has no name, and CFITSIO would interpret brackets in a path */
+  /* open fd again: an unpacked file has no name, and CFITSIO would interpret brackets in a path */
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
   int status = 0;
@@ -144,7 +144,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
                           mill_fits_column *out)
 {
   int status = 0;
-  char template[FLEN_VALUE];
+  char template[FLEN_VALUE]; /* CFITSIO takes no const name */
   *out = (mill_fits_column){0};
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", name);
@@ -170,7 +170,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers into out and add offset; null rows (TNULL) keep the value in out. */
+/* Read a column of integers into out and add offset; null rows (TNULL) get out[0] as given. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
@@ -179,7 +179,7 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   int *narrow = as == TINT ? out : NULL; /* out has 32 bits a row, or 64 */
   int64_t *wide = as == TINT ? NULL : out;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int64_t missing = narrow ? *narrow : *wide;
+  const int64_t missing = narrow ? *narrow : *wide; /* callers fill out with it */
   MILL_CHECK(MILL_ALLOC(n_row, &is_null));
   fits_read_colnull(file->fptr, as, number, 1, 1, n_row, out, is_null, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
@@ -230,7 +230,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                         double scaling[2], __int128 *offset)
 {
   static const char *const word[2] = {"TSCAL", "TZERO"};
-  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT];
+  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT]; /* text: TZERO's after the loop */
   scaling[0] = 1.0;
   scaling[1] = 0.0;
   *offset = 0;
@@ -241,7 +241,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
     fits_clear_errmsg();
     if (status == KEY_NO_EXIST)
       continue;
-    /* the guard has checked that it is a number; FITS allows D for E */
+    /* the guard has checked that text is a number; FITS allows D for E */
     for (char *p = text; *p; p++)
       *p = *p == 'D' || *p == 'd' ? 'E' : *p;
     scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
@@ -252,7 +252,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                           "whole TZERO to be read exactly: write them unscaled",
                           name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
-  /* take TZERO from its digits, since a double cannot hold every 64-bit integer */
+  /* take TZERO from the digits of text, since a double cannot hold every 64-bit integer */
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
     for (*offset = 0; *digit; digit++)
@@ -328,13 +328,13 @@ static int read_texts(mill_fits_file *file, int i_hdu, const char *name, char **
   return MILL_GIVE(&all, text);
 }
 
-/* Allocate a column's values and set them to the missing value.  Texts: read_texts allocates. */
+/* Allocate a column's values and set them to the missing value.  read_texts allocates texts. */
 static int make_missing(const mill_fits_wish *wish, int64_t n_row, mill_fits_values *v)
 {
   if (wish->as == MILL_AS_TEXT)
     return MILL_OK;
   v->stride = wish->as == MILL_AS_INT32 ? 4 : 8;
-  MILL_CHECK(mill_alloc_bytes((size_t)n_row, v->stride, (void **)&v->text));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_row, v->stride, (void **)&v->text)); /* a union */
   for (int64_t i = 0; i < n_row; i++)
     if (wish->as == MILL_AS_INT64)
       v->i64[i] = (int64_t)wish->missing;

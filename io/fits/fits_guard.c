@@ -50,7 +50,7 @@ static const char *parse_string(const char *text, const char *end, char *value)
   return NULL;
 }
 
-/* The n of a keyword PREFIXn; 0: another keyword.  TFORM01 counts as TFORM1, as in CFITSIO. */
+/* Return n of a keyword PREFIXn; 0: another keyword.  TFORM01 counts as TFORM1, as in CFITSIO. */
 static int numbered(const char *keyword, const char *prefix)
 {
   const size_t n = strlen(prefix);
@@ -181,7 +181,7 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
     if (wanted)
       return ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
-    return MILL_OK;
+    return MILL_OK; /* a card without a value */
   }
   MILL_CHECK(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
@@ -310,7 +310,7 @@ typedef struct walk {
   mill_fits_table table;
 } walk;
 
-/* Read an HDU's kind from its first card. */
+/* Read an HDU's kind from its first card; the primary keeps kind 0, an image. */
 static int take_kind(walk *w)
 {
   card c;
@@ -344,7 +344,7 @@ static int take_sizes(walk *w)
     return ERROR_HDU(at, "a table has BITPIX %lld and NAXIS %lld, not 8 and 2; " BAD,
                      (long long)bitpix, (long long)n_axis);
   w->i_card = 3;
-  int64_t n_element = n_axis > 0;
+  int64_t n_element = n_axis > 0; /* no axis: no data */
   for (int i = 0; i < n_axis; i++) {
     char keyword[16];
     snprintf(keyword, sizeof keyword, "NAXIS%d", i + 1);
@@ -504,6 +504,7 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
   MILL_TRY(take_sizes(w));
   hdu->data_start = start + w->h.bytes;
   const int64_t left = size - hdu->data_start;
+  /* compare data_bytes before rounding it up to blocks, which could overflow */
   if (hdu->data_bytes > left || (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK > left)
     MILL_TRY(ERROR_HDU(&w->at,
                        "needs %lld bytes of data from byte %lld, but the file ends at %lld; " CUT,

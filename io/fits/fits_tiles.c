@@ -46,8 +46,9 @@ typedef struct image {
 /* A column of descriptors, which point to compressed streams in the heap. */
 typedef struct stream_column {
   enum { STREAM_OTHER, STREAM_RICE, STREAM_GZIP } kind;
-  int64_t offset;      /* in bytes, within a row */
-  int is_wide, n_byte; /* is_wide: 64-bit descriptors; n_byte: bytes per element of a stream */
+  int64_t offset;    /* in bytes, within a row */
+  int is_wide;       /* 1: 64-bit descriptors */
+  int element_bytes; /* bytes per element of a stream */
 } stream_column;
 
 /* ---- the header ------------------------------------------------------- */
@@ -81,7 +82,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   for (int i = 0; i < hdu->n_axis; i++) {
     const mill_fits_key *key = &table->key[MILL_KEY_ZTILE][i + 1];
     const int64_t axis = table->key[MILL_KEY_ZNAXIS][i + 1].value;
-    /* default of ZTILEn: a tile is one line of the image */
+    /* a bad ZTILEn becomes 0, refused below; without ZTILEn a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
       return ERROR_HDU(at, "axis %d: %lld pixels in tiles of %lld, not 1 to all pixels; " BAD,
@@ -126,7 +127,7 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
       stream[*n].kind = is_rice ? STREAM_RICE : is_gzip ? STREAM_GZIP : STREAM_OTHER;
       stream[*n].offset = offset;
       stream[*n].is_wide = *p == 'Q';
-      stream[(*n)++].n_byte = bytes[strchr(codes, p[1]) - codes];
+      stream[(*n)++].element_bytes = bytes[strchr(codes, p[1]) - codes];
     }
     offset += field->n_byte;
   }
@@ -214,7 +215,7 @@ static int good_descriptor(const stream_column *s, const unsigned char *row, int
                            int64_t *n_byte, int64_t *start)
 {
   const int size = s->is_wide ? 8 : 4;
-  const uint64_t heap = (uint64_t)heap_bytes, element = (uint64_t)s->n_byte;
+  const uint64_t heap = (uint64_t)heap_bytes, element = (uint64_t)s->element_bytes;
   uint64_t value[2] = {0, 0}; /* number of elements, start */
   for (int j = 0; j < 2 * size; j++)
     value[j / size] = value[j / size] << 8 | row[s->offset + j];

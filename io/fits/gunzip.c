@@ -93,7 +93,7 @@ static int inflate_members(unpacker *u, z_stream *z)
     }
     z->next_out = u->out_buffer;
     z->avail_out = IO_BYTES;
-    const int status = inflate(z, Z_NO_FLUSH);
+    const int status = inflate(z, Z_NO_FLUSH); /* Z_BUF_ERROR: zlib needs more input */
     if (status == Z_MEM_ERROR)
       return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
@@ -189,8 +189,9 @@ static void lock_shared(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until the folder may have room; fail if waiting cannot help.  *is_alone 1: this thread holds
- * the folder's exclusive lock, so no other thread or rank has a file there. */
+/* Unlock the folder, and wait until it may have room.  *is_alone 1: it is now locked exclusively:
+ * no other thread or rank has a file there.  Fail if waiting cannot help: with *is_alone 1 before,
+ * or if this thread has a file there (n_held), as two such threads would wait for each other. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =
@@ -208,7 +209,7 @@ static int wait_for_room(const unpacker *u, int lock, double end_s, double *paus
       return MILL_OK;
     if (*is_alone || mill_wall_s() > end_s)
       return fail_for_room(u);
-    if (has_room && !is_first) /* at first, this thread's own deleted file may have made the room */
+    if (has_room && !is_first) /* at first, room may be what this thread's deleted file left */
       return MILL_OK;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);
@@ -237,13 +238,13 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
       mill_log_info(
           "%s: waited for room in the scratch folder %s, which other threads or ranks had filled",
           path, u.scratch);
-    if (!is_alone)
+    if (!is_alone) /* wait_for_room has unlocked the folder */
       lock_shared(out->lock, end_s);
     MILL_TRY(unpack_once(&u));
   }
   lock_shared(out->lock, end_s); /* an exclusive lock becomes shared */
   out->fd = u.out;
-  u.out = -1;
+  u.out = -1; /* out owns the file now */
   n_held++;
 done:
   give_room_back(&u);

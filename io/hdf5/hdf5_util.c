@@ -88,7 +88,7 @@ static int access_list(hid_t *access)
       || H5Pset_file_locking(*access, 0, 1) < 0
 #endif
   )
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 cannot prepare to open a file: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 cannot prepare to open files: %s", mill_h5_reason());
   return MILL_OK;
 }
 
@@ -124,7 +124,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
   MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
       (image && H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no file in memory: %s", mill_h5_reason());
   /* no file can have the name /dev/null/image */
   file->id = image ? H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access)
                    : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
@@ -317,11 +317,7 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   size_t n_byte = H5Tget_size(array.type);
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
-      n_byte = SIZE_MAX;
-  /* a dimension of 0 means no bytes, even if the product overflowed */
-  for (int i = 0; i < n_dim; i++)
-    if (dim[i] == 0)
-      n_byte = 0;
+      n_byte = SIZE_MAX; /* a later dimension of 0 still gives 0 */
   /* few bytes can claim any shape: refuse more than the file's bytes can unpack to */
   if (n_byte / MAX_PACKING > file_bytes)
     return MILL_ERROR(file->code,
@@ -438,7 +434,7 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
     mem_type = H5Tcopy(H5T_C_S1);
     if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
         H5Tset_cset(mem_type, H5Tget_cset(attr.type)) < 0)
-      return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
+      return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no text type: %s", mill_h5_reason());
     MILL_CHECK(read_attr(file, object, name, attr.id, mem_type, &variable));
     text = variable ? variable : "";
   } else {
@@ -490,7 +486,7 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
               creation = H5Pcreate(H5P_DATASET_CREATE);
   /* omit times, so that equal content gives equal bytes */
   if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no dataspace: %s", mill_h5_reason());
   MILL_AT_END(mill_h5_id_close)
   const hid_t dataset =
       H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
@@ -507,7 +503,7 @@ int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char 
   MILL_AT_END(mill_h5_id_close)
   const hid_t space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
   if (space < 0 || file_type < 0)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no dataspace or type: %s", mill_h5_reason());
   MILL_AT_END(mill_h5_id_close)
   const hid_t attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT,
                                        H5P_DEFAULT, H5P_DEFAULT);

@@ -59,8 +59,8 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file);
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file);
 
-/** Refuse a file that could read other files or run foreign code.  Call it before opening the first
- *  dataset.  Refused are
+/** Refuse a file by which HDF5 could read other files or run foreign code.  Call it before opening
+ *  the first dataset.  Refused are
  *  - links other than hard links;
  *  - external and virtual storage;
  *  - filters other than deflate, shuffle and fletcher32;

@@ -55,6 +55,7 @@ static int take_room(const char *path, int flags, int64_t n_byte)
   do
     rc = fallocate(fd, 0, 0, (off_t)n_byte);
   while (rc != 0 && errno == EINTR);
+  /* not an error: the file system cannot reserve, or n_byte is 0 (EINVAL) */
   if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
@@ -112,7 +113,7 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* Identity of a file on any host: size and inode, or size and time where hosts see other inodes. */
+/* Identity of a file on any host: its size, and inode or time, as inodes may differ by host. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
@@ -162,13 +163,13 @@ int mill_output_sync(const char *path, int fd)
 
 int mill_output_still_there(const char *path, int fd, const mill_output_mark *mark)
 {
-  char link[64], now[PATH_MAX] = "";
+  char link[64], target[PATH_MAX] = "", bytes[sizeof mark->bytes] = "";
   struct stat held, named;
   const int is_known = fd >= 0 && fstat(fd, &held) == 0;
   const int is_there = is_known && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
                        held.st_ino == named.st_ino;
-  if (is_there && mark->n > 0 && pread(fd, now, (size_t)mark->n, mark->at) >= 0 &&
-      memcmp(now, mark->bytes, (size_t)mark->n) != 0)
+  if (is_there && mark->n > 0 && pread(fd, bytes, (size_t)mark->n, mark->at) >= 0 &&
+      memcmp(bytes, mark->bytes, (size_t)mark->n) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s was overwritten while this job wrote it, and its contents are lost: "
                       "remove it, then give the same command again to start over",
@@ -181,11 +182,11 @@ int mill_output_still_there(const char *path, int fd, const mill_output_mark *ma
                       "same command again to start over",
                       path);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t n = readlink(link, now, sizeof now - 1);
+  const ssize_t n = readlink(link, target, sizeof target - 1);
   return MILL_ERROR(MILL_ERR_OUTPUT,
                     "%s was moved while this job wrote it%s%s: finished rows are kept there; move "
                     "it back, and the same command continues it",
-                    path, n > 0 ? " and is now " : "", n > 0 ? now : "");
+                    path, n > 0 ? " and is now " : "", n > 0 ? target : "");
 }
 
 int mill_output_end(const char *path, hid_t *file, int err)
@@ -216,7 +217,7 @@ int mill_output_rename(const char *from, const char *to)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to,
                       strerror(errno));
   close(fd);
-  /* the new name is in the folder; some file systems cannot sync a folder */
+  /* flush the folder, which holds the new name; some file systems cannot, which is no error */
   snprintf(folder, sizeof folder, "%s", to);
   fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0 && fsync(fd) != 0 && errno == EIO)

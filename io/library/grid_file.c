@@ -239,10 +239,11 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
   grid_at(at, arm, "flux");
+  /* a crash while reading names this file, which is not to blame for later crashes */
   mill_h5_opening(file->h5.path, file->h5.code);
   mill_h5_opened(file->h5.id);
   const int err = read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);
-  mill_h5_forget(file->h5.id); /* the open file is not to blame for later crashes of the training */
+  mill_h5_forget(file->h5.id);
   return err;
 }
 

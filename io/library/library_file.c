@@ -53,7 +53,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* Read a library from path, or from image [n_byte] as in mill_library_check_file. */
+/* Read a library from path, or from image [n_byte], whose attribute hash may be 64 zeros. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;

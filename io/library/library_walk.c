@@ -57,7 +57,7 @@ static void digest_text(mill_sha256 *sha, const char *text)
   mill_sha256_update(sha, text, (size_t)n);
 }
 
-/* Return n, a size or kind, after adding it to the digest if there is one. */
+/* Return n, a size or kind; if way is DIGEST, first add it to the digest. */
 static int noted(walk *w, size_t n)
 {
   const int number = (int)n;
@@ -234,7 +234,7 @@ static int walk_kind(walk *w, mill_arm *arm)
       [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
   mill_emulator *e = &arm->emulator;
   char text[64];
-  noted(w, (size_t)e->kind);
+  noted(w, (size_t)e->kind); /* does nothing when reading */
   if (w->way == DIGEST)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "emulator", text, sizeof text));
@@ -268,7 +268,7 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   grid->linear = degree == 1;
   const size_t order = (size_t)mill_spline_grid_order(grid);
   for (int i = 0; i < n_axis; i++) {
-    dim[i] = (size_t)grid->n_node[i];
+    dim[i] = (size_t)grid->n_node[i]; /* when reading, `shape` gets the file's */
     least[i] = order;
     most[i] = MILL_MAX_GRID_NODE;
   }
@@ -392,7 +392,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
     MILL_CHECK(walk_grid(w, i_arm, &e->grid));
   if (e->kind == MILL_EMULATOR_RBF)
     MILL_CHECK(walk_rbf(w, i_arm, &e->rbf));
-  ENTER(w, "arms/arm%d", i_arm);
+  ENTER(w, "arms/arm%d", i_arm); /* walk_grid or walk_rbf left it */
   MILL_CHECK(counted(w, "n_layer", MILL_MAX_LAYER, &e->n_layer));
   for (int i = 0; i < e->n_layer; i++)
     MILL_CHECK(walk_layer(w, i, i == e->n_layer - 1 ? n_pix : MILL_MAX_WIDTH, e));

@@ -60,7 +60,8 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
   MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_scan(&file));
   const int has_time = mill_h5_exists(&file, "TIME"), n_dim = s->n_dim + has_time;
-  MILL_CHECK(mill_h5_shape(&file, "U", n_dim, dim + 1 - has_time));
+  size_t *u_dim = dim + 1 - has_time; /* shape [n_dim] of U: without TIME it has no dim[0] */
+  MILL_CHECK(mill_h5_shape(&file, "U", n_dim, u_dim));
   f->n_dim = s->n_dim;
   f->n_time = (int)dim[0];
   for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
@@ -80,7 +81,7 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
   if (has_time)
     MILL_CHECK(read_times(&file, dim[0], &time));
   MILL_CHECK(MILL_ALLOC(n_value, &value));
-  MILL_CHECK(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, dim + 1 - has_time, value));
+  MILL_CHECK(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, u_dim, value));
   MILL_CHECK(MILL_ALLOC(mill_particle_n_coef(f), &coef));
   const int code = mill_particle_field_fit(f, value, coef);
   if (code == MILL_ERR_CONFIG)
@@ -165,7 +166,7 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
     f->dim[i][0] = (hsize_t)c->n_problem;
   }
   f->dim[DENSITY][1] = f->dim[BOUND][1] = (hsize_t)s->n_record;
-  for (int a = 0; a < s->n_dim; a++)
+  for (int a = 0; a < s->n_dim; a++) /* DENSITY has axes after the problem and TIME */
     f->dim[DENSITY][f->rank[DENSITY]++] = (hsize_t)s->n_grid[a];
   f->dim[MOMENT][1] = (hsize_t)s->n_step + 1;
   f->dim[MOMENT][2] = MILL_PARTICLE_MOMENTS;
@@ -243,7 +244,7 @@ static int reopen(mill_particle_file *f, const char *identity, int64_t n_problem
   if (mill_output_open_existing(f->path, &f->file) != MILL_OK)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s; give another --output, or --overwrite",
                       mill_error_message());
-  mill_h5_id_close(&f->file);
+  mill_h5_id_close(&f->file); /* it was read-only */
   MILL_CHECK(mill_output_open(f->path, H5F_ACC_RDWR, &f->file));
   MILL_CHECK(mill_output_read_text(f->file, f->path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
@@ -273,8 +274,8 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   const int is_there = access(f->path, F_OK) == 0;
   err = is_there ? reopen(f, identity, c->n_problem, status) : MILL_OK;
   const int is_left = err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
-  if (!is_there || (overwrite && !is_left)) {
-    err = mill_output_end(path, &f->file, MILL_OK);
+  if (!is_there || (overwrite && !is_left)) {       /* is_left: this run can continue the file */
+    err = mill_output_end(path, &f->file, MILL_OK); /* forgets a failure to reopen */
     MILL_STEP(make(f, identity, c));
     MILL_STEP(reopen(f, identity, c->n_problem, status));
   }

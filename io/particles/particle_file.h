@@ -7,7 +7,7 @@
 
 /** Read a potential on a grid into setup->field; free it with mill_particle_free_field.
  *
- *  X1 [n1], X2 [n2], X3 [n3]  evenly spaced points of the axes, as many as setup has
+ *  X1 [n1], X2 [n2], X3 [n3]  evenly spaced points of the setup->n_dim axes
  *  U [n1][n2][n3]             potential; U [n_time][n1][n2][n3] if the file has TIME [n_time]
  *
  *  An axis gets periodic splines if it is periodic in setup and its points span one period.
@@ -28,8 +28,8 @@ enum mill_particle_status {
 /** The result file. */
 typedef struct mill_particle_file mill_particle_file;
 
-/** Take the lock of path, and create the file or continue one of the same identity.  overwrite:
- *  also replace a result of `starmill particles`, unless it is unfinished and of this identity.
+/** Take the lock of path, and create the file or continue one of the same identity.  overwrite
+ *  1: replace any other result of `starmill particles`, and a finished one of this identity.
  *
  *  identity            in   text of all settings and inputs that determine the results
  *  status [n_problem]  out  enum mill_particle_status; done problems are not repeated

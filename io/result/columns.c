@@ -422,14 +422,14 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column; i_value: index of the label or arm in the struct member, else 0. */
+/* Append a line's column.  i_value: index in the struct member of the label or arm; neither: 0. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
   char name[sizeof columns->column->name];
   const int n_value = from->n_value < 0 ? m->length[-from->n_value] : from->n_value;
   if (n_value == 0)
-    return;
+    return; /* the run has no such column */
   fill_in(from->name, o->name, name, sizeof name);
   mill_column *c = mill_columns_add(columns, name, from->type, n_value);
   fill_in(from->unit, o->unit, c->unit, sizeof c->unit);
@@ -461,7 +461,7 @@ static int check_name(const mill_columns *columns, const char *where)
 
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
-  const int n_par = lib->n_label + 2, n_draw = with / MILL_WITH_DRAWS(1);
+  const int n_par = lib->n_label + 2, n_draw = with / MILL_WITH_DRAWS(1); /* above the flags */
   const made_for m = {.n_label = lib->n_label,
                       .n_arm = lib->n_arm,
                       .with = with,

@@ -37,7 +37,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs inputs = {0};
   MILL_CHECK(mill_result_origin_read(file, path, &was));
   MILL_CHECK(mill_recorded_inputs_read(file, path, &inputs));
-  /* first: the settings contain the arms that the readable inputs have */
+  /* lost inputs first: settings, which list the arms of readable inputs, may differ as well */
   MILL_CHECK(mill_result_inputs_lost(&inputs, path, info, finished));
   const char *then = was.identity, *now = info->identity;
   if (strcmp(then, now) != 0) {
@@ -58,7 +58,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
 }
 
 /* Does path hold a result of this run?  *found: enum mill_found; summary: counts if finished.  Fail
- * if path holds another file.  retry_failed: inputs that have no fitted row may have changed. */
+ * if path holds another file.  retry_failed: allow changes of inputs that have no fitted row. */
 static int inspect(const char *path, const mill_run_info *info, int retry_failed,
                    const mill_columns *columns, int *found, mill_result_summary *summary)
 {
@@ -178,12 +178,12 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* On rank 0, with --overwrite: make an existing file the target, and write to PATH.new instead. */
+/* On rank 0, with --overwrite: if old files or PATH.new exist, write PATH.new to replace PATH. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
-  char begun[MILL_MAX_PATH];
-  MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
+  char begun[MILL_MAX_PATH]; /* only is_begun is needed */
+  MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - MILL_PATH_SPARE, &is_begun));
   const int has_old =
       access(file->path, F_OK) == 0 || (info->models && access(info->models, F_OK) == 0);
   if (!is_begun && !has_old)
@@ -228,7 +228,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   MILL_CHECK(code);
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* not finished until PATH.new has replaced its target */
+  /* finished, but failed rows are fitted again, or PATH.new has not yet replaced its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
   return MILL_OK;

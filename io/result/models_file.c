@@ -58,17 +58,18 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
   return mill_output_write_whole(file, path, name, H5T_NATIVE_DOUBLE, wave_aa);
 }
 
-/* Create the models file with all its space; bytes of a pixel: flux 4, wavelength 8. */
+/* Create the models file with all its space. */
 static int create(const char *path, const mill_models_info *info)
 {
+  enum { FLUX = 4, WAVE = 8, REST = 1 << 16 }; /* bytes: of a pixel; of attributes and groups */
   int err = MILL_OK;
   const int64_t version = MILL_MODELS_FORMAT;
   hid_t file = H5I_INVALID_HID;
   mill_columns columns;
-  int64_t n_byte = MILL_MODELS_ROW_BYTES * info->n_exposure + (1 << 16);
+  int64_t n_byte = MILL_MODELS_ROW_BYTES * info->n_exposure + REST;
   for (int a = 0; a < info->lib->n_arm; a++)
-    n_byte +=
-        info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
+    n_byte += info->n_pix[a] *
+              (FLUX * info->n_exposure + WAVE * (info->wave_aa[a] ? 1 : info->n_exposure));
   MILL_TRY(mill_output_create(path, n_byte, &file));
   MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(file, path), "/", "FORMAT", FORMAT_NAME));
   MILL_TRY(mill_output_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
@@ -91,7 +92,7 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
   const mill_column *name = &from->column[IDENTIFIER], *to = models->columns.column;
   enum { FITS_ROW, EXPOSURE, MODEL_TARGET, MODEL_IDENTIFIER }; /* columns of /models */
   MILL_OWNED char *rows = NULL, *packed = NULL;
-  int64_t begin = 0, n_model = 0;
+  int64_t begin = 0, n_model = 0; /* rows of /models: [begin, begin + n_model) */
   MILL_CHECK(mill_alloc_bytes((size_t)n, from->row_size, (void **)&rows));
   MILL_CHECK(mill_table_read(mill_table_range(catalog, start, n, rows)));
   const char *row = rows;
@@ -109,11 +110,11 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
   MILL_CHECK(mill_alloc_bytes((size_t)n_model, models->columns.row_size, (void **)&packed));
   char *model = packed;
   row = rows;
-  for (int64_t i = start; i < start + n; i++, row += from->row_size) {
+  for (int64_t fits_row = start; fits_row < start + n; fits_row++, row += from->row_size) {
     const int64_t target = mill_column_integer(&from->column[TARGET], row);
     const int32_t n_exp = (int32_t)mill_column_integer(&from->column[N_EXPOSURE], row);
     for (int32_t e = 0; e < n_exp; e++, model += models->columns.row_size) {
-      memcpy(model + to[FITS_ROW].at, &i, sizeof i);
+      memcpy(model + to[FITS_ROW].at, &fits_row, sizeof fits_row);
       memcpy(model + to[EXPOSURE].at, &e, sizeof e);
       memcpy(model + to[MODEL_TARGET].at, &target, sizeof target);
       memcpy(model + to[MODEL_IDENTIFIER].at, row + name->at,
@@ -126,7 +127,7 @@ static int write_block(const mill_models_info *info, const mill_table *catalog,
 }
 
 /* Open the tables of the arms for writing: rows go through models->fd, past HDF5, which only reads
- * the file's layout.  mark: the file's first bytes. */
+ * the file's layout.  Keep the file's first bytes as mark, to notice if the file is replaced. */
 static int open_arms(mill_models_file *models, const char *path, const mill_models_info *info)
 {
   MILL_CHECK(mill_output_hold(path, &models->fd));
@@ -185,18 +186,18 @@ done:
   return close_arms(models, err);
 }
 
-/* Fail unless an arm of an existing file has the expected shape and wavelengths. */
+/* Fail unless an arm of the file has the expected shape (opening checks it) and wavelengths. */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
   char group[NAME_SIZE], name[2 * NAME_SIZE];
   mill_columns columns;
-  MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *each = NULL;
+  MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *both = NULL;
   MILL_OWNED double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
   MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
-    if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &each) != MILL_OK)
+    if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &both) != MILL_OK)
       return MILL_ERROR(MILL_ERR_OUTPUT,
                         "%s has one set of wavelengths for all rows in arm %s, but this run has "
                         "one for each row",
@@ -235,7 +236,7 @@ void mill_models_remove_of(const char *path, const char *result)
     unlink(end);
 }
 
-/* On rank 0: can this run continue an existing file? */
+/* On rank 0: *found 1: this run can continue the file at path; 0: no file.  Else fail. */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   char text[64];
@@ -285,20 +286,21 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
                      const mill_mpi *mpi, mill_models_file **out)
 {
   int err = MILL_OK, found = 0;
-  char temporary[MILL_MAX_PATH] = "", end[MILL_MAX_PATH] = "", job[96];
+  char temporary[MILL_MAX_PATH] = "", real[MILL_MAX_PATH] = "", job[96];
   mill_models_file *models = NULL;
   *out = NULL;
-  MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
+  MILL_TRY(mill_resolve_links_for_all(mpi, path, real, sizeof real));
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &models)));
   models->file = H5I_INVALID_HID;
   models->fd = -1;
   mill_lock_job(job, sizeof job);
-  if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
+  if (snprintf(models->path, sizeof models->path, "%s", real) >=
+      (int)sizeof models->path - MILL_PATH_SPARE)
     err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long; give a shorter one");
   if (mpi->rank == 0 && err == MILL_OK) {
-    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
-             info->target ? info->target : end, job);
-    err = mill_lock_take(info->target ? info->target : end, &models->lock);
+    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - MILL_PATH_SPARE,
+             info->target ? info->target : real, job);
+    err = mill_lock_take(info->target ? info->target : real, &models->lock);
     MILL_STEP(find_or_create(models, overwrite, info, temporary, &found));
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -307,7 +309,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_output_check_shared(found ? models->path : temporary, mpi));
   if (!found) {
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
-    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(temporary, end) : MILL_OK));
+    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(temporary, real) : MILL_OK));
   }
   temporary[0] = '\0';
   MILL_TRY(mill_mpi_agree(mpi, open_arms(models, models->path, info)));

@@ -13,6 +13,7 @@
 #include "src/ranks/mpi_context.h"
 
 enum { MILL_MODELS_FORMAT = 2 };
+enum { MILL_PATH_SPARE = 128 }; /**< bytes that an output's path leaves for .new and .tmp-JOB */
 
 /** Bytes of a row of /models: fits_row and TARGETID (8 each), exposure (4), IDENTIFIER. */
 enum { MILL_MODELS_ROW_BYTES = 20 + sizeof((mill_catalog_row *)0)->identifier };

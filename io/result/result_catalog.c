@@ -32,7 +32,7 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of a group of files: file `first`, and more up to BLOCK_ROWS rows or exposures. */
+/* Return the end of the group from file `first` on; BLOCK_ROWS limits it unless it is one file. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -66,7 +66,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of file i_file.  A column without an array in the index gets the value i_file. */
+/* Pack exposure k of file i_file.  Without joining, exposure_file is NULL and FILE is i_file. */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {
@@ -134,7 +134,7 @@ static int write_group(const tables *t, const mill_run_info *info, const group *
                             mill_table_range(t->exposures, start_exp, g->n_exp, g->exposure),
                             mill_table_range(t->targets, start, g->n_row,
                                              g->row + catalog->column[catalog->i_target].at)};
-  part[2].stride = catalog->row_size;
+  part[2].stride = catalog->row_size; /* TARGETIDs lie in the packed rows of /catalog */
   for (size_t i = 0; i < sizeof part / sizeof *part; i++)
     MILL_CHECK(mill_table_write(&part[i]));
   return MILL_OK;

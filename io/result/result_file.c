@@ -24,8 +24,8 @@
 #include "src/system/version.h"
 #include "src/system/watchdog.h"
 
-/* Longest time to read or write a row, s: 1 kB at 10 MB/s, the lowest sustained rate of a disk. */
-static const double ROW_S = 1e-4;
+/* Longest time to read or write a byte, and a row of 1 kB, s: the slowest disks have 10 MB/s. */
+static const double BYTE_S = 1e-7, ROW_S = 1e-4;
 
 /* ---- open ---- */
 
@@ -90,7 +90,7 @@ static int open_tables(mill_result_file *file, const char *path)
   mill_h5_forget(file->file); /* open during the whole job, so not to blame for a crash */
   MILL_AT_END(mill_h5_id_close)
   const hid_t start = H5Dopen2(file->file, "provenance/START_TIME", H5P_DEFAULT);
-  file->mark.at = (int64_t)H5Dget_offset(start);
+  file->mark.at = (int64_t)H5Dget_offset(start); /* START_TIME marks this run's file */
   file->mark.n = pread(file->fd, file->mark.bytes, MILL_TIME_SIZE - 1, file->mark.at);
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, "", &file->columns,
                              &file->fits));
@@ -132,7 +132,7 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   const mill_mpi *mpi = &file->mpi;
   if (mpi->rank == 0) {
     mill_lock_job(job, sizeof job);
-    snprintf(path, sizeof path, "%.*s.tmp-%s", (int)sizeof path - 128,
+    snprintf(path, sizeof path, "%.*s.tmp-%s", (int)sizeof path - MILL_PATH_SPARE,
              file->target[0] ? file->target : file->path, job);
     err = mill_result_layout_create(path, info, &file->columns, file->n_exposure, mpi->size);
   }
@@ -184,7 +184,7 @@ static int prepare(const char *path, const mill_run_info *info, const mill_mpi *
         MILL_ERROR(MILL_ERR_INTERNAL, "no memory for the locks of the thread that writes results");
   MILL_CHECK(mill_mpi_agree(outer, code));
   mill_result_file *file = *out = made;
-  made = NULL;
+  made = NULL; /* from here on the caller destroys *out, even after a failure */
   file->mpi.comm = file->io.comm = MPI_COMM_NULL;
   file->file = H5I_INVALID_HID;
   file->fd = -1;
@@ -197,7 +197,7 @@ static int prepare(const char *path, const mill_run_info *info, const mill_mpi *
   file->lib = info->lib;
   MILL_CHECK(mill_mpi_dup(outer->comm, &file->mpi));
   MILL_CHECK(mill_mpi_dup(outer->comm, &file->io));
-  if (strlen(path) + 128 > sizeof file->path)
+  if (strlen(path) + MILL_PATH_SPARE > sizeof file->path)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(file->path, path, strlen(path) + 1);
   MILL_CHECK_MPI(MPI_Query_thread(&level));
@@ -233,7 +233,7 @@ static int renew_catalog(mill_result_file *file, const mill_run_info *info,
                          const int64_t *first_exposure)
 {
   int n_repaired;
-  mill_run_info one = *info;
+  mill_run_info one = *info; /* the run with file i alone: one.index[0] is its index */
   MILL_OWNED mill_input_file *then = NULL;
   MILL_CHECK(mill_result_inputs_repaired(file->file, file->path, info, &then, &n_repaired));
   for (int i = info->file_start; i < info->file_end; i++, one.index++) {
@@ -362,13 +362,13 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   for (int a = 0; a < file->lib->n_arm; a++) {
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
-    n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
+    n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure; /* flux + waves */
   }
-  watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
+  watch = mill_watch_begin(MILL_WATCH_START, BYTE_S * n_byte, "%s: opening the models", path);
   if (file->target[0]) {
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
-                                        sizeof file->models_target - 128));
-    snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - 128,
+                                        sizeof file->models_target - MILL_PATH_SPARE));
+    snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - MILL_PATH_SPARE,
              file->models_target);
     /* a killed earlier run may have replaced the models but not yet the result */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
@@ -456,7 +456,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];
-  snprintf(models, sizeof models, "%.*s" MILL_NEW_END, (int)sizeof models - 128,
+  snprintf(models, sizeof models, "%.*s" MILL_NEW_END, (int)sizeof models - MILL_PATH_SPARE,
            file->models_target);
   const int64_t n_left = counts->n_status[MILL_STATUS_NOT_DONE];
   const int is_empty = counts->n_status[MILL_STATUS_FITTED] == 0;

@@ -60,8 +60,8 @@ struct mill_result_file {
   mill_result_queue both[2];
   uint8_t *wanted; /* bit 1: row still to be fitted */
   int is_closing;
-  int may_start;           /* 1: all ranks have a thread; -1: a rank has none, so end at once */
-  mill_error_kept failure; /* first failed write */
+  int may_start; /* 0: the I/O thread waits; 1: it begins; -1: a rank has no thread, so it ends */
+  mill_error_kept failure;                        /* first failed write */
   int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;
   double met_s; /* rank 0: time of the last call of meet; 0: some rank has not set meet */

@@ -68,7 +68,7 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
 {
   int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1}; /* longest text of each column */
   mill_columns columns;
-  mill_columns_of(MILL_TABLE_FILES, length, &columns);
+  mill_columns_of(MILL_TABLE_FILES, length, &columns); /* for text_of; the lengths follow */
   for (int k = 0; k < MILL_N_FILE_TEXT; k++)
     for (int i = 0; i < info->n_file; i++) {
       const int n = (int)strlen(text_of(&info->file[i], &columns.column[k]));
@@ -112,7 +112,7 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
         memcpy(to, &start, sizeof start);
         memcpy(text, from, c->n_byte);
         text += c->n_byte + 1;
-      } else if (c->type == MILL_TYPE_TEXT) {
+      } else if (c->type == MILL_TYPE_TEXT) { /* format or frame, of equal size */
         snprintf(to, sizeof out->file->format, "%.*s", (int)c->n_byte, from);
       } else {
         memcpy(to, from, c->n_byte);
@@ -138,7 +138,7 @@ static int place(const char *folder, const char *path, char *out, size_t size)
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size)
 {
   if (!place(inputs->folder, inputs->file[i].path, out, size))
-    return MILL_ERROR(MILL_ERR_RANGE, "shorten the path '%.60s...' of an input", out);
+    return MILL_ERROR(MILL_ERR_RANGE, "the path of an input is too long: shorten '%.60s...'", out);
   return MILL_OK;
 }
 
@@ -220,8 +220,8 @@ static int is_lost(const mill_input_file *then, const mill_input_file *now)
          (now->size < 0 || (now->size == then->size && now->mtime == then->mtime));
 }
 
-/* Fail unless the recorded path `then` and the path `now` name the same file.  The message gives
- * both after input and what (": its redrock file was "); what NULL: they are the input's path. */
+/* Fail unless the recorded path `then` and the path `now` name the same file.  If input is given,
+ * they are its redrock file: the message has input, then what (": its redrock file was "). */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -271,7 +271,7 @@ int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
     for (int i = 0; i < was->n_file; i++) {
       const mill_input_file *then = &was->file[i], *now = &info->file[i];
-      const char *redrock = k > 1 && now->redrock ? now->redrock : "";
+      const char *redrock = k > 1 && now->redrock ? now->redrock : ""; /* not for size, mtime */
       if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
                  sizeof(int64_t)) != 0)
         return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s: %s)",
@@ -297,7 +297,7 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *t
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
         "%s: the input %s has changed: it has %lld selected rows now and had %lld "
-        "when the result was begun (%s %s, now %s %s), so it needs a result of its own",
+        "when the result was begun (%s %s, now %s %s): give it an --output of its own",
         path, input->path, (long long)input->n_row, (long long)n_row, then->format, then->frame,
         input->format, input->frame);
   MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));
@@ -344,6 +344,6 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  /* the log has the errors in full: the file's column ERROR keeps its width */
+  /* column ERROR keeps its width, so long errors are cut; the log has them in full */
   return write_columns(file, path, info, ERROR, MTIME + 1);
 }

@@ -90,7 +90,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 {
   char *row;
   const mill_table *models = mill_models_arm(file->models, arm);
-  const mill_column *column = models ? models->columns.column : NULL; /* [wavelength], flux */
+  const mill_column *column = models ? models->columns.column : NULL; /* [wavelength,] flux */
   const int has_wave = wave_aa != NULL;
   MILL_LOCKED(&file->mutex);
   if (!models || file->is_closing || model_row < 0 || model_row >= models->n_row ||
@@ -102,7 +102,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   MILL_CHECK(mill_waiting_add(&q->model[arm], &models->columns, model_row, &row));
   if (has_wave)
     memcpy(row, wave_aa, column->n_byte);
-  memcpy(row + column[has_wave].at, flux, column[has_wave].n_byte);
+  memcpy(row + column[has_wave ? 1 : 0].at, flux, column[has_wave ? 1 : 0].n_byte);
   const int is_first = q->n_pix == 0 && q->fits.n == 0;
   q->n_pix += (int64_t)(models->columns.row_size / sizeof *flux);
   announce(file, is_first, q->n_pix >= MILL_WRITE_PIX);

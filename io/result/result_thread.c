@@ -74,7 +74,7 @@ static void write_many_models(mill_result_file *file)
   mill_result_set_busy(file, MILL_RESULT_WRITES);
   const int err = file->own.code == MILL_OK ? write_models(file, spare) : MILL_OK;
   if (err != MILL_OK)
-    mill_error_save(err, &file->own);
+    mill_error_save(err, &file->own); /* prepare reports it to the other ranks */
   mill_result_set_busy(file, MILL_RESULT_IDLE);
   clear(spare);
   pthread_mutex_lock(&file->mutex);
@@ -93,7 +93,7 @@ static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_mess
     return mill_error_restore(&file->own);
   MILL_CHECK(write_models(file, q));
   const mill_waiting *rows[] = {&q->fits, &q->epochs};
-  const size_t size[] = {file->columns.row_size, sizeof(mill_epoch_result)};
+  const size_t size[] = {file->columns.row_size, sizeof(mill_epoch_result)}; /* of packed rows */
   for (int k = 0; k < 2; k++, n_message += file->owners.n)
     MILL_CHECK(mill_parcel_pack(&file->owners, rows[k]->at, rows[k]->n, rows[k]->row, size[k],
                                 &file->parcel[k], n_message));
@@ -216,7 +216,8 @@ static int meet_others(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Do one write with all ranks.  *ends 1: all ranks are closing, so this write was the last. */
+/* Do one write with all ranks.  *ends 1: all ranks are closing, so this write was the last.
+ * Returns failures of MPI and of meet(); file->failure keeps others: later writes are skipped. */
 static int run_write(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
@@ -242,12 +243,12 @@ static int run_write(mill_result_file *file, int *ends)
     file->n_written++;
     if (spent_s > atomic_load(&file->longest_s))
       atomic_store(&file->longest_s, spent_s);
-    if (err == MILL_OK)
+    if (err == MILL_OK) {
       atomic_fetch_add(&file->n_done, all[N_ROW]);
-    else if (err != MILL_ERR_MPI)
-      keep_failure(file, err); /* the same on every rank; all later writes are skipped */
-    if (err != MILL_ERR_MPI)
+    } else if (err != MILL_ERR_MPI) {
+      keep_failure(file, err); /* the same on every rank */
       err = MILL_OK;
+    }
   }
   *ends = all[N_OPEN] == 0;
 done:
@@ -339,7 +340,7 @@ static int hear_go(mill_result_file *file, int *begins)
 /* Wait until rank 0 begins a write, at the request of any rank.  No rank blocks inside MPI. */
 static int await_write(mill_result_file *file)
 {
-  int begins = 0, has_told = 0, has_wanted = 0; /* has_told: rank 0 has this rank's request */
+  int begins = 0, has_told = 0, has_wanted = 0; /* has_told: the request is sent to rank 0 */
   long us = POLL_FIRST_US;
   const int64_t wish = file->i_write;
   MPI_Request told = MPI_REQUEST_NULL;
@@ -349,7 +350,7 @@ static int await_write(mill_result_file *file)
   }
   for (;;) {
     pthread_mutex_lock(&file->mutex);
-    if (!has_wanted)
+    if (!has_wanted) /* else the write that this rank needs includes its models */
       write_many_models(file);
     int wants = wants_write(file);
     pthread_mutex_unlock(&file->mutex);
@@ -370,7 +371,7 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* a short wait: rank 0 receives the request in its next wait or in settle_wishes */
+  /* not long: rank 0 receives the request in its next await_write, or in settle_wishes */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
@@ -438,7 +439,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   return MILL_OK;
 }
 
-/* If one rank has no thread, the threads of the others end at once. */
+/* Each thread waits for may_start.  If a rank cannot start its thread, all other threads end. */
 int mill_result_start_thread(mill_result_file *file)
 {
   int err = MILL_ALLOC(n_count(file), &file->count);

@@ -173,8 +173,9 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
 
 typedef struct check {
   const mill_stored_rows *rows;
-  unsigned char *is_known; /* [n_row] bit 0: CATALOG_CRC agrees; bit 1: row of /fits is damaged */
+  unsigned char *is_known; /* [n_row] bits */
 } check;
+enum { GOOD_CATALOG = 1, BAD_FITS = 2 }; /* CATALOG_CRC agrees; the row of /fits is damaged */
 
 static int take_catalog(void *context, int64_t i, const char *row)
 {
@@ -197,7 +198,7 @@ static int take_fits(void *context, int64_t i, const char *row)
   check *c = context;
   int is_whole;
   mill_stored_row_status(c->rows, row, &is_whole);
-  c->is_known[i] |= (unsigned char)(!is_whole << 1);
+  c->is_known[i] |= (unsigned char)(is_whole ? 0 : BAD_FITS);
   return MILL_OK;
 }
 
@@ -208,7 +209,7 @@ int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *in
   MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
   MILL_CHECK(MILL_ALLOC(info->n_row, &is_known));
   MILL_CHECK(mill_catalog_known(file, path, info->n_row, is_known));
-  if (is_finished) { /* bit 0: the row of /catalog is good; bit 1: the row of /fits is damaged */
+  if (is_finished) {
     MILL_CHECK(mill_stored_rows_open(file, path, info->n_row, &rows));
     MILL_CHECK(mill_stored_rows_each(&rows, 0, info->n_row, take_fits, &(check){&rows, is_known}));
   }
@@ -216,8 +217,8 @@ int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *in
     const mill_input_file *now = &info->file[f];
     const int is_same = now->size == then[f].size && now->mtime == then[f].mtime;
     for (int64_t i = now->row_start; i < now->row_start + now->n_row; i++) {
-      damaged->n_catalog += is_same && !(is_known[i] & 1);
-      if (is_known[i] != 1)
+      damaged->n_catalog += is_same && !(is_known[i] & GOOD_CATALOG);
+      if (is_known[i] != GOOD_CATALOG)
         mill_damaged_rows_add(damaged, i);
     }
   }

@@ -41,11 +41,11 @@ typedef struct mill_damaged_rows {
 } mill_damaged_rows;
 
 void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
-/** Describe them, e.g. "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
+/** Describe damaged rows: "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
-/** Find damaged rows of /catalog, and /fits if is_finished.  n_catalog leaves out files that differ
- *  from then [info->n_file]: their rows are written again.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Find damaged rows of /catalog, and of /fits if is_finished.  damaged->n_catalog omits files that
+ *  differ from then [info->n_file]: they are written again.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *info,
                            const mill_input_file *then, int is_finished,
                            mill_damaged_rows *damaged);

@@ -126,15 +126,15 @@ static int open_column(mill_table *t, const char *name)
     return MILL_ERROR(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, name);
   t->n_row = (int64_t)dim[0];
   t->dataset[t->columns.n_column] = array.id;
-  array.id = 0;
+  array.id = 0; /* the table closes the dataset */
   mill_column *c = mill_columns_add(
       &t->columns, name, type, type == MILL_TYPE_TEXT ? (int)H5Tget_size(array.type) : (int)dim[1]);
   c->vector = n_dim == 2;
   return MILL_OK;
 }
 
-/* Open the columns `names`, of any type, then the columns `expected` (NULL: none).  In the file, a
- * column of `expected` must have the same type and shape. */
+/* Open the columns `names`, of any type; if names is "", the columns `expected`, which must have
+ * the same type and shape in the file. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];

@@ -38,13 +38,13 @@ static void end_examination(examination *e)
   mill_free(e->target);
 }
 
-/* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  Queue a
- * wanted row with a STATUS or a wrong TARGETID for reset_rows: readers then take it as not done. */
+/* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  If a
+ * wanted row has a STATUS or a wrong TARGETID, add it to e->reset: reset_rows corrects both. */
 static int examine_row(void *context, int64_t i, const char *row)
 {
   examination *e = context;
   int is_whole;
-  char *reset;
+  char *packed; /* zeros; reset_rows fills them in */
   const int32_t status = mill_stored_row_status(&e->rows, row, &is_whole);
   const int done = is_whole && !(e->retry_failed && status != MILL_STATUS_FITTED);
   mill_result_set_bit(e->file->wanted, i, !done);
@@ -54,10 +54,10 @@ static int examine_row(void *context, int64_t i, const char *row)
   const int has_target = memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0;
   if (done || (status == MILL_STATUS_NOT_DONE && has_target))
     return MILL_OK;
-  return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
+  return mill_waiting_add(&e->reset, &e->fits->columns, i, &packed);
 }
 
-/* Set STATUS of the queued rows to 0, then copy TARGETID, which no fit writes, from /catalog. */
+/* Set STATUS of the rows e->reset to 0, then copy TARGETID, which no fit writes, from /catalog. */
 static int reset_rows(examination *e)
 {
   mill_table_part part = mill_waiting_part(&e->reset, e->fits), from = part;
@@ -104,7 +104,7 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_f
   MILL_AT_END(end_examination)
   examination e = {.file = file, .retry_failed = retry_failed, .was_finished = was_finished};
   MILL_CHECK(mill_mpi_agree(&file->mpi, examine_rows(&e, lo, hi)));
-  for (int64_t at = 0; at < n_byte; at += 1 << 30) {
+  for (int64_t at = 0; at < n_byte; at += 1 << 30) { /* MPI counts bytes in int */
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
     MILL_CHECK_MPI(
         MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));

@@ -61,7 +61,7 @@ int mill_input_names_format(const mill_input_request *request, const mill_config
   return MILL_OK;
 }
 
-/* Digest science settings and library: with the input, a fit's rows depend on these alone. */
+/* Digest science settings and library: a fit's rows depend on these and on the input only. */
 static int digest_settings(const char *identity, const char *library, char out[MILL_SETTINGS_SIZE])
 {
   char hex[65];
@@ -95,7 +95,7 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-/* Would a fit of input use the redrock file at path?  0: the file is unreadable, for example. */
+/* Would a fit of input use the redrock file at path?  0: unreadable, or unused by the format. */
 static int uses_redrock(const mill_config *config, const char *input, const char *path)
 {
   const mill_format *format;
@@ -121,6 +121,7 @@ static const mill_input_entry *find_done(const mill_input_table *table, const ch
   if (!*redrock && mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
     return NULL;
   redrock = *redrock ? redrock : beside;
+  /* the redrock file is the same; or that fit used none, and a fit now would use none */
   const int is_same = entry->redrock_size > 0
                           ? is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime)
                           : !*redrock || !uses_redrock(config, name, redrock);
@@ -148,8 +149,8 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Set is_done to 1 for each of the inputs done [n] whose rows are all done in their common result.
- * Another run may have replaced the result since.  is_output 1: the result is this run's output;
+/* Read the common result of the inputs done [n], which may be another run's by now, and set is_done
+ * to 1 for each input whose rows are all done there.  is_output 1: the result is this run's output;
  * without a fitted row it will be overwritten, so no input is done. */
 static int look_for(const done_input *done, size_t n, const mill_input_names *names, int is_output,
                     char *is_done)
@@ -165,6 +166,7 @@ static int look_for(const done_input *done, size_t n, const mill_input_names *na
   MILL_CHECK(mill_result_open_stored(path, MILL_ERR_OUTPUT, &file));
   MILL_CHECK(mill_result_origin_read(file.id, path, &origin));
   MILL_CHECK(digest_settings(origin.identity, origin.hash, of_result));
+  /* unmasked: wave_mask: auto masks nothing in the files of some surveys */
   if (strcmp(of_result, names->settings) != 0 && strcmp(of_result, names->unmasked) != 0)
     return MILL_OK;
   MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
@@ -265,6 +267,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
     MILL_CHECK(mill_input_absolute(list->path[i], path));
     n_waiting += !mill_known_inputs_find(&known, path);
   }
+  /* if the table lacks inputs of the finished result, go on: the run adds them to the table */
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is finished and lacks %zu inputs that are still to do: give another "

@@ -52,7 +52,7 @@ typedef struct index_job {
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
 
-/* Are wavelengths equal to 0.001 pixels?  Smaller differences come from rounding in the input. */
+/* Are wavelengths equal within 0.001 pixels?  Smaller differences come from rounding of inputs. */
 static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 {
   if (n_a != n_b)
@@ -69,7 +69,7 @@ static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
   const double *last_wave[MILL_MAX_ARM] = {NULL}; /* of the last exposure, often the same array */
-  for (int i = 0, end; i < batch->n_segment; i = end) {
+  for (int i = 0, end; i < batch->n_segment; i = end) { /* [i, end): one exposure and arm */
     const mill_raw_segment *s = &batch->segment[i];
     int n_pix = 0;
     for (end = i; end < batch->n_segment && batch->segment[end].exposure == s->exposure &&
@@ -104,18 +104,18 @@ static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_i
   for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
     const int64_t *exposure = index->exposure_row + at;
     const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
-    int code = mill_spectra_waves(spectra, exposure, n, &job->batch);
-    if (code == MILL_OK) {
+    const int code = mill_spectra_waves(spectra, exposure, n, &job->batch);
+    if (code == MILL_OK)
       MILL_CHECK(learn_batch(job, i_file));
-      continue;
+    else if (code != MILL_ERR_INPUT)
+      return code;
+    for (int i = 0; i < n && code == MILL_ERR_INPUT; i++) {
+      const int code_of_one = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
+      if (code_of_one == MILL_OK)
+        MILL_CHECK(learn_batch(job, i_file));
+      else if (code_of_one != MILL_ERR_INPUT)
+        return code_of_one;
     }
-    for (int i = 0; i < n && (code == MILL_OK || code == MILL_ERR_INPUT); i++) {
-      code = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
-      if (code == MILL_OK)
-        code = learn_batch(job, i_file);
-    }
-    if (code != MILL_ERR_INPUT)
-      MILL_CHECK(code);
   }
   return MILL_OK;
 }
@@ -461,7 +461,7 @@ static void log_frames(const mill_inputs *inputs)
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
     int64_t n_same = 0;
-    int first = file->format[0] ? -1 : i + 1; /* file of this combination */
+    int first = file->format[0] ? -1 : i + 1; /* of this combination; i + 1: skip file i */
     for (int j = 0; j < inputs->n_file && (first < 0 || first == i); j++)
       if (strcmp(inputs->file[j].format, file->format) == 0 &&
           strcmp(inputs->file[j].frame, file->frame) == 0 && n_same++ == 0)

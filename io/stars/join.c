@@ -48,6 +48,7 @@ void mill_join_free(mill_join *join)
 /* mill_star_entries.start of an unlisted row: two rows of a table match its position. */
 static const int64_t AMBIGUOUS = INT64_MIN;
 
+/* List this rank's rows and exposures; set found: which listed stars have a row. */
 static int list_mine(const mill_star_list *stars, const mill_star_tables *tables,
                      const char *const *path, const mill_file_index *index, int file_start,
                      int file_end, survey *mine, unsigned char *found)
@@ -267,7 +268,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
       owner[n_owner++] = owner[i];
   for (int64_t i = 0; i < n_owner; i++)
     parent[i] = i;
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n; i++) /* s[i].owner becomes an index into `owner` */
     s[i].owner = (const int64_t *)bsearch(&s[i].owner, owner, (size_t)n_owner, sizeof *owner,
                                           mill_by_int64) -
                  owner;
@@ -283,7 +284,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
   return MILL_OK;
 }
 
-/* Get owner [n] of the rows with places key [n] from the ranks that have the rows.  Collective. */
+/* Set owner [n] to entry.owner of the rows at places key [n]; owner may be key.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -352,7 +353,7 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
 static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg, spot **spots,
                       int **rank, int64_t *n)
 {
-  const double width_deg = 4 * radius_deg;
+  const double width_deg = 4 * radius_deg; /* of a strip: a quarter of the spots is listed twice */
   *n = 0;
   MILL_CHECK(MILL_ALLOC(2 * mine->n_entry, spots));
   MILL_CHECK(MILL_ALLOC(2 * mine->n_entry, rank));
@@ -361,6 +362,7 @@ static int list_spots(const mill_mpi *mpi, const survey *mine, double radius_deg
     if (!mill_place_known(e->ra, e->dec))
       continue;
     const int64_t strip = (int64_t)floor(e->dec / width_deg);
+    /* 1.01: rounding */
     const int64_t last = (int64_t)floor((e->dec + 1.01 * radius_deg) / width_deg);
     for (int64_t k = strip; k <= last; k++) {
       (*spots)[*n] = (spot){k, e->place, e->owner, e->ra, e->dec};
@@ -432,12 +434,13 @@ static void combine(entry *first, const entry *other)
 }
 
 /* Sort this rank's rows by owner into order [n_entry]: for each row, the owner (key) and the index
- * in owned->entry (place).  Leave out objects without a listed row. */
+ * in owned->entry (place).  Leave out objects without a listed row: n_kept rows stay. */
 static void order_rows(survey *owned, mill_keyed *order)
 {
-  for (int64_t i = 0, n = 0; i < owned->n_entry; n += owned->entry[i++].n_exposure) {
+  for (int64_t i = 0, n = 0; i < owned->n_entry; i++) { /* n: exposures before row i */
     order[i] = (mill_keyed){owned->entry[i].owner, i};
     owned->entry[i].first_exposure = n;
+    n += owned->entry[i].n_exposure;
   }
   if (owned->n_entry > 0)
     qsort(order, (size_t)owned->n_entry, sizeof *order, mill_by_key);
@@ -467,7 +470,7 @@ static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part
       start[(*n_new)++] = (mill_join_start){.part = i, .exposure = n_taken};
       n_row[e->file]++;
     }
-    combine(first, e);
+    combine(first, e); /* may change `first`, so copy it again */
     start[*n_new - 1].is_extragalactic = first->kind.is_extragalactic;
     start[*n_new - 1].entries = first->entries;
     n_exposure[first->file] += e->n_exposure;

@@ -161,7 +161,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* Return joined row `row` of file i; [1] is the next joined row.  NULL: rows are not joined. */
+/* Return joined row `row` of file i, followed in memory by the next; NULL: rows are not joined. */
 static const mill_join_start *joined_of(const mill_reader *reader, int i, int64_t row)
 {
   const mill_join *join = reader->plan.inputs->join;
@@ -242,18 +242,18 @@ static int collect_segments(worker *w, mill_batch *batch)
   for (int p = 0; p < batch->n_part; p++)
     w->cursor[p] = 0;
   for (int k = 0; k < batch->n_row; k++) {
-    mill_star *star = batch->star[k];
+    mill_star *star = batch->star[k]; /* first member of its ticket */
     for (int i = 0; i < star->n_exposure; i++, e++) {
-      const place at = w->place[e];
-      const mill_read_batch *part = &batch->part[at.part];
-      for (int *c = &w->cursor[at.part];
-           *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
+      const place from = w->place[e];
+      const mill_read_batch *part = &batch->part[from.part];
+      for (int *c = &w->cursor[from.part];
+           *c < part->n_segment && part->segment[*c].exposure == from.at; (*c)++) {
         MILL_CHECK(MILL_GROW(&star->segment, &((ticket *)star)->segment_room, star->n_segment + 1));
         mill_raw_segment *to = &star->segment[star->n_segment++];
         *to = part->segment[*c];
-        to->i_file = w->part_file[at.part];
+        to->i_file = w->part_file[from.part];
         to->exposure = i;
-        to->mjd = at.mjd;
+        to->mjd = from.mjd;
       }
     }
   }

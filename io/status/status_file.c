@@ -122,7 +122,7 @@ static int first_failure(const mill_status_text *what)
   return first;
 }
 
-/* Print the exit status, and the first failure of a rank, else the failure of all ranks. */
+/* Print exit status and error: of the rank that failed first, or of all ranks together. */
 static void put_end(mill_json *json, const mill_status_text *what)
 {
   const int rank = first_failure(what);
@@ -149,10 +149,10 @@ int mill_status_print(const mill_status_text *what, FILE *out)
   mill_json_text(&json, "format", "starmill status"); /* first, as in MILL_STATUS_SIGNATURE */
   mill_json_integer(&json, "format_version", MILL_STATUS_VERSION);
   mill_json_text(&json, "state",
-                 !end                     ? "running"
-                 : end->code != MILL_OK   ? "failed"
-                 : end->exit_status == 75 ? "stopped"
-                                          : "finished");
+                 !end                                                           ? "running"
+                 : end->code != MILL_OK                                         ? "failed"
+                 : end->exit_status == mill_error_exit_status(MILL_ERR_STOPPED) ? "stopped"
+                                                                                : "finished");
   put_end(&json, what);
   put_utc(&json, "updated", mill_unix_s());
   put_utc(&json, "started", what->start_unix_s);

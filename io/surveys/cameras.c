@@ -6,7 +6,7 @@
 
 #include "io/surveys/selection.h"
 
-/* Errors below PHYSICAL mean fluxes in erg / s / cm2 / A, which are multiplied by SCALE. */
+/* If errors are below PHYSICAL, fluxes are in erg / s / cm2 / A and are multiplied by SCALE. */
 static const double PHYSICAL = 1e-10, SCALE = 1e17;
 
 void mill_cameras_close(void *state)
@@ -177,13 +177,12 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   return MILL_GIVE(&wave_aa, &camera->wave_aa);
 }
 
-/* Convert counts to fluxes, and their noise (camera->noise) to ivar.  factor [n_pix]: flux per
- * count; 0: a bad pixel, which keeps its counts and gets ivar 0. */
+/* Convert `flux` from counts to fluxes, and `ivar` from noise (camera->noise) to ivar.  factor
+ * [n_pix]: flux per count; 0: a bad pixel, which keeps its counts and gets ivar 0. */
 static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
 {
   for (int i = 0; i < camera->n_pix; i++) {
     const double f = factor[i], x = ivar[i];
-    const double variance = camera->noise == MILL_NOISE_ERROR ? x * f * (x * f) : x * f * f;
     ivar[i] = 0.0;
     if (f == 0.0)
       continue;
@@ -191,7 +190,7 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
     if (camera->noise == MILL_NOISE_IVAR)
       ivar[i] = x / (f * f);
     else if (is_positive(x))
-      ivar[i] = 1.0 / variance;
+      ivar[i] = 1.0 / (camera->noise == MILL_NOISE_ERROR ? x * f * (x * f) : x * f * f);
   }
 }
 
@@ -344,7 +343,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 
 /* A hole of more than MAX_HOLE pixels stays, and line-spread functions end there.  A spectrum of
  * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance.
- * The least of AROUND steps is the grid's step: AROUND wide steps in a row are coarser sampling. */
+ * The grid's step is the least of AROUND steps nearby: if all are wide, the sampling is coarse. */
 enum { MAX_HOLE = 16, MIN_GRID = 32, AROUND = 12 };
 
 /* Return the least of the AROUND steps from pixel i on; 0 if the spectrum lacks some of them. */
@@ -357,8 +356,8 @@ static double least_step(const double *wave, int n, int i)
 }
 
 /* Return the number of grid steps from pixel i to the next; 1 if no pixel is missing, or more than
- * MAX_HOLE are.  A step of the grid is the larger of the least steps nearby on the left and
- * right.  Add 1 to *n_odd if the distance is no multiple of this step. */
+ * MAX_HOLE are.  The grid's step is the larger of two least_step: that on the left and that on the
+ * right of pixel i.  Add 1 to *n_odd if the distance is no multiple of the grid's step. */
 static int count_steps(const double *wave, int n, int i, int *n_odd)
 {
   const double left = least_step(wave, n, i - AROUND), right = least_step(wave, n, i + 1);
@@ -389,10 +388,10 @@ static int count_missing(const double *wave, int n)
 static void fill_waves(const double *wave, int n, mill_single_spectrum *s)
 {
   const double rise = least_step(wave, n, n - 1 - AROUND) / least_step(wave, n, 0);
-  const int is_log = rise * rise > wave[n - 1] / wave[0];
+  const int is_log = rise * rise > wave[n - 1] / wave[0]; /* rise: 1 if linear, this ratio if log */
   for (int i = 0, to = 0; i < n; i++) {
     const int n_step = i + 1 < n ? count_steps(wave, n, i, &(int){0}) : 1;
-    for (int k = 0; k < n_step; k++, to++) {
+    for (int k = 0; k < n_step; k++, to++) { /* k > 0 only if pixel i + 1 exists */
       const double share = (double)k / n_step, right = k > 0 ? wave[i + 1] : wave[i];
       s->source[to] = i;
       s->wave_aa[to] =

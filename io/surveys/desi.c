@@ -359,7 +359,7 @@ typedef struct place {
 } place;
 
 /* Set wants [arm] to the data that the run needs.  An exposure gets *n_byte bytes, in the layout
- * of the GPU, for an upload in one copy.  to [arm][image]: where the exposure's row begins. */
+ * of the GPU, for an upload in one copy.  to [arm][image]: place of the image's row in these. */
 static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
                    place to[][DESI_N_IMAGE], size_t *n_byte)
 {
@@ -374,7 +374,7 @@ static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants
           !(wants[i] & (k == DESI_RESOLUTION ? MILL_WANTS_MATRIX : MILL_WANTS_PIXELS)))
         continue;
       to[i][k].n_pix = (k == DESI_RESOLUTION ? channel.n_diag : 1) * (int64_t)channel.n_pix;
-      to[i][k].at = mill_take(n_byte, 4 * (size_t)to[i][k].n_pix);
+      to[i][k].at = mill_take(n_byte, sizeof(float) * (size_t)to[i][k].n_pix);
     }
   }
   return MILL_OK;
@@ -414,7 +414,7 @@ static int read_rows(mill_desi_file *file, const mill_desi_image *im, const int6
     if (file->convert_room < (size_t)row_pix)
       MILL_CHECK(MILL_RENEW(&file->convert, &file->convert_room, row_pix));
     MILL_CHECK(mill_fits_file_move(file->fits, im->i_hdu));
-    if (im->offset)
+    if (im->offset) /* read masks as stored: convert_row adds the offset */
       fits_set_bscale(file->fits->fptr, 1.0, 0.0, &status);
     MILL_CHECK_FITS(file->fits, im->i_hdu, status, "its scaling cannot be changed");
   }

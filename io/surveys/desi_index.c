@@ -48,7 +48,7 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = STATUS + 1 };
 
-/* From a nested HEALPix pixel set uniqpix and healpix, the pixel of nside 64 around; -1: none. */
+/* Set uniqpix to a nested HEALPix pixel, healpix to its parent of nside 64; -1: there is none. */
 static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 {
   const int64_t ratio = nside / 64;
@@ -92,7 +92,7 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
   MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(read_pixel(fits, group, all));
   MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
-  if (strcmp(group, "cumulative") != 0) /* else NIGHT is the last of several */
+  if (strcmp(group, "cumulative") != 0) /* a cumulative coadd has several nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
   /* tile files have SURVEY and PROGRAM only in FIBERMAP's header */
   for (int k = 0; k < (file->i_fibermap < 0 ? 1 : 2); k++) {
@@ -200,21 +200,21 @@ static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits
   qsort(key, (size_t)n, sizeof *key, mill_by_key);
   /* the first row of each target gets the values that its rows share */
   for (int64_t first = 0, end = 0; first < n; first = end) {
-    const int64_t at = key[first].place;
+    const int64_t first_row = key[first].place;
     for (end = first + 1; end < n && key[end].key == key[first].key;)
       end++;
-    if (end > first + 1)
-      exposures[EXP].i32[at] = -1;
+    if (end > first + 1) /* several exposures have no common EXPID */
+      exposures[EXP].i32[first_row] = -1;
     for (int k = TILE; k <= NIGHT; k++)
-      exposures[k].i32[at] = shared(exposures[k].i32, key + first, end - first);
-    exposures[MJD].f64[at] = mean_mjd(exposures, key + first, end - first, allowed);
-    key[n_target++] = key[first];
+      exposures[k].i32[first_row] = shared(exposures[k].i32, key + first, end - first);
+    exposures[MJD].f64[first_row] = mean_mjd(exposures, key + first, end - first, allowed);
+    key[n_target++] = key[first]; /* key [n_target] becomes the list of targets */
   }
   for (int64_t i = 0; i < file->n_spec; i++) {
     const int64_t id = map[ID].i64[i]; /* -1: no identifier */
     const mill_keyed *target =
         id == -1 ? NULL : bsearch(&id, key, n_target, sizeof *key, mill_by_int64);
-    for (int k = EXP; target && k <= NIGHT; k++)
+    for (int k = EXP; target && k <= NIGHT; k++) /* EXP, TILE, NIGHT */
       if (!map[k].there)
         map[k].i32[i] = exposures[k].i32[target->place];
     if (target && !map[MJD].there)
@@ -255,11 +255,11 @@ static int find_classes(mill_desi_file *file, const mill_selection *select, int 
         " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
         "by which target_classes selects; leave that out for this file");
   for (int64_t k = 0; k < file->n_spec; k++)
-    (*in_class)[k] = (*in_class)[k] >> (n_early > 0) & 1;
+    (*in_class)[k] = (*in_class)[k] >> (n_early > 0) & 1; /* bit 1 if there are early columns */
   return MILL_OK;
 }
 
-/* Fail unless SCORES has the same rows as FIBERMAP, in the same order. */
+/* Fail unless SCORES has the same rows as FIBERMAP, if there is one, in the same order. */
 static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
   int found = 0;
@@ -279,14 +279,14 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
   return MILL_OK;
 }
 
-/* Set *sn [n_spec] to the largest S/N of the fitted arms; all arms have the same kind of column. */
+/* Set *sn [n_spec] to the largest S/N of the fitted arms, taking the same kind of S/N for all. */
 static int read_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                        double **sn)
 {
   int i_scores = -1, found = 0;
-  static const char *const begin[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
-                                      "MEDIAN_COADD_FLUX_SNR_"};
-  int first = 0, last = sizeof begin / sizeof begin[0] - 1;
+  static const char *const kind[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
+                                     "MEDIAN_COADD_FLUX_SNR_"};
+  int first_kind = 0, last_kind = sizeof kind / sizeof kind[0] - 1; /* kinds to try */
   MILL_OWNED double *value = NULL;
   if (!mill_selection_has_scores(select))
     return MILL_OK;
@@ -306,11 +306,11 @@ static int read_scores(mill_desi_file *file, const mill_selection *select, const
     if (a->n_pix == 0 || a->is_unwanted)
       continue;
     found = 0;
-    for (int k = first; k <= last && !found; k++) {
-      snprintf(name, sizeof name, "%s%s", begin[k], a->prefix);
+    for (int k = first_kind; k <= last_kind && !found; k++) {
+      snprintf(name, sizeof name, "%s%s", kind[k], a->prefix);
       MILL_CHECK(mill_fits_column_double(file->fits, i_scores, name, value, &found));
       if (found)
-        first = last = k; /* the other arms need a column of this kind */
+        first_kind = last_kind = k; /* the other arms need a column of this kind */
     }
     if (!found)
       return MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels",

@@ -125,12 +125,12 @@ static const char *channel_of(double first_aa, double last_aa)
   return first_aa < BLUE ? "blue" : first_aa < GREEN ? "green" : "red";
 }
 
-/* Split the first camera at gaps in its wavelengths. */
+/* Split the first camera at gaps in its wavelengths: it keeps the first part, others are added. */
 static int divide(mill_cameras *c)
 {
-  const mill_camera all = c->camera[0];
+  const mill_camera all = c->camera[0]; /* as it was before */
   for (int i = 0, end; i < all.n_pix; i = end) {
-    mill_camera *camera = &c->camera[0]; /* becomes the first part */
+    mill_camera *camera = &c->camera[0]; /* for the first part; its wave_aa stays */
     for (end = i + 1; end < all.n_pix && all.wave_aa[end] - all.wave_aa[end - 1] <= GAP;)
       end++;
     if (i > 0 && c->n_camera == MAX_CAMERA)

@@ -97,7 +97,7 @@ static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
   g->exposure[g->n_exposure++] = (exposure){row, id, row};
 }
 
-/* List the rows with a valid name in key [*n]; exclude the others. */
+/* Append the rows with a valid name to key, which has *n elements; exclude the other rows. */
 static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
 {
   for (int64_t i = 0; i < g->table.n_row; i++) {
@@ -126,7 +126,7 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
     const int is_same = i > 0 && strcmp(key[i].text, key[i - 1].text) == 0;
     star[i] = (mill_keyed){is_same ? star[i - 1].key : i, key[i].row};
   }
-  if (mill_places_group(star, n, v[RA].f64, v[DEC].f64))
+  if (mill_places_group(star, n, v[RA].f64, v[DEC].f64)) /* sets .key to the star's first row */
     *warning = MILL_TOLD_PLACES;
   for (int64_t i = 0; i < n; i++) {
     const int64_t row = star[i].place;
@@ -140,19 +140,19 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
 static int64_t drop_doubtful(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
   int64_t n_left = 0;
-  row_key unique = {0};
+  row_key first = {0}; /* of the rows with equal star, EXPOSURE and ARM */
   qsort(key, (size_t)n, sizeof *key, compare_keys);
   for (int64_t i = 0; i < n; i++) {
     const row_key k = key[i];
     const int is_new =
-        i == 0 || k.star != unique.star || k.id != unique.id || strcmp(k.text, unique.text) != 0;
-    unique = is_new ? k : unique;
+        i == 0 || k.star != first.star || k.id != first.id || strcmp(k.text, first.text) != 0;
+    first = is_new ? k : first;
     if (!is_new)
-      set_apart(g, k.row, k.id, unique.row);
+      set_apart(g, k.row, k.id, first.row);
     else if (target_id[k.row] != target_id[k.star])
       set_apart(g, k.row, k.id, k.star);
     else
-      key[n_left++] = (row_key){"", k.star, k.id, k.row};
+      key[n_left++] = (row_key){"", k.star, k.id, k.row}; /* without ARM: sort by row */
   }
   qsort(key, (size_t)n_left, sizeof *key, compare_keys);
   return n_left;
@@ -173,7 +173,7 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
   MILL_CHECK(MILL_ALLOC(n_row, &key));
   MILL_CHECK(MILL_ALLOC(n_row, &star));
   MILL_CHECK(MILL_ALLOC(n_row, &g->next_row));
-  MILL_CHECK(MILL_ALLOC(n_row, &g->kind));
+  MILL_CHECK(MILL_ALLOC(n_row, &g->kind)); /* zero: FOLLOWS */
   MILL_CHECK(MILL_ALLOC(n_row, &g->exposure));
   MILL_CHECK(list_named(g, v[EXPOSURE].i64, key, &n));
   find_stars(g, v, key, star, n, warning);
@@ -195,7 +195,7 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
 
 /* ---- pixels ----------------------------------------------------------- */
 
-/* Number of elements of vector i in a row. */
+/* Set *length to the number of elements of vector i in a row. */
 static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 {
   const mill_generic_vector *v = &g->table.vector[i];
@@ -218,7 +218,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   return MILL_OK;
 }
 
-/* Number of pixels of a row; fail unless all its columns agree. */
+/* Set *n_pix to the pixels of a row; fail unless all its columns have as many elements. */
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
@@ -244,6 +244,7 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   return MILL_OK;
 }
 
+/* Describe a row as a camera; its pixels are not read yet. */
 static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
   const mill_generic_table *t = &g->table;
@@ -258,13 +259,13 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
     camera->plane[i] = t->vector[i].plane;
   if (t->shared_wave_aa)
     camera->plane[MILL_WAVE] = (mill_plane){.name = "HDU WAVELENGTH", .row = -1};
-  MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu));
+  MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu)); /* row_length reads from this HDU */
   return row_length(g, row, &camera->n_pix);
 }
 
-/* Refuse fluxes whose inverse variances leave the range of float32, as in erg / s / cm2 / A.  One
- * pixel, and 1 % of the others, may exceed the upper limit if no further pixel comes within a
- * factor of 1000 of the limit.  Up to half of the pixels may lie below the lower limit. */
+/* Refuse fluxes whose inverse variances leave the range of float32, as in erg / s / cm2 / A.  Up to
+ * half of the pixels may lie below the range.  Outliers (one pixel and 1 % of all) may lie above it
+ * unless other pixels come close: less than a factor of 1000 below the range's upper limit. */
 static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
   int n_good = 0, n_above = 0, n_below = 0, n_near = 0;
@@ -275,7 +276,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
     n_near += is_good && ivar[i] > 1e-3 * (double)FLT_MAX;
     n_below += is_good && ivar[i] < (double)FLT_MIN;
   }
-  if ((n_above > 0 && (n_above > 1 + n_good / 100 || n_near > n_above)) || n_below > n_good / 2)
+  const int is_above = n_above > 0 && (n_above > 1 + n_good / 100 || n_near > n_above);
+  if (is_above || n_below > n_good / 2)
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
                             "precision; give its fluxes and errors in a unit 10^%d times as large",
@@ -289,7 +291,7 @@ static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;
   double *sigma = c->spectrum.number;
-  int last = -1;
+  int last_good = -1;
   MILL_CHECK(check_ivar(g, camera, c->spectrum.noise));
   if (!camera->plane[MILL_WIDTH].name)
     return MILL_OK;
@@ -297,15 +299,15 @@ static int finish(mill_cameras *c, const mill_camera *camera)
   for (int i = 0; i < camera->n_pix; i++) {
     sigma[i] *= g->table.vector[MILL_WIDTH].to_aa;
     if (isfinite(sigma[i]) && sigma[i] > 0.0 && sigma[i] < (double)FLT_MAX) {
-      for (int k = 0; last < 0 && k < i; k++)
+      for (int k = 0; last_good < 0 && k < i; k++) /* bad pixels before the first good one */
         sigma[k] = sigma[i];
-      last = i;
+      last_good = i;
     } else {
       c->spectrum.ivar[i] = 0.0f;
-      sigma[i] = last >= 0 ? sigma[last] : 0.0;
+      sigma[i] = last_good >= 0 ? sigma[last_good] : 0.0;
     }
   }
-  if (last < 0)
+  if (last_good < 0)
     return MILL_ERROR_TABLE(&g->table,
                             "LSF_SIGMA of row %lld (counted from 0) has no positive number",
                             (long long)c->row);

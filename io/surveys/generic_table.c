@@ -46,7 +46,7 @@ static int is_integer_type(int type)
          type == TULONGLONG;
 }
 
-/* Check the type of column i and choose how to read it. */
+/* Check column i's type and choose how to read it.  equivalent: the type after TSCAL and TZERO. */
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
   mill_generic_vector *v = &t->vector[i];
@@ -117,7 +117,7 @@ static int check_heap(mill_generic_table *t)
   return MILL_OK;
 }
 
-/* Find the vector columns; check that needed ones exist, and that lengths and units agree. */
+/* Find the vector columns.  FLUX and its errors must exist; lengths and units must agree. */
 static int find_vectors(mill_generic_table *t)
 {
   static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
@@ -132,7 +132,7 @@ static int find_vectors(mill_generic_table *t)
   for (int i = 0; i < MILL_N_PLANE; i++)
     if (name[i])
       MILL_CHECK(find_vector(t, i, name[i], &found[i]));
-  MILL_CHECK(find_vector(t, MILL_IVAR, "ERROR", &t->is_error));
+  MILL_CHECK(find_vector(t, MILL_IVAR, "ERROR", &t->is_error)); /* takes the place of IVAR */
   if (!found[MILL_FLUX])
     return MILL_ERROR_TABLE(t, "has no column FLUX, which is needed");
   if (found[MILL_IVAR] + t->is_error != 1)
@@ -192,7 +192,8 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   for (int i = 0; i < t->n_shared; i++)
     t->shared_wave_aa[i] *= to_aa;
   for (int i = 0; i < t->n_shared; i++) {
-    if (t->shared_wave_aa[i] > 0.0 && t->shared_wave_aa[i] < last)
+    if (t->shared_wave_aa[i] > 0.0 &&
+        t->shared_wave_aa[i] < last) /* descends, so the check fails */
       return mill_single_check_wave(t->file, i_hdu, "all rows", t->n_shared, t->shared_wave_aa);
     if (t->shared_wave_aa[i] > last)
       last = t->shared_wave_aa[i];

@@ -85,7 +85,7 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-/* Compute wavelengths from keywords: the row of wavelengths in DR1's image has another quantity. */
+/* Compute wavelengths from keywords: DR1's image has Subcontinuum in the row of wavelengths. */
 static int take_dr1_wave(mill_cameras *c, mill_camera *camera)
 {
   double first = NAN, step = NAN;
@@ -112,9 +112,8 @@ static int take_image(mill_cameras *c, mill_camera *camera)
   camera->n_pix = (int)hdu->axis[0];
   for (int i = 0; i < MILL_N_PLANE; i++)
     camera->plane[i] = (mill_plane){.name = plane_name[i], .row = plane_row[i]};
-  return mill_single_says(c->file->guard, "EXTEN0  = 'Flux Inverse Subcontinuum")
-             ? take_dr1_wave(c, camera)
-             : MILL_OK;
+  const int is_dr1 = mill_single_says(c->file->guard, "EXTEN0  = 'Flux Inverse Subcontinuum");
+  return is_dr1 ? take_dr1_wave(c, camera) : MILL_OK;
 }
 
 /* Open a low-resolution file.  It has only a coadd, so the key exposures has no effect. */
@@ -241,7 +240,7 @@ static void take_objtype(const char *type, char out[FLEN_VALUE])
       strcpy(out, "BAD");
 }
 
-/* Make the row's identifier of day, plan, spectrograph and fibre, if the header has all four. */
+/* Make the row's identifier from day, plan, spectrograph and fibre, if the header has all four. */
 static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
   const char *plan = mill_fits_text_at(&v[PLAN], 0);

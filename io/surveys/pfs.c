@@ -157,7 +157,7 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
   camera->i_hdu = camera->plane[MILL_FLUX].i_hdu;
   camera->exposure = camera->i_hdu;
   camera->noise = MILL_NOISE_VARIANCE;
-  camera->plane[MILL_WIDTH].name = "the design's widths";
+  camera->plane[MILL_WIDTH].name = "the design's widths"; /* not NULL: take_width sets them */
   MILL_CHECK(find_bad_bits(p, camera->plane[MILL_MASK].i_hdu));
   MILL_CHECK(mill_fits_file_find(c->file, "WAVELENGTH", &i_wave));
   camera->to_aa = 10.0; /* nm */

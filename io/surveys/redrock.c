@@ -88,7 +88,7 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
     if ((size_t)snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path, prefix, (int)rest,
                          name + n, suffix) >= size) {
       out[0] = '\0';
-      return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: shorten the path of its redrock file", path);
+      return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: path of its redrock file is too long", path);
     }
     if (access(out, F_OK) == 0)
       return MILL_OK;

@@ -124,7 +124,7 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
   const int is_coadd = camera->exposure_id < 0, first = is_coadd ? 0 : camera->i_hdu;
   const int end = is_coadd ? c->file->guard->n_hdu : first + 1;
   double sum = 0.0, n = 0.0, tai_s = NAN;
-  for (int i = first; i < end && !(i == 1 && n > 0.0); i++) {
+  for (int i = first; i < end && !(i == 1 && n > 0.0); i++) { /* a middle in HDU 0 suffices */
     double begin_s = NAN, end_s = NAN;
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-BEG", &begin_s, NULL));
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-END", &end_s, NULL));
@@ -144,14 +144,14 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
  * from the primary header. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
-  const int i_header = camera->exposure_id < 0 ? 0 : camera->i_hdu;
+  const int i_header = camera->exposure_id < 0 ? 0 : camera->i_hdu, is_first = camera == c->camera;
+  const int is_joined = strcmp(camera->name, "coadd") == 0; /* both cameras in one spectrum */
   int frame, is_barycentric;
   double vel_km_s;
   const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "flux",
                                           [MILL_WAVE] = "loglam",
                                           [MILL_IVAR] = "ivar",
-                                          [MILL_MASK] =
-                                              camera->name[0] == 'c' ? "and_mask" : "mask",
+                                          [MILL_MASK] = is_joined ? "and_mask" : "mask",
                                           [MILL_WIDTH] = "wdisp"};
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
@@ -160,7 +160,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
   MILL_CHECK(mill_single_key_double(c->file, i_header, "V_RAD", &vel_km_s, &is_barycentric));
   frame = is_barycentric ? MILL_FRAME_BARYCENTRIC : frame;
   MILL_CHECK(read_middle(c, camera));
-  return mill_single_add_frame(c->file, camera->i_hdu, camera == c->camera, frame, frame_of_all);
+  return mill_single_add_frame(c->file, camera->i_hdu, is_first, frame, frame_of_all);
 }
 
 /* Set sigma_aa (A) from wdisp, in pixels of 1e-4 in log10 wavelength.  A pixel with invalid wdisp
@@ -174,13 +174,13 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
-  for (int i = 0; i <= n_pix; i++) { /* n_pix: behind the last pixel */
+  for (int i = 0; i <= n_pix; i++) { /* n_pix ends a gap at the end */
     const int good = i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MAX_WDISP;
     if (i < n_pix && !good) {
       spectrum->mask[i] |= NO_WDISP;
       continue;
     }
-    for (int j = last + 1; j < i; j++) { /* interpolate; 1 if no pixel is valid */
+    for (int j = last + 1; j < i; j++) { /* fill the gap; 1 if no pixel is valid */
       const double left = last >= 0 ? wdisp[last] : good ? wdisp[i] : 1.0;
       const double right = good ? wdisp[i] : left;
       wdisp[j] = left + (right - left) * (double)(j - last) / (double)(i - last);
@@ -251,8 +251,8 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
   MILL_CHECK(mill_fits_column_find(c->file, i_hdu, "in_stack", &is_visit, &in_stack));
   for (int64_t i = 0; i < n_row; i++) {
     mill_camera *camera;
-    char is_in = 0;
-    MILL_CHECK(mill_fits_file_move(c->file, i_hdu));
+    char is_in = 0; /* 1: in the visits' coadd; only such visits were shifted */
+    MILL_CHECK(mill_fits_file_move(c->file, i_hdu)); /* for fits_read_col */
     if (is_visit)
       fits_read_col(c->file->fptr, TLOGICAL, in_stack.number, i + 1, 1, 1, NULL, &is_in, NULL,
                     &status);
@@ -322,7 +322,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no table SPECOBJ or SPALL; give an SDSS spec-PLATE-MJD-FIBER file",
                       guard->path);
-  MILL_CHECK(mill_fits_file_find(file, guard->hdu[s->i_object].name, &s->i_object)); /* only one */
+  /* fail if two tables have this name */
+  MILL_CHECK(mill_fits_file_find(file, guard->hdu[s->i_object].name, &s->i_object));
   if (guard->hdu[s->i_object].axis[1] != 1)
     return MILL_ERROR_HDU(
         file, s->i_object,

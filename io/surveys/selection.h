@@ -49,5 +49,5 @@ int mill_class_patterns_make(const mill_selection *select, mill_class_patterns *
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 MILL_CLOSER(mill_class_patterns, mill_class_patterns_free)
 
-/** Return bits: bit i is 1 if target_class[i] matches the beginning of `name` (MWS of MWS_ANY). */
+/** Return bits: bit i is 1 if pattern i matches the beginning of `name`, as MWS matches MWS_ANY. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);

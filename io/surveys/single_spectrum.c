@@ -65,12 +65,12 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
                     void *out, size_t size, int *found)
 {
   int status = 0;
-  _Alignas(double) char value[FLEN_VALUE] = "";
+  _Alignas(double) char value[FLEN_VALUE] = ""; /* text, number or truth value, as `type` says */
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   if (type == TDOUBLE) {
     fits_read_key(file->fptr, TSTRING, key, value, NULL, &status);
     if (strcasecmp(value + strspn(value, " -"), "nan") == 0)
-      status = VALUE_UNDEFINED;
+      status = VALUE_UNDEFINED; /* so the next call does nothing */
   }
   fits_read_key(file->fptr, type, key, value, NULL, &status);
   fits_clear_errmsg();
@@ -148,7 +148,7 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
   case MILL_AS_INT32:
     return mill_single_key_int32(file, i_hdu, key, v->i32, NULL);
   default:
-    return mill_single_key_double(file, i_hdu, key, v->f64, &v->there);
+    return mill_single_key_double(file, i_hdu, key, v->f64, &v->there); /* NaN: not there */
   }
 }
 
@@ -159,8 +159,8 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
   MILL_CHECK(mill_fits_columns_missing(wish, n_wish, 1, values));
   for (int k = 0; k < n_wish; k++)
     for (int i = 0; i < 3 * n_hdu && !values[k].there; i++) {
-      const char *key = i < n_hdu ? wish[k].name : wish[k].other[i / n_hdu - 1];
-      const int i_key = i_hdu[i % n_hdu];
+      const int i_name = i / n_hdu, i_key = i_hdu[i % n_hdu]; /* i_name 0: name; 1, 2: other */
+      const char *key = i_name == 0 ? wish[k].name : wish[k].other[i_name - 1];
       char text[FLEN_VALUE] = "";
       double number;
       int found = 0;
@@ -275,7 +275,7 @@ static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int con
   *air = strcasecmp(text, "AWAV") == 0;
   if (*air || strcasecmp(text, "WAVE") == 0)
     return MILL_OK;
-  if (strchr(text, '-'))
+  if (strchr(text, '-')) /* such as WAVE-LOG */
     return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected wavelengths on a linear scale", key,
                           text);
   if (configured == MILL_MEDIUM_AUTO)
@@ -317,7 +317,8 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
   const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)n;
-  if (*n_pix > 0 && n == *n_pix && (n == c.repeat || c.repeat == 1))
+  const int all_in_row = n == c.repeat, one_per_row = c.repeat == 1;
+  if (*n_pix > 0 && n == *n_pix && (all_in_row || one_per_row))
     return MILL_OK;
   return MILL_ERROR_HDU(file, i_hdu,
                         ": column %s has %lld rows of %lld values, expected %s%d pixels, %s; make "
@@ -406,7 +407,7 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mil
   MILL_CHECK(mill_class_patterns_make(select, &patterns));
   MILL_CHECK(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
   MILL_CHECK(mill_file_index_alloc(index, n_row, n_row));
-  for (int64_t i = 0; i < n_row; i++) {
+  for (int64_t i = 0; i < n_row; i++) { /* i_class, i_sn of fibres are 0 without such a column */
     mill_catalog_row *row = &index->row[index->n_row];
     const char *name = mill_fits_text_at(&v[0], i);
     const int in_class =
@@ -420,7 +421,7 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mil
     if (mill_name_cut(name, strlen(name), row->object, sizeof row->object))
       index->warning = "names of more than 31 bytes are cut to 22 bytes, ~ and a hash of the name";
     index->n_row++;
-    mill_file_index_expose(index, i, -1, mjd);
+    mill_file_index_expose(index, i, -1, mjd); /* -1: no EXPID */
   }
   index->n_fits_row = n_row;
   return MILL_OK;

@@ -85,8 +85,8 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
 int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char *column,
                        int *n_pix, int *number);
 
-/** Read n_pix numbers of a column's row, from number `first` (counted from 0) on.  NaN and infinity
- *  are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */
+/** Read n_pix elements of row i_row in column `number`, from element `first` (counted from 0) on.
+ *  NaN and infinity are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
@@ -104,8 +104,8 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** Fold a 64-bit mask into 32 bits; bit 31 is set if any higher bit was. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** Set *offset, which the caller adds to 64-bit masks read as stored: CFITSIO 4.2 cannot read
- *  unsigned 64-bit integers.  MILL_ERR_INPUT: the masks are scaled.
+/** Set *offset to the number to be added to stored 64-bit masks.  The caller reads masks as stored
+ *  and adds it, as CFITSIO 4.2 cannot read unsigned 64-bit integers.  MILL_ERR_INPUT: scaled masks.
  *
  *  scale, zero  BSCALE and BZERO of an image, TSCAL and TZERO of a column
  *  what         name of the image or column, for the message */

@@ -118,7 +118,8 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   mill_arena *arena = &spectra->batch->arena;
   *out = NULL;
   if (n_byte > SIZE_MAX / 2)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes: is the file damaged?", n_byte);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory for %zu bytes: is the file damaged?",
+                      spectra->name, n_byte);
   const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
   const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
   if (!last || last->size - last->used < size)
@@ -129,7 +130,7 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return MILL_OK;
 }
 
-/* Set *out to a piece's pixels of the array `from` [n_row][n_pix] of 4-byte numbers.  Pixels are
+/* Set *out to the pixels of a piece.  They lie in `from` [n_row][n_pix], 4-byte numbers, and are
  * copied unless they are contiguous in the batch's memory.  from NULL: *out is NULL. */
 static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
                 size_t n_pix, const void **out)
@@ -290,7 +291,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
-/* Empty the batch, forget the pieces' arrays in its memory, and let the format add its channels. */
+/* Empty the batch, clear the pointers of pieces into it, and let the format add its channels. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {
@@ -314,7 +315,7 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
 }
 
 /* Fail if the open file was written to: a star must not mix pixels of two versions.  A file may be
- * replaced or removed, as the old one stays open.  An unpacked .gz is a copy. */
+ * replaced or removed, as the old one stays open.  An unpacked .gz is a copy, so not checked. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
   struct stat now;
@@ -366,7 +367,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
         "%s: fit this file in a run of its own, or name the library's arms in the key arms",
         spectra->name, spectra->format->name, cameras);
   MILL_CHECK(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
-  *(mill_fits_file **)spectra->state = spectra->fits;
+  *(mill_fits_file **)spectra->state = spectra->fits; /* the first member of every state */
   MILL_CHECK(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
   return MILL_GIVE(&spectra, out);
 }

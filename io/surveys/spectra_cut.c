@@ -26,11 +26,11 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     rule->fwhm_aa = choice.fwhm_aa;
     rule->min_aa = choice.min_aa;
     rule->max_aa = choice.max_aa;
-    /* the templates' range, less Doppler shifts at the velocity limits and a rounding margin */
+    /* least, most: wavelengths that the templates cover at every velocity within the limits */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
-    const double margin = 1e-9;
+    const double margin = 1e-9; /* for rounding */
     const double least = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     const double most = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
     /* if only one end of the range is configured, the templates set the other */
@@ -56,7 +56,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
       const double best_min = spectra->arm[best].least_aa, best_max = spectra->arm[best].most_aa;
       const double middle = 0.5 * (fmax(min, best_min) + fmin(max, best_max));
       const int is_upper = min > best_min || (min == best_min && max > best_max);
-      if (is_upper ? wave_aa < middle : wave_aa >= middle)
+      if (is_upper ? wave_aa < middle : wave_aa >= middle) /* in the half of `best` */
         continue;
     }
     best = a;
@@ -69,7 +69,7 @@ unsigned mill_spectra_takers(const mill_spectra_settings *settings, const char *
 {
   const mill_library *lib = settings->lib;
   unsigned by_choice = 0, by_name = 0, by_wave = 0;
-  int has_name = 0;
+  int has_name = 0; /* 1: an arm, wanted or not, has the channel's name */
   for (int a = 0; a < lib->n_arm; a++) {
     const int i = mill_config_find_arm(settings->config, lib->arm[a].name);
     const char *own = i >= 0 ? settings->config->arm[i].channel : "";
@@ -95,37 +95,37 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
   const int n_pix = known->n_pix;
   enum mill_channel_rule how;
   const unsigned mask = mill_spectra_takers(&spectra->settings, known->name, &how);
-  mill_piece lone = {0}; /* longest piece, kept if all are too short, so that the fit reports it */
+  mill_piece longest = {0}; /* taken if no piece is long enough: then the fit reports it */
   known->n_piece = known->outside = 0;
   if (how == MILL_BY_NAME) {
     if (mask == 0)
       return MILL_OK;
-    const int arm = __builtin_ctz(mask);
+    const int arm = __builtin_ctz(mask); /* the only bit */
     const mill_arm_rule *rule = &spectra->arm[arm];
     int first = 0, end = n_pix;
     while (first < end && wave[first] < rule->min_aa)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    lone = (mill_piece){.arm = arm, .first = first, .n = end - first};
+    longest = (mill_piece){.arm = arm, .first = first, .n = end - first};
   } else
     for (int first = 0, end; first < n_pix; first = end) {
       const int arm = arm_of(spectra, mask, wave[first]);
       for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
         end++;
       const mill_piece piece = {.arm = arm, .first = first, .n = end - first};
-      if (arm >= 0 && piece.n > lone.n)
-        lone = piece;
+      if (arm >= 0 && piece.n > longest.n)
+        longest = piece;
       if (arm < 0 || piece.n < 2 * spectra->settings.config->fit.n_cont)
-        continue;
+        continue; /* a fit needs two pixels per continuum function */
       if (known->n_piece == MILL_MAX_PIECE)
         return MILL_ERROR(MILL_ERR_INPUT,
                           "%s: channel %s is cut into over %d pieces; name fewer arms (--arms)",
                           spectra->name, known->name, MILL_MAX_PIECE);
       known->piece[known->n_piece++] = piece;
     }
-  if (known->n_piece == 0 && lone.n > 0)
-    known->piece[known->n_piece++] = lone;
+  if (known->n_piece == 0 && longest.n > 0)
+    known->piece[known->n_piece++] = longest;
   known->outside = known->n_piece == 0 && mask != 0;
   return MILL_OK;
 }
@@ -161,7 +161,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   memcpy(known->name, channel->name, sizeof known->name);
   MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->given_aa));
   memcpy(known->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof *known->given_aa);
-  known->wave_aa = known->given_aa;
+  known->wave_aa = known->given_aa; /* one array, unless air is converted */
   if (air)
     MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->wave_aa));
   for (int i = 0; i < channel->n_pix; i++) {
@@ -182,6 +182,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
 /* Look up how the channel is cut; if its wavelengths are new, cut it and remember the pieces. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
+  /* the key medium is for files: a caller with spectra in memory states their medium */
   const int medium = spectra->fits ? spectra->settings.config->medium : MILL_MEDIUM_AUTO;
   const int air = medium == MILL_MEDIUM_AIR || (medium == MILL_MEDIUM_AUTO && channel->air);
   if (channel->n_pix < 1)

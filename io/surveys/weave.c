@@ -153,8 +153,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 {
   weave *w = state;
   MILL_FITS_VALUES(values, N_WISH);
-  const int by_class = select->n_target_class > 0;
-  MILL_CHECK(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
+  const int n_wish = select->n_target_class > 0 ? N_WISH : CATEGORY; /* CATEGORY is the last */
+  MILL_CHECK(mill_fits_columns(w->cameras.file, w->i_table, wish, n_wish, values));
   for (int64_t i = 0; values[NSPEC].there && i < w->cameras.n_row; i++)
     if (values[NSPEC].i32[i] != i + 1) /* NSPEC: row of the images, from 1 */
       return MILL_ERROR_HDU(w->cameras.file, w->i_table,

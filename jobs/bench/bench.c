@@ -98,8 +98,8 @@ static int check_task(const char *name, unsigned bit, const char *const *given,
 {
   for (size_t i = 0; rows[i].name; i++)
     if (given[i] && !(rows[i].tasks & bit))
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
-                        rows[i].name, name);
+      return MILL_ERROR(MILL_ERR_USAGE, "'%s' does not take --%s; see starmill bench --help", name,
+                        rows[i].name);
   if (bit == WRITE && options->fit.n_input > 0)
     return MILL_ERROR(MILL_ERR_USAGE, "'write' takes no input, as its rows are made up");
   if ((bit == FIT || options->work == MILL_BENCH_FIT) && options->fit.n_input == 0 &&

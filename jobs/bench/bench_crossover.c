@@ -261,21 +261,21 @@ static int measure(const crossover *c, const work_kind *kind, int64_t *from)
 {
   int n_point = 0, is_short = 0;
   mill_crossover_point point[MAX_POINT];
-  progress of[2] = {{0}};
+  progress device[2] = {{0}}; /* CPU, GPU */
   const double part_size = kind->size ? kind->size() : 1.0;
   for (int64_t n = kind->first; n <= kind->last && n_point < MAX_POINT; n *= GROWTH) {
     mill_crossover_point *p = &point[n_point];
     int64_t n_done = n;
     if (n > kind->first && (double)n * part_size > (double)c->job->options.n_most)
       break;
-    MILL_CHECK(time_point(c, kind, 0, &n_done, &of[0], &p->cpu_s));
-    MILL_CHECK(time_point(c, kind, 1, &n_done, &of[1], &p->gpu_s));
+    MILL_CHECK(time_point(c, kind, 0, &n_done, &device[0], &p->cpu_s));
+    MILL_CHECK(time_point(c, kind, 1, &n_done, &device[1], &p->gpu_s));
     p->size = (int64_t)ceil((double)n_done * part_size);
     n_point++;
-    print_point(kind, p, of);
+    print_point(kind, p, device);
     MILL_CHECK(mill_job_flush("the table"));
     is_short = n_done < n;
-    if (is_short || (of[0].over && of[1].over))
+    if (is_short || (device[0].over && device[1].over))
       break;
   }
   *from = mill_crossover_of(n_point, point);

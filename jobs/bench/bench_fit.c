@@ -23,8 +23,8 @@ int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER])
   if (!base || !base[0])
     base = "/tmp";
   if (snprintf(folder, MILL_BENCH_FOLDER, "%s/starmill-bench.XXXXXX", base) >=
-      MILL_BENCH_FOLDER - 64)
-    return MILL_ERROR(MILL_ERR_USAGE, "shorten --output or TMPDIR: %zu bytes", strlen(base));
+      MILL_BENCH_FOLDER - 64) /* 64 bytes stay free for names of files */
+    return MILL_ERROR(MILL_ERR_USAGE, "--output or TMPDIR is too long: %zu bytes", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "cannot make a temporary folder in %s: %s; choose another with --output DIR",

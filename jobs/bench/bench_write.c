@@ -108,7 +108,7 @@ static int put_rows(const mill_bench *job, const made_up *run, mill_result_file 
 static int write_result(mill_bench *job, made_up *run, const char *path, measured *m)
 {
   int outcome;
-  int64_t before[2];
+  int64_t n_write_before, n_byte_before;
   mill_result_file *file = NULL;
   mill_result_summary summary = {0};
   const mill_run_info info = {.lib = &job->lib,
@@ -128,15 +128,15 @@ static int write_result(mill_bench *job, made_up *run, const char *path, measure
   const double start_s = mill_wall_s();
   MILL_CHECK(mill_result_open(path, 0, 0, &info, job->mpi.comm, &file, &outcome));
   m->create_s = mill_wall_s() - start_s;
-  mill_table_written(&before[0], &before[1]);
+  mill_table_written(&n_write_before, &n_byte_before);
   const int put = put_rows(job, run, file);
   const int closed = mill_result_close(file, &summary);
   MILL_CHECK(mill_mpi_agree(&job->mpi, put == MILL_OK ? closed : put));
   m->write_s = mill_wall_s() - start_s - m->create_s;
   m->n_epoch = summary.n_write;
   mill_table_written(&m->n_write, &m->n_byte);
-  m->n_write -= before[0];
-  m->n_byte -= before[1];
+  m->n_write -= n_write_before;
+  m->n_byte -= n_byte_before;
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &m->n_write, 1, MPI_INT64_T, MPI_SUM, job->mpi.comm));
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &m->n_byte, 1, MPI_INT64_T, MPI_SUM, job->mpi.comm));
   return MILL_OK;

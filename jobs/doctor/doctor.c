@@ -30,7 +30,7 @@
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 
-enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120 };
+enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120, RANK_BYTES = 1 << 29 };
 
 typedef struct doctor_job {
   mill_mpi mpi;
@@ -212,7 +212,7 @@ static void report_machine(doctor_job *job)
                     mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);
-  if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)
+  if ((limit > 0 ? limit : available) < (int64_t)job->n_most * RANK_BYTES)
     mill_doctor_warn(r,
                      "a rank on the CPU needs about 0.5 GB, and %d run here: start fewer ranks "
                      "with more threads",
@@ -357,7 +357,7 @@ static void report_no_gpus(doctor_job *job, const rank_gpu *all)
       first = i;
     }
   if (n_without == job->mpi.size)
-    return;
+    return; /* report_devices has said why */
   mill_doctor_say(r, "cuda.gpus_of_ranks", "not used by a fit");
   if (n_without > 0)
     mill_doctor_warn(
@@ -397,13 +397,13 @@ static int find_gpus_of_ranks(doctor_job *job)
   MILL_OWNED mill_gpu_facts *gpu = NULL;
   MILL_OWNED rank_gpu *all = NULL;
   rank_gpu mine;
-  memset(&mine, 0, sizeof mine);
+  memset(&mine, 0, sizeof mine); /* all bytes: compare_gpus uses memcmp */
   if (strcmp(job->backend, "cpu") == 0 || !mill_gpu_is_built())
     return MILL_OK;
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_gpu_look(&node, &gpu) == MILL_OK)
     mine.n_seen = node.n_gpu;
-  mine.has_gpu = 1;
+  mine.has_gpu = 1; /* unless mill_backend_place_some sets 0 */
   const int code = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
                        ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
                        : mill_backend_place(&job->mpi, 1);

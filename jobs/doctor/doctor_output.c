@@ -183,19 +183,20 @@ static int move_rows(const output_check *check, int is_write, double *value)
   MILL_AT_END(mill_descriptor_close) int fd = -1;
   const mill_mpi *mpi = check->mpi;
   const size_t n_byte = RANK_ROWS * N_VALUE * sizeof *value;
-  const int64_t first = (int64_t)RANK_ROWS * ((mpi->rank + !is_write) % mpi->size);
+  const int writer = is_write ? mpi->rank : (mpi->rank + 1) % mpi->size; /* of the rows */
+  const int64_t first = (int64_t)RANK_ROWS * writer;
   const off_t at = first * N_VALUE * (off_t)sizeof *value;
   MILL_CHECK(mill_output_check_shared(check->path, mpi));
   MILL_CHECK(mill_output_hold(check->path, &fd));
   if ((is_write ? pwrite(fd, value, n_byte, at) : pread(fd, value, n_byte, at)) != (ssize_t)n_byte)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot %s its rows: %s", check->path,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot %s rows: %s", check->path,
                       is_write ? "write" : "read", strerror(errno));
   for (int64_t i = 0; !is_write && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
       return MILL_ERROR(
           MILL_ERR_OUTPUT,
           "rank %d does not see in the file what rank %d wrote: write to another file system",
-          mpi->rank, (mpi->rank + 1) % mpi->size);
+          mpi->rank, writer);
   return MILL_OK;
 }
 

@@ -95,11 +95,12 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   static const mill_backend any[] = {
       {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
       {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
+  const int is_mixed = strcmp(choice, MILL_BACKEND_MIXED) == 0;
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
   else if (call->options->plan && strncmp(choice, "cuda", 4) == 0) /* a plan needs no GPU */
-    device->backend = &any[strcmp(choice, "cuda") != 0];
-  else if (strcmp(choice, MILL_BACKEND_MIXED) == 0)
+    device->backend = &any[is_mixed];
+  else if (is_mixed)
     return agree_on_both(call, device);
   else
     MILL_CHECK(
@@ -115,8 +116,8 @@ const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *ex
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  A CPU
- * goes on with the instruction set of that result if it can. */
+/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  CPU
+ * ranks go on with the instruction set of that result, which rank 0 knows, if all of them can. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {

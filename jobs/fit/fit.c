@@ -154,7 +154,7 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
-/* Append a line for each input to the table, unless it says all that already. */
+/* Append a line per input to the table; if the result was finished before, only if any differs. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;
@@ -188,13 +188,13 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
     entry[i].result = result;
     memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
     snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
-    const mill_input_entry *then = table ? mill_input_table_find(table, absolute) : NULL;
-    n_known += then && strcmp(then->result, result) == 0 && then->is_done == entry[i].is_done &&
-               then->n_row == input->n_row && then->n_fitted == entry[i].n_fitted &&
-               then->size == input->size && then->mtime == input->mtime &&
-               then->redrock_size == input->redrock_size &&
-               then->redrock_mtime == input->redrock_mtime &&
-               strcmp(then->settings, entry[i].settings) == 0;
+    const mill_input_entry *known = table ? mill_input_table_find(table, absolute) : NULL;
+    n_known += known && strcmp(known->result, result) == 0 && known->is_done == entry[i].is_done &&
+               known->n_row == input->n_row && known->n_fitted == entry[i].n_fitted &&
+               known->size == input->size && known->mtime == input->mtime &&
+               known->redrock_size == input->redrock_size &&
+               known->redrock_mtime == input->redrock_mtime &&
+               strcmp(known->settings, entry[i].settings) == 0;
   }
   return n_known == inputs->n_file
              ? MILL_OK

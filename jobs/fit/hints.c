@@ -41,7 +41,7 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
                     int is_whole)
 {
   mill_width_use all = {0};
-  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm)); /* 3 counts */
   if (mpi->rank == 0 && all.n_used == 0 && all.n_unused > 0 && is_whole)
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF
@@ -69,7 +69,8 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
     return MILL_OK;
   for (int a = 0; a < lib->n_arm; a++)
     if (all.n[a] > 0)
-      n += (size_t)snprintf(arms + n, sizeof arms - n, "%sarm %s: sigma %.3g A against %.3g A",
+      n += (size_t)snprintf(arms + n, sizeof arms - n,
+                            "%sarm %s: templates' sigma %.3g A, spectra's %.3g A",
                             n > 0 ? "; " : "", lib->arm[a].name, lib->arm[a].template_sigma_aa,
                             all.sum_aa[a] / all.n[a]);
   if (n > 0)

@@ -93,11 +93,11 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
       .n_unreadable = inputs->n_unreadable,
       .file = inputs->file,
   };
-  int64_t n_base = 0;
+  int64_t n_base = 0; /* rows that are done according to STATUS */
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
       n_base += plan.base[s] = out->existing.peek.n_status[s];
-  /* incomplete rows are fitted again, so they count as not done */
+  /* a fitted row without its models is fitted again, so it does not count */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
   if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
@@ -143,7 +143,7 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
   const char *models = call->options->models, *output = call->options->output;
-  const mill_result_peek *was = &out->existing.peek; /* zero on other ranks than 0 */
+  const mill_result_peek *was = &out->existing.peek; /* zero except on rank 0, which warns */
   MILL_CHECK(open_result(call, setup, inputs, device, out));
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
@@ -222,26 +222,26 @@ static int put_model(mill_star_output *o, const mill_star *star, int i, int *end
 {
   int n = 0;
   const mill_raw_segment *first = &star->segment[i];
-  const int n_row = o->inputs->n_pix[first->arm], has_own = !o->inputs->wave_aa[first->arm];
+  const int row_pix = o->inputs->n_pix[first->arm], has_own = !o->inputs->wave_aa[first->arm];
   for (; i < star->n_segment && star->segment[i].exposure == first->exposure &&
          star->segment[i].arm == first->arm;
        i++) {
     const size_t n_pix = (size_t)star->segment[i].n_pix;
-    if (n + star->segment[i].n_pix > n_row)
+    if (n + star->segment[i].n_pix > row_pix)
       return MILL_BUG("row %lld: its model in arm %s has more pixels than the models file (%d)",
-                      (long long)star->row, o->lib->arm[first->arm].name, n_row);
+                      (long long)star->row, o->lib->arm[first->arm].name, row_pix);
     memcpy(o->flux + n, star->model[i].flux, n_pix * sizeof *o->flux);
     if (has_own)
       memcpy(o->wave + n, star->model[i].wave_aa, n_pix * sizeof *o->wave);
     n += star->segment[i].n_pix;
   }
-  for (; n < n_row; n++) {
+  for (; n < row_pix; n++) {
     o->flux[n] = NAN;
     o->wave[n] = NAN;
   }
   *end = i;
   return mill_result_put_model(o->result, first->arm, star->first_exposure + first->exposure,
-                               o->flux, has_own ? o->wave : NULL, n_row);
+                               o->flux, has_own ? o->wave : NULL, row_pix);
 }
 
 /* Write the epoch results of all exposures of a fitted star. */

@@ -56,7 +56,7 @@ static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out
           (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
 }
 
-/* Estimate the bytes of a result file: its rows, its texts and HDF5's headers. */
+/* Estimate the bytes of a result file: rows, texts (all as long as the longest), HDF5 headers. */
 static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int with_epochs,
                            int64_t n_exposure)
 {
@@ -64,9 +64,9 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
   size_t n_path = 1, n_error = 1;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &catalog);
   for (int i = 0; i < inputs->n_file; i++) {
-    const size_t a = strlen(inputs->file[i].path), b = strlen(inputs->file[i].error);
-    n_path = a > n_path ? a : n_path;
-    n_error = b > n_error ? b : n_error;
+    const size_t path = strlen(inputs->file[i].path), error = strlen(inputs->file[i].error);
+    n_path = path > n_path ? path : n_path;
+    n_error = error > n_error ? error : n_error;
   }
   const size_t per_file =
       n_path + n_error + 4 * sizeof(int64_t) + 2 * sizeof inputs->file[0].format;
@@ -91,7 +91,7 @@ static int64_t print_existing(const mill_fit_task *task, FILE *out)
 {
   const char *path = task->call->options->output;
   const mill_result_peek *peek = &task->out->existing.peek;
-  const int is_new = task->out->existing.is_new;
+  const int is_new = task->out->existing.is_new; /* begun by an earlier --overwrite */
   if (task->out->existing.error[0]) {
     fprintf(out, "existing     %s: a run would refuse it%s\n", task->out->existing.error,
             is_new ? "" : ", or replace it with --overwrite");

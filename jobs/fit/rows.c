@@ -56,7 +56,7 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
   MILL_AT_END(mill_file_index_clear) mill_file_index loaded = {0};
   const mill_file_index *index = &inputs->index[f - inputs->file_start];
   if (!index->row && index->n_row > 0) {
-    MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
+    MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded)); /* does not change it */
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {
@@ -70,7 +70,7 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
     else
       MILL_CHECK(mill_star_entries_find(&inputs->tables, inputs->file[f].path, row, &at));
     n[HAS_PRIOR] += at.prior >= 0;
-    n[at.start >= 0 ? MILL_START_GIVEN : -at.start]++;
+    n[at.start >= 0 ? MILL_START_GIVEN : -at.start]++; /* else -start is a mill_start_found */
   }
   return MILL_OK;
 }

@@ -62,7 +62,7 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
   if (options->fit)
     MILL_CHECK(mill_sampled_read_config(options->fit, &setup->config));
   memcpy(setup->fitted, setup->config.template_lib, sizeof setup->config.template_lib);
-  MILL_CHECK(mill_fit_options_apply(options, &setup->config));
+  MILL_CHECK(mill_fit_options_apply(options, &setup->config)); /* may change template_lib */
   if (options->fit)
     MILL_CHECK(choose_sampled(options, &setup->config));
   if (call->observer && call->observer->instead) /* do not look for a GPU */
@@ -130,7 +130,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
-  if (format)
+  if (format) /* never on other ranks, which get the arms from rank 0 below */
     mill_format_take_cameras(format->name, &setup->lib, config);
   /* the option replaces the cameras' widths, too */
   const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
@@ -149,12 +149,12 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 }
 
 /* Cut setup->lib as the sampled fit did: to the wavelengths common to all libraries of that fit.
- * setup->library [0] is the library to sample with; the fit's others are read into [1], [2], ... */
+ * setup->library [0] is the sampled library; read the fit's other libraries into [1], [2], ... */
 static int cut_as_in_fit(mill_fit_setup *setup)
 {
   mill_library *next = setup->library + 1;
   for (int k = 0; setup->fitted[k][0]; k++) {
-    const int is_sampled = k + 1 == setup->start_library;
+    const int is_sampled = k + 1 == setup->start_library; /* which counts from 1 */
     mill_library *lib = is_sampled ? setup->library : next++;
     if (!is_sampled) {
       if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
@@ -175,7 +175,7 @@ static int cut_as_in_fit(mill_fit_setup *setup)
 /* Make setup->lib represent all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
-  int label[MILL_MAX_LABEL];
+  int label[MILL_MAX_LABEL]; /* not used */
   mill_sha256 sha;
   setup->lib = setup->library[0];
   for (int k = 1; k < setup->n_library; k++) {
@@ -216,14 +216,15 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
                                        config->sky_hash, "restore the file, or fit again"));
   MILL_CHECK(unite_libraries(setup));
   mill_config_arms(config, &setup->lib, setup->arm_wanted);
-  for (int a = 0; a < setup->lib.n_arm && config->sky_components[0] && call->mpi->rank == 0; a++)
-    if (setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
+  const int tells = call->mpi->rank == 0, tells_sky = tells && config->sky_components[0];
+  for (int a = 0; a < setup->lib.n_arm; a++)
+    if (tells_sky && setup->arm_wanted[a] && setup->library->arm[a].sky.n_component == 0)
       mill_log_warning("sky_components: %s has no group for arm %s, so the arm is fitted without "
                        "sky components; the key arms can give the arm the name of a group",
                        config->sky_components, setup->lib.arm[a].name);
   for (int k = 0; k < setup->n_library; k++) /* before the output is made */
     MILL_CHECK(mill_device_model_check(&setup->library[k], &config->fit));
-  for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
+  for (int k = 0; k < setup->library_came && tells; k++)
     mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
   return MILL_OK;
 }
@@ -236,7 +237,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
       mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
   if (!config->prior_table[0])
     return MILL_OK;
-  /* names are those of the fit's first library, which has all labels */
+  /* the fit's first library has all labels; it is [0] unless cut_as_in_fit has read it into [1] */
   const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
   MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
                                    setup->library, &config->fit, &limits, &setup->priors));
@@ -335,7 +336,7 @@ static int watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Rank 0 alone checks the outputs; it reads each file before the other ranks do. */
+/* Rank 0 alone checks the outputs, and reads each file first, so that a fault is reported once. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;

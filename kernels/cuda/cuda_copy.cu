@@ -40,7 +40,7 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Can the last pending copy from a buffer be extended to reach `to`?  *gap: bytes between them. */
+/** Can the last pending copy from a buffer be extended to reach `to`?  *gap: bytes to bridge. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)
@@ -60,7 +60,7 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   const char *source = (const char *)piece->from;
   for (size_t left = piece->bytes; left > 0;) {
     size_t gap;
-    if (follows(d, dest, &gap)) { /* extend the last upload over the gap */
+    if (follows(d, dest, &gap)) { /* extend the last upload; the gap is padding */
       d->staged += gap;
       d->send[d->n_send - 1].bytes += gap;
     } else {
@@ -86,8 +86,8 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
   return MILL_OK;
 }
 
-/** Join the first pieces to one copy, *all; returns how many, 1 or more.  Pieces are joined if they
- *  are pinned, and as far from the first piece in host memory as in GPU memory. */
+/** Join the first pieces to one copy, *all; returns how many, 1 or more.  A pinned piece is joined
+ *  if its offset from the first piece is the same in host memory and in GPU memory. */
 static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 {
   int i = 1;
@@ -127,6 +127,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
     for (int k = 0; k < n_joined; k++)
       MILL_CHECK(stage_piece(d, &piece[i + k]));
   }
+  /* pinned sources may change after mill_cuda_settle, which waits only for copies in the stream */
   return n_direct > 0 ? mill_cuda_flush(d) : MILL_OK;
 }
 
@@ -211,6 +212,7 @@ static cudaError_t leave_reserve(size_t bytes)
   return cudaErrorMemoryAllocation;
 }
 
+/* allocate GPU memory, not zeroed; *out is NULL after a failure */
 int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
 {
   int err = MILL_OK;
@@ -229,7 +231,7 @@ done:
 
 void mill_cuda_bury(mill_device *d)
 {
-  /* copies to this memory may be under way; the next call reports a failure */
+  /* wait for copies to this memory; if one fails, the next call to the GPU reports it */
   if (d->n_grave > 0)
     (void)cudaStreamSynchronize(d->up);
   for (int i = 0; i < d->n_grave; i++)
@@ -237,18 +239,18 @@ void mill_cuda_bury(mill_device *d)
   d->n_grave = 0;
 }
 
+/* free GPU memory; while rounds run, leave it to mill_cuda_bury, since cudaFree waits for them */
 void mill_cuda_release(mill_device *d, void *memory)
 {
   if (!memory)
     return;
   (void)cudaSetDevice(d->id);
-  /* a pending copy may write to this memory; the next call reports a failure */
+  /* start copies to this memory; if one fails, the next call to the GPU reports it */
   (void)mill_cuda_flush(d);
-  /* cudaFree waits for the device; while rounds run, defer it so that the host can fill slots */
   if (d->is_busy && MILL_GROW(&d->grave, &d->cap_grave, d->n_grave + 1) == MILL_OK) {
     d->grave[d->n_grave++] = memory;
   } else {
-    (void)cudaStreamSynchronize(d->up);
+    (void)cudaStreamSynchronize(d->up); /* until these copies have ended */
     (void)cudaFree(memory);
   }
 }

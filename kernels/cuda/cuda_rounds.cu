@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
   s->n_round = 0;
 }
 
-/** List the slots that have a request, in their given order: v.active.  One block. */
+/** Copy the slots of v.listed that have a request to v.active, in the same order.  One block. */
 static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 {
   __shared__ int of_warp[LIST_THREADS / 32];
@@ -44,11 +44,11 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
   int count = 0;
   for (int i = begin; i < end; i++)
     count += v.slot[v.listed[i]]->request != MILL_REQ_NONE;
-  /* requests in the warp up to this thread's slots */
+  /* upto: prefix sum over the warp, the requests of this thread and of lanes before it */
   int upto = count;
-  for (int o = 1; o < 32; o *= 2) {
-    const int left = __shfl_sync(0xffffffffu, upto, lane >= o ? lane - o : lane);
-    upto += lane >= o ? left : 0;
+  for (int apart = 1; apart < 32; apart *= 2) {
+    const int before = __shfl_sync(0xffffffffu, upto, lane >= apart ? lane - apart : lane);
+    upto += lane >= apart ? before : 0;
   }
   if (lane == 31)
     of_warp[warp] = upto;
@@ -79,9 +79,9 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
     to[t] = (int)blockIdx.x * v.n_row + t;
 }
 
-/** Write a star's input rows for the emulators and append their numbers to the list of each arm
- *  that needs templates.  One block per active slot.  The order within a list depends on the
- *  hardware; results do not. */
+/** Write a star's input rows for the emulators.  Append the indices of these rows to the list of
+ *  each arm that needs templates.  One block per active slot.  The order within a list depends on
+ *  the hardware; results do not. */
 static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v, int first)
 {
   mill_slot *slot = slot_of_block(v, first);
@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
-/** Compute the mean over pixels of the last layer's output from the layer's input, in float64.  If
+/** Compute the mean over pixels of the last layer's output in float64, from the layer's input.  If
  *  narrow is set, also copy the input to float32.  One block per active slot, one warp per row. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
@@ -321,8 +321,8 @@ static int one_pass(mill_device *d, int first, unsigned n)
     MILL_TRY(
         launch(d, "kernel star_weigh", n, 1, STAR_THREADS, mill_kernel_star_weigh, d->view, first));
   mill_range_begin(MILL_RANGE_POLISH);
-  err =
-      launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first, 0);
+  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first,
+               /*is_fresh=*/0);
   mill_range_end();
 done:
   return err;
@@ -408,21 +408,21 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
   return plain_rounds(d, max_round);
 }
 
-/** Build the graph and run it on an empty list.  If it fails but the GPU works, rounds are launched
- *  one by one from now on, with a remark for the log. */
+/** Build the graph and run it on an empty list.  If it fails but the GPU works, kernels are
+ *  launched one by one from now on, with a remark for the log. */
 static int try_graph(mill_device *d)
 {
-  const char *why;
-  int n_why, err = build_graph(d);
+  const int n_most = (int)sizeof d->remark / 2; /* leaves the other half to our own words */
+  int err = build_graph(d);
   MILL_STEP(launch_rounds(d, d->n_slot, 1));
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
     return err;
   /* quote the message up to its advice, which is for failures that end the run */
-  why = mill_error_message();
-  n_why = (int)strcspn(why, ";");
+  const char *why = mill_error_message();
+  const int n_why = (int)strcspn(why, ";");
   snprintf(d->remark, sizeof d->remark,
            "kernels are launched one by one, without a CUDA graph: %.*s",
-           n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
+           n_why < n_most ? n_why : n_most, why);
   mill_cuda_drop_graph(d);
   d->has_graph = 0;
   return MILL_OK;
@@ -450,7 +450,7 @@ int mill_cuda_start_stars(mill_device *d, int n)
     err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
                  d->view, first);
     MILL_STEP(launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
-                     d->view, first, 1));
+                     d->view, first, /*is_fresh=*/1));
   }
   mill_range_end();
   return err;

@@ -66,10 +66,10 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
                         s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* one per warp, as warps may work alone */
   const int n_array = mill_workspace_arrays(&array);
-  /* first array 0 (grid) of all lanes, then array 1 of all lanes, and so on */
+  /* array 0, the grid, comes first for all lanes, then array 1 for all lanes, and so on */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
-  end[MILL_WORK_REST] = end[MILL_WORK_GRID];
+  end[MILL_WORK_REST] = end[MILL_WORK_GRID]; /* the other arrays begin where the grids end */
   mill_lay_out(n_array - 1, array + 1, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work,
                sizeof *work);
   if (block) {
@@ -98,11 +98,11 @@ int mill_cuda_reserve_lanes(mill_device *d)
   size_t n_free = 0, n_most = 0;
   work_shape shape = shape_of(&d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
-  if (d->arena && d->shape.n_lane <= d->n_slot) {
-    shape.n_lane = d->shape.n_lane;
-    if (memcmp(&shape, &d->shape, sizeof shape) == 0)
+  if (d->arena && d->shape.n_lane <= d->n_slot) { /* fewer lanes: memory was short */
+    work_shape kept = shape;
+    kept.n_lane = d->shape.n_lane;
+    if (memcmp(&kept, &d->shape, sizeof kept) == 0)
       return MILL_OK;
-    shape.n_lane = d->n_slot;
   }
   if (d->arena) {
     /* stars fill part of the memory now: allow at least the size of the old work space */
@@ -110,7 +110,6 @@ int mill_cuda_reserve_lanes(mill_device *d)
     memory = d->arena;
     d->arena = NULL;
     CHECK_CUDA(cudaFree(memory));
-    memory = NULL;
   }
   MILL_CHECK(mill_cuda_free_bytes(&n_free));
   if (n_most < n_free / 2)

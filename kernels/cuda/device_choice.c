@@ -83,7 +83,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
         MILL_ERR_CONFIG,
         "this process sees no GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
   const int may_translate = node->driver >= node->runtime;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) { /* count the GPUs that fit, then take one of these */
     int i_fit = 0;
     for (int i = 0; i < node->n_gpu; i++) {
       const mill_gpu_facts *g = &node->gpu[i];
@@ -111,7 +111,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
                       "administrator to change this",
                       node->gpu[barred].name);
   const mill_gpu_facts *g = &node->gpu[unfit];
-  if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
+  if (mill_gpu_has_code(node->architectures, g->major, g->minor, /*may_translate=*/1))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "this build has no code for the GPU %s (sm_%d%d), only PTX, and the driver "
                       "for CUDA %d.%d cannot translate PTX of CUDA %d.%d: build with "

@@ -13,7 +13,7 @@ MILL_EXTERN_C_BEGIN
 
 enum {
   /** CUDA 12.4 is the first version with looping graphs.  With an older driver (of the same major
-   *  version as the build) rounds are launched one by one. */
+   *  version as the build) kernels are launched one by one. */
   MILL_GPU_GRAPH_DRIVER = 12040,
   MILL_GPU_SLOTS = 4096, /**< default if memory allows; more slots hardly help */
   MILL_GPU_UUID_BYTES = 16
@@ -78,7 +78,7 @@ typedef struct mill_gpu_place {
   size_t bytes;  /**< GPU memory for this process; 0: all that is free */
 } mill_gpu_place;
 
-/** Set the GPU of the CUDA backend before it is requested; NULL: clear it. */
+/** Choose the GPU that a later mill_backend_cuda will use; NULL: clear the choice. */
 void mill_gpu_assign(const mill_gpu_place *place);
 /** Get the place that mill_gpu_assign has set; returns 1.  If none is set, returns 0, with gpu -1:
  *  the process then uses the whole GPU that mill_gpu_choose finds for local_rank 0. */

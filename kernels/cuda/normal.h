@@ -7,8 +7,8 @@
 #include "kernels/math/block.h"
 
 /** Factor a [n][n] (lower triangle, n <= 32) as L L^T like mill_cholesky, and replace the
- *  right-hand side v [n] by the solution, with the first warp.  out: [0] ln det a, [1] |L^-1 v|^2.
- *  Returns 0, or 1 + the row that failed, on all threads. */
+ *  right-hand side v [n] by the solution, with the first warp.  out [3]: ln det a; |L^-1 v|^2; the
+ *  return value, which all threads read there: 0, or 1 + the row that failed. */
 static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread, int n, double *a,
                                                        double *v, double *out)
 {
@@ -19,8 +19,8 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
     const double diagonal = mine ? a[i * n + i] : 1.0;
     int failed = 0;
     for (int k = 0; k < n; k++) {
-      const double pivot = a[k * n + k], from = __shfl_sync(all, diagonal, k);
-      if (!(pivot > floor_rel * from)) {
+      const double pivot = a[k * n + k], original = __shfl_sync(all, diagonal, k);
+      if (!(pivot > floor_rel * original)) {
         failed = 1 + k;
         break; /* all lanes */
       }
@@ -38,7 +38,7 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
     }
     if (!failed) {
       double y = mine ? v[i] : 0.0;
-      for (int k = 0; k < n; k++) {
+      for (int k = 0; k < n; k++) { /* solve L y = v */
         const double yk = __shfl_sync(all, y, k) / a[k * n + k];
         if (i == k)
           y = yk;
@@ -47,7 +47,7 @@ static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread,
       }
       const double vv = mill_warp_sum(mine ? y * y : 0.0);
       const double ln_det = 2.0 * mill_warp_sum(mine ? log(a[i * n + i]) : 0.0);
-      for (int k = n - 1; k >= 0; k--) {
+      for (int k = n - 1; k >= 0; k--) { /* solve L^T x = y; x replaces y */
         const double yk = __shfl_sync(all, y, k) / a[k * n + k];
         if (i == k)
           y = yk;

@@ -71,7 +71,7 @@ static __device__ inline int particle_segment_point(const particle_view &v,
   return at < n_point && point < v.n_grid ? (int)point : -1;
 }
 
-/** Set *g for segment i of a grid line: its middle and the kernel's constants, in grid steps. */
+/** Set *g for segment i of the grid: the segment's place and the kernel's constants. */
 static __device__ inline void particle_segment_make(const particle_view &v,
                                                     const mill_particle_setup *s,
                                                     const mill_particle_kernel *k, int i,
@@ -100,20 +100,20 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
 {
   const int last = s->n_dim - 1;
   const double weight = tile->weight[i];
-  /* distances from the segment's middle: along the line in grid steps; off the line, squared */
-  double at = (tile->x[last][i] - s->grid_low[last]) * g->inverse - g->middle, far = 0.0;
+  /* at: grid steps along the line from the segment's middle; far2: squared distance off the line */
+  double at = (tile->x[last][i] - s->grid_low[last]) * g->inverse - g->middle, far2 = 0.0;
   MILL_FOR_AXES(a, last)
   {
     at += k->shear[a] * tile->x[a][i] * g->inverse;
     MILL_FOR_AXES(e, last)
-    far += k->rest[a][e] * (tile->x[a][i] - g->other[a]) * (tile->x[e][i] - g->other[e]);
+    far2 += k->rest[a][e] * (tile->x[a][i] - g->other[a]) * (tile->x[e][i] - g->other[e]);
   }
   if (g->rho2 <= 1.0) {
-    const double middle = weight * mill_exp_negative(-0.5 * (g->rho2 * at * at + far));
+    const double middle = weight * mill_exp_negative(-0.5 * (g->rho2 * at * at + far2));
     if (!(middle > 0.0))
       return;
-    const double e = g->rho2 * at, less = mill_exp_negative(-fabs(e)), more = 1.0 / less;
-    const double up = e > 0.0 ? more : less, down = e > 0.0 ? less : more;
+    const double ln_up = g->rho2 * at, less = mill_exp_negative(-fabs(ln_up)), more = 1.0 / less;
+    const double up = ln_up > 0.0 ? more : less, down = ln_up > 0.0 ? less : more;
     double high = middle, low = middle;
     sum[MILL_SEGMENT_MIDDLE] += middle;
     MILL_UNROLL
@@ -130,7 +130,7 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
     MILL_UNROLL
     for (int q = 0; q < MILL_SEGMENT; q++) {
       const double d = q - MILL_SEGMENT_MIDDLE - at;
-      sum[q] += mill_exp_negative(-0.5 * (g->rho2 * d * d + far));
+      sum[q] += mill_exp_negative(-0.5 * (g->rho2 * d * d + far2));
     }
   }
 }
@@ -199,6 +199,7 @@ static __device__ inline void particle_slab_spread(mill_block *b, const mill_par
 {
   const mill_particle_setup *s = c->setup;
   const int begin = mill_particle_first(c, i_slab), end = mill_particle_first(c, i_slab + 1);
+  /* nodes around a particle along the axes before the last: 4, or 1 without such an axis */
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
   MILL_FOR_AXES(a, s->n_dim)

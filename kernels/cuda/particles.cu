@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS)
     return;
   double *moment =
       v.moment + ((size_t)i * (size_t)(v.setup.n_step + 1) + (size_t)step) * MILL_PARTICLE_MOMENTS;
-  c.sums = total;
+  c.sums = total; /* sums over all parts, as of a cloud of one part (cloud_of) */
   mill_particle_settle(&c, step, n_step, moment);
   v.bad_step[i] = v.cloud[i].bad_step = c.bad_step;
   for (int a = 0; a < v.setup.n_dim; a++)
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(THREADS)
   sum = mill_warp_sum(sum);
   if (lane > 0)
     return;
-  if (!from)
+  if (!from) /* the first convolution's input has node units, not densities */
     sum *= v.node_unit * k->peak;
   to[(size_t)i * n_to + (size_t)point] = k->is_there ? sum : NAN;
 }
@@ -227,9 +227,9 @@ static void place_problems(batch *b, size_t *at)
     return;
   memcpy(b->up + to, b->problem, (size_t)b->n * sizeof *b->problem);
   for (int i = 0; i < b->n; i++) {
-    mill_particle_cloud *c = (mill_particle_cloud *)(void *)b->up + i;
+    mill_particle_cloud *c = (mill_particle_cloud *)(void *)b->up + i; /* clouds come first */
     mill_particle_cloud_begin(c, s, &b->problem[i], b->view.n_part);
-    c->problem = d_problem + i;
+    c->problem = d_problem + i; /* replaces the host's problem */
   }
 }
 
@@ -308,7 +308,7 @@ static int fit_memory(batch *b, int n)
   MILL_CHECK(memory_error(b, cudaMallocHost((void **)&b->down, b->n_down), "pinned host memory",
                           b->n_down));
   memset(b->up, 0, b->n_up); /* zero the gaps between arrays too */
-  lay_out(b);
+  lay_out(b);                /* set pointers and fill b->up, now that both blocks are allocated */
   return MILL_OK;
 }
 
@@ -347,7 +347,7 @@ static int launch_binned(batch *b, int i_record)
   const particle_view &v = b->view;
   const mill_particle_setup *s = b->setup;
   const size_t n_density = (size_t)s->n_record * (size_t)v.n_grid;
-  const double *from = NULL;
+  const double *from = NULL; /* the first convolution reads v.node */
   int n_row = v.n_node, n_inner = 1;
   CHECK_CUDA(
       cudaMemsetAsync(v.node, 0, (size_t)v.n_cloud * (size_t)v.n_node * sizeof *v.node, b->stream));
@@ -442,7 +442,7 @@ static void shape(batch *b)
   int bits = 0;
   v->setup = *s;
   v->setup.record = NULL;
-  v->n_node = s->form == MILL_DENSITY_BINNED;
+  v->n_node = s->form == MILL_DENSITY_BINNED; /* product of the axes' nodes; exact form: 0 */
   for (int a = 0; a < s->n_dim; a++) {
     const int n = s->n_grid[a];
     n_grid *= n;
@@ -461,7 +461,7 @@ static void shape(batch *b)
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
-  /* a node's integer must hold all particles and their images */
+  /* a node's 64-bit integer holds all particles and images: 2^bits at most, or 2^62 units */
   while (((int64_t)1 << bits) < n_image * s->n_particle)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);
@@ -491,7 +491,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
     MILL_CHECK(fit_memory(&b, n_problem - first));
     CHECK_CUDA(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
     MILL_CHECK(run_batch(&b));
-    release(&b);
+    release(&b); /* keeps b.n */
   }
   return MILL_OK;
 }

@@ -84,24 +84,24 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
 {
-  const int q = n_error, origin = mill_gram_at(q, 0); /* `sums` lacks the products of E with E */
-  const double *with_d = sums + mill_gram_at(q + nk, 0) - origin;
+  const int origin = mill_gram_at(n_error, 0); /* `sums` lacks the products of E with E */
+  const double *with_d = sums + mill_gram_at(n_error + nk, 0) - origin;
   MILL_FOR(b, k, nk)
   {
-    const double *row = sums + mill_gram_at(q + k, 0) - origin;
+    const double *row = sums + mill_gram_at(n_error + k, 0) - origin;
     for (int l = 0; l <= k; l++) {
-      const double *other = sums + mill_gram_at(q + l, 0) - origin;
-      a[k * nk + l] = row[q + l];
-      for (int e = 0; e < q; e++)
+      const double *other = sums + mill_gram_at(n_error + l, 0) - origin;
+      a[k * nk + l] = row[n_error + l];
+      for (int e = 0; e < n_error; e++)
         a[k * nk + l] -= row[e] * other[e];
     }
-    v[k] = with_d[q + k];
-    for (int e = 0; e < q; e++) {
+    v[k] = with_d[n_error + k];
+    for (int e = 0; e < n_error; e++) {
       v[k] -= row[e] * with_d[e];
       with_s[e * nk + k] = row[e];
     }
   }
-  MILL_FOR(b, e, q)
+  MILL_FOR(b, e, n_error)
   {
     with_residual[e] = with_d[e];
   }
@@ -252,7 +252,7 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
     const mill_real *of = templ + (ptrdiff_t)(1 + row - ne - nk) * templ_pitch;
 #if MILL_WIDE
     r.wide = of;
-    r.at = s->d;
+    r.at = s->d; /* not read, but mill_load_row wants a global address */
 #else
     r.at = of;
 #endif
@@ -262,8 +262,8 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
   return r;
 }
 
-/** Load eight pixels of a row into x: base + 4 (lane % 4) + (0 to 3), and the four that lie 16
- *  pixels further.  Where four would lie beyond the row's pitch, load its last four. */
+/** Load eight pixels of a row into x: four from p = base + 4 (lane % 4) on, and four from p + 16
+ *  on.  In place of four beyond the row's pitch, load the row's last four (mill_cut_row). */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -316,7 +316,7 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   const int lane = (int)threadIdx.x & 31;
 #pragma unroll
   for (int k = 0; k < MILL_GRAM_EACH; k += 2) {
-    const int at = 16 * (k / 4) + 4 * (lane % 4) + k % 4;
+    const int at = 16 * (k / 4) + 4 * (lane % 4) + k % 4; /* pixel k of mill_load_row */
     double2 by[n_own];
 #pragma unroll
     for (int i = 0; i < n_own; i++)
@@ -394,7 +394,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   MILL_SHARED(a);
   MILL_SHARED(chol);
   for (int k = thread; k < nk; k += n_thread)
-    inverse[k] = 1.0 / chol[k * nk + k];
+    inverse[k] = 1.0 / chol[k * nk + k]; /* kept in the last, unused numbers of work->solve */
   mill_threads_wait(n_thread);
   for (int p = thread; p < n; p += n_thread) {
     MILL_FORGET(); /* else the factor's numbers would overflow the registers */
@@ -479,7 +479,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
         MILL_GLOBAL(templ);
       flux = (double)templ[at];
     }
-    const double u = is_jacobian ? by[at] : 0.0, w = is_jacobian ? by[pitch + at] : 0.0;
+    const double cont = is_jacobian ? by[at] : 0.0, slope = is_jacobian ? by[pitch + at] : 0.0;
     const double t = mill_pixel_template(level, constant_flux, flux, inverse_sigma);
     if (base + MILL_GRAM_PIXELS > n) {
 #pragma unroll
@@ -491,8 +491,8 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
     __syncwarp(); /* all lanes have used the previous pixels */
     stage[MILL_BY_TEMPLATE * MILL_GRAM_PIXELS + lane] = t;
     if (is_jacobian) {
-      stage[MILL_BY_CONTINUUM * MILL_GRAM_PIXELS + lane] = u;
-      stage[MILL_BY_SLOPE * MILL_GRAM_PIXELS + lane] = w;
+      stage[MILL_BY_CONTINUUM * MILL_GRAM_PIXELS + lane] = cont;
+      stage[MILL_BY_SLOPE * MILL_GRAM_PIXELS + lane] = slope;
     }
     __syncwarp();
     mill_gram_add<is_jacobian, n_own>(stage, r, x, &q, other, own, across, &gradient);

@@ -67,7 +67,7 @@ template <typename real> struct tile_rows {
   int is_value[ROWS];
 };
 
-/** Set a tile's rows, a thread each: entries [first, first + n_left) of the list. */
+/** Set a tile's rows, one per thread: entries [first, first + n_left) of the list. */
 template <typename real>
 static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &batch, int first,
                                         int n_left, int column, const row_layout<const real> &in,
@@ -84,7 +84,7 @@ static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &
   __syncthreads();
 }
 
-/** Copy n_byte bytes and zeros to a piece of shared memory; from sm_80 on, only begin the copy. */
+/** Fill a piece of shared memory: n_byte bytes, then zeros.  From sm_80 on, only begin the copy. */
 static __device__ __forceinline__ void fetch(void *to, const void *from, int n_byte)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -169,8 +169,8 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW };
   /* a thread copies the inputs k_in, k_in + 1, ... of several rows */
   const int thread = (int)threadIdx.x;
-  const int k_in = thread % IN_ROW * size::PIECE, n = n_in - k0 - k_in;
-  const int n_there = n <= 0 ? 0 : n < size::PIECE ? n : (int)size::PIECE;
+  const int k_in = thread % IN_ROW * size::PIECE, n_rest = n_in - k0 - k_in;
+  const int n_there = n_rest <= 0 ? 0 : n_rest < size::PIECE ? n_rest : (int)size::PIECE;
   const real *const input = in.base + (size_t)(k0 + k_in);
 #pragma unroll
   for (int i = 0; i < N_INPUT; i += size::THREADS) {
@@ -248,10 +248,10 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
 {
   typedef product_size<double> size;
   const int k_lane = (int)threadIdx.x % MILL_MMA_SUMS, c_lane = (int)threadIdx.x % 32 / 4;
-  /* mill_mma_f64 wants b at row k_lane and column c_lane, unlike the outputs at at.column */
+  /* a lane gives mill_mma_f64 column c_lane of b, but gets sums from column at.column on */
   const int column = at.column - k_lane * size::PIECE + c_lane;
 #pragma unroll
-  for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) {
+  for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) { /* as many steps in every lane */
     double b[size::N_COLUMN / size::PIECE];
 #pragma unroll
     for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
@@ -279,17 +279,17 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   const product_place at = place_of((const real *)NULL);
   real total[n_row][size::N_COLUMN], acc[n_row][size::N_COLUMN];
 #pragma unroll
-  for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
+  for (int j = 0; j < size::N_COLUMN; j += size::PIECE) /* acc[0] holds the bias at first */
     get_piece(bias + column + at.column + size::APART * j, acc[0] + j);
 #pragma unroll
-  for (int i = n_row - 1; i >= 0; i--)
+  for (int i = n_row - 1; i >= 0; i--) /* row 0 last, as it clears acc[0] */
 #pragma unroll
     for (int j = 0; j < size::N_COLUMN; j++) {
       total[i][j] = rows.is_value[at.row + size::ROW_SIDE * i] ? acc[0][j] : (real)0;
       acc[i][j] = 0;
     }
 #pragma unroll 1
-  for (int k0 = -STAGE; k0 < n_in; k0 += STAGE) {
+  for (int k0 = -STAGE; k0 < n_in; k0 += STAGE) { /* -STAGE: only fetch the first inputs */
     if (k0 + STAGE < n_in)
       fetch_stage<real, n_row>(in, rows, weight, n_left, n_in, k0 + STAGE, column,
                                &buffer[(k0 + STAGE) / STAGE % N_BUFFER]);

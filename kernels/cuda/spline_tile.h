@@ -35,7 +35,7 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
 }
 
 /** Filter x with seven taps w, which are `apart` points apart; write the result to `to` [len].
- *  The pointer `to` is aligned to four numbers.  So is x - 1 if apart is 1, else x. */
+ *  `to` is aligned to four numbers; x is too if apart is 4, and x - 1 if apart is 1. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)
 {

@@ -132,8 +132,8 @@ static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, 
                       CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc, w->compute, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND,
-                      "cuBLAS failed (status %d) to multiply %d x %d x %d: use --backend cpu",
-                      (int)status, m, n, k);
+                      "cuBLAS failed (status %d) to multiply %d x %d by %d x %d: use --backend cpu",
+                      (int)status, m, k, k, n);
   return MILL_OK;
 }
 
@@ -346,7 +346,7 @@ static int compare(mill_train_work *w, const input *in, int n_row, int n_all, do
 {
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, width = s->n_in[last], n_out = s->n_out[last];
-  const float factor = n_all > 0 ? (float)(1 / (w->net.n_norm * n_all)) : 0;
+  const float factor = n_all > 0 ? (float)(1 / (w->net.n_norm * n_all)) : 0; /* 0: losses only */
   MILL_CHECK(forward(w, n_row));
   MILL_CHECK(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
                      width, w->out, n_out));

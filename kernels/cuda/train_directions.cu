@@ -73,9 +73,10 @@ static int solve(directions *d, int n_row, int n)
     CHECK_CUDA(cudaStreamSynchronize(d->stream));
   }
   if (status != CUSOLVER_STATUS_SUCCESS || info != 0 || n_found != n)
-    return MILL_ERROR(MILL_ERR_INTERNAL,
-                      "cuSOLVER found no components (status %d, info %d): use --backend cpu",
-                      (int)status, info);
+    return MILL_ERROR(
+        MILL_ERR_INTERNAL,
+        "cuSOLVER failed to find %d components (status %d, info %d): use --backend cpu", n,
+        (int)status, info);
   return MILL_OK;
 }
 

@@ -39,7 +39,7 @@ typedef struct mill_hull {
   int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
   int n_facet;
   double *facet;  /**< [n_facet][n_label + 1], owned */
-  int of_element; /**< in a fit, 1: it limits an element, alone or with one other label */
+  int of_element; /**< 1: the hull limits an element, alone or with another label; set in a fit */
 } mill_hull;
 
 /** Kind of an emulator: the part before its last, linear layer. */
@@ -138,13 +138,13 @@ typedef struct mill_sky {
 
 /** One arm (setup) of the spectrograph. */
 typedef struct mill_arm {
-  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; in upper case a suffix of columns */
+  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; columns end in it, in upper case */
   char setup[MILL_MAX_NAME]; /**< name in the emulator file: desi_b */
   int n_pix;
   double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
-  int sampling; /**< in a fit: the library's grid points per grid point of this arm, if above 1 */
+  int sampling;    /**< in a fit, above 1: the arm keeps every sampling-th point of the library */
   /** Gaussian sigma (A) of the templates' line-spread function, which fits remove from resolution
    *  matrices; at most MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the
    *  instrument's resolution, and fits ignore resolution matrices. */

@@ -191,14 +191,14 @@ typedef struct mill_fit_result {
   double rchisq[MILL_MAX_ARM]; /**< chisq over degrees of freedom; NaN if these are 0 */
   double stiff[MILL_MAX_ARM];  /**< fraction of chisq that more continuum functions might remove */
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< from this arm alone */
-  /** Velocity of the arm in the fit less VRAD; 0 in the library's first arm. */
+  /** An arm's velocity minus VRAD, fitted with all arms; 0 in the library's first arm. */
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
   /** p-value of one velocity for all arms; NaN: fewer than two arms. */
   double vrad_arms_pval;
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
   /** n_epoch: epochs with a velocity.  vrad_chi2: chi-square of a constant velocity.  vrad_pval:
-   *  probability of a larger vrad_chi2.  vrad_range_km_s: largest velocity less the least. */
+   *  probability of a larger vrad_chi2.  vrad_range_km_s: largest minus smallest velocity. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
   /** A second star at another velocity.  pair_peak: significance of its peak in the residuals.  The
@@ -216,7 +216,7 @@ typedef struct mill_fit_result {
   const mill_epoch_result *epoch;
 } mill_fit_result;
 
-/** Set n_label, and the values of these labels, also of a second star, to missing. */
+/** Set n_label, and set the values of these labels to missing, for both stars. */
 void mill_fit_result_clear_labels(mill_fit_result *result, int n_label);
 
 /** Set row, status and n_label, and all other values to missing (mill_fit_result).  The status of a

@@ -88,16 +88,16 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     for (int i = 0; i < cell; i++)
       x[i] = mill_cell_place(n_pix, wave_aa, c * cell + i);
     for (int k = 0; k < pitch; k++) {
-      double y[MILL_CELL_MOST], a[N] = {0.0};
-      if (k < n_cont)
+      double y[MILL_CELL_MOST] = {0.0}, a[N] = {0.0};
+      if (k < n_cont) /* padding after the last function is fitted to zeros */
         mill_continuum_row(kind, n_cont, k, cell, x, y);
-      for (int i = 0; i < cell && k < n_cont; i++)
+      for (int i = 0; i < cell; i++)
         for (int m = 0; m < N; m++)
           a[m] += power[m * cell + i] * y[i];
       mill_cholesky_solve(N, normal, N, a);
       for (int m = 0; m < N; m++)
         cell_coef[m * pitch + k] = a[m];
-      for (int i = 0; i < cell && k < n_cont && c * cell + i < n_pix; i++) {
+      for (int i = 0; i < cell && c * cell + i < n_pix; i++) {
         double error = -y[i];
         for (int m = 0; m < N; m++)
           error += a[m] * power[m * cell + i];

@@ -6,7 +6,7 @@
 #include "kernels/math/activation.h"
 
 /** Return a segment's number of continuum functions: n_cont_per_1000aa times its width / 1000 A, at
- *  most n_pix / 2 and MILL_MAX_CONT.  If n_cont is larger, return n_cont. */
+ *  most n_pix / 2 and MILL_MAX_CONT, but at least set->n_cont. */
 MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
                                                double width_aa)
 {

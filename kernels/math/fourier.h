@@ -63,7 +63,8 @@ MILL_HD_INLINE void mill_fourier_quad(int n, int half, int j, const float *root,
                                       float *x)
 {
   enum { LANE = MILL_FOURIER_LANE };
-  /* group j begins with the number 4 j - 3 k; its numbers are `half` apart */
+  /* group j begins with the number 4 j - 3 k; its numbers are `half` apart.  near_root is for the
+   * first step, left and right for the pairs (0, 2) and (1, 3) of the second. */
   const int k = j & (half - 1), far = n / 4 / half;
   const float *near_root = root + 4 * k * far;
   const float *left = root + 2 * k * far, *right = left + 2 * half * far;

@@ -32,13 +32,13 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *low = *high = NAN;
   if (count < 1)
     return;
-  /* bit by bit, find the largest key with at most `rank` values below it */
+  /* bit by bit, find the largest float (by its key) with at most `rank` values below it */
   const int rank = (count - 1) / 2;
   uint32_t key = 0;
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* keys beyond +infinity give NaN, above all values; keys beyond -infinity NaN, below all */
+    /* a NaN from a key beyond +infinity counts as above all values, beyond -infinity as below */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)

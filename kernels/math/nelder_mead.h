@@ -115,7 +115,7 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
-/** Propose a point on the line from the worst vertex through the centroid, chosen by state. */
+/** Propose the point of `state` on the line from the worst vertex through the centroid. */
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];
@@ -191,7 +191,6 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
   nm->n_eval = 0;
   nm->n_iter = 1;
   nm->f_reflected = MILL_NM_HUGE;
-  nm->f[0] = MILL_NM_HUGE;
   for (int i = 0; i <= nm->n; ++i) {
     nm->f[i] = MILL_NM_HUGE;
     for (int j = 0; j < nm->n; ++j)
@@ -279,7 +278,7 @@ MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
   for (int i = 1; i <= nm->n; ++i)
     if (nm->f[i] < nm->f[i_best])
       i_best = i;
-  /* the reflected point is the best if the expansion after it is not yet evaluated */
+  /* until its expansion is evaluated, the reflected point is no vertex but may be the best */
   const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
   if (f)
     *f = pending ? nm->f_reflected : nm->f[i_best];

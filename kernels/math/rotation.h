@@ -83,7 +83,8 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   mill_rotation_primitives(((double)k - 1.0) / r_pix, &a0, &a1);
   mill_rotation_primitives((double)k / r_pix, &b0, &b1);
   mill_rotation_primitives(((double)k + 1.0) / r_pix, &c0, &c1);
-  /* L(k - R x) is 1 - k + R x between a and b, where it rises, and 1 + k - R x between b and c */
+  /* a, b, c: the integrals up to x = (k - 1) / R, k / R, (k + 1) / R.  L(k - R x) rises from a to b
+   * as 1 - k + R x and falls from b to c as 1 + k - R x. */
   *weight = (1.0 - k) * (b0 - a0) + r_pix * (b1 - a1) + (1.0 + k) * (c0 - b0) - r_pix * (c1 - b1);
   *slope = (b1 - a1) - (c1 - b1);
 }
@@ -99,7 +100,8 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   const double norm = MILL_PI * (1.0 - eps / 3.0);
   const double c1 = 2.0 * (1.0 - eps) / norm;
   const double c2 = 0.5 * MILL_PI * eps / norm;
-  /* int_-1^1 of x^n sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of x^n (1 - x^2): 4/((n+1)(n+3)) */
+  /* n = 2, 4, 6: int_-1^1 of x^n sqrt(1 - x^2) is pi/8, pi/16, 5 pi/128; of x^n (1 - x^2) it is
+   * 4/((n+1)(n+3)) */
   const double m2 = c1 * MILL_PI / 8.0 + c2 * 4.0 / 15.0;
   const double m4 = c1 * MILL_PI / 16.0 + c2 * 4.0 / 35.0;
   const double m6 = c1 * MILL_PI * 5.0 / 128.0 + c2 * 4.0 / 63.0;
@@ -134,7 +136,7 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   const double c2 = 0.5 * MILL_PI * eps / norm;
   double sum = 0.0, slope_sum = 0.0;
   for (int d = 1 - MILL_ROTATION_REACH; d <= MILL_ROTATION_REACH; d++) {
-    /* R x from j to j + 1, where y = k - R x lies in [d - 1, d] */
+    /* R x runs from j to j + 1, so y = k - R x lies in [d - 1, d] */
     const double j = (double)(k - d);
     if (j >= r_pix || j + 1.0 <= -r_pix)
       continue;

@@ -26,7 +26,7 @@ enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
-  uint32_t key[MILL_SELECT_MOST] = {0}; /* largest key with at most k values below it */
+  uint32_t key[MILL_SELECT_MOST] = {0}; /* of the largest float with at most k values below it */
   float limit[MILL_SELECT_MOST];
   double part[MILL_SELECT_MOST], sum[MILL_SELECT_MOST];
   for (uint32_t bit = 1u << 31; bit > 0; bit >>= 1) {
@@ -41,25 +41,25 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
         part[q] += x[i] < limit[q] ? there : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* keys beyond +infinity give NaN, above all values; keys beyond -infinity NaN, below all */
+    /* a NaN from a key beyond +infinity counts as above all values, beyond -infinity as below */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;
   }
   for (int q = 0; q < n_want; q++) {
     const float found = mill_float_from_key(key[q]);
-    double upto = 0.0, next = -(double)INFINITY;
+    double upto = 0.0, minus_next = -(double)INFINITY; /* next: least value above `found` */
     MILL_FOR(b, i, n)
     {
       const double there = count ? (double)count[i] : 1.0;
       upto += x[i] <= found ? there : 0.0;
-      next = x[i] > found && there > 0.0 ? fmax(next, -(double)x[i]) : next;
+      minus_next = x[i] > found && there > 0.0 ? fmax(minus_next, -(double)x[i]) : minus_next;
     }
     value[q][0] = value[q][1] = (double)found;
     upto = mill_block_sum(b, upto);
-    next = mill_block_max(b, next);
-    if (upto <= k[q] + 1.0 && next > -(double)INFINITY)
-      value[q][1] = -next;
+    minus_next = mill_block_max(b, minus_next);
+    if (upto <= k[q] + 1.0 && minus_next > -(double)INFINITY)
+      value[q][1] = -minus_next;
   }
 }
 

@@ -59,7 +59,7 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
 MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
                                             double *weight, double *slope)
 {
-  /* find the interval: knot[span] <= x < knot[span + 1], or the first or last; NaN: the first */
+  /* find knot[span] <= x < knot[span + 1]; x lower or NaN: the first interval; higher: the last */
   int span = 1, above = n_node;
   while (above - span > 1) {
     const int middle = (span + above) / 2;

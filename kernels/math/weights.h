@@ -72,7 +72,7 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
 MILL_HD_CALLED static inline void mill_sort(int n, float *x)
 {
   for (int start = n / 2 - 1, end = n; end > 1;) {
-    if (start < 0) { /* heap complete: move its largest to its end */
+    if (start < 0) { /* heap complete (else node `start` joins it): move its largest to its end */
       const float swap = x[--end];
       x[end] = x[0];
       x[0] = swap;
@@ -106,6 +106,7 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
     return (double)INFINITY;
   mill_block_select(b, n, ln_w, NULL, 1, &rank, value);
   const double cut = exp(value[0][0]); /* the largest weight below the tail */
+  /* the first test spares calls of exp, the second drops weights that exp rounds to `cut` */
   MILL_FOR(b, i, n)
   {
     beyond += (double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut;

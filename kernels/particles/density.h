@@ -33,8 +33,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Images of a particle along axis a that may reach the grid, itself included.  A kernel is not
- *  wider than an axis with images (check_axis). */
+/** Number of images of a particle along axis a that may reach the grid, the particle included.  Any
+ *  width counts as the axis's length at most: kernels are not wider (check_axis). */
 MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a, double width)
 {
   const double reach = MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a]));
@@ -91,11 +91,10 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
       const int at = a < e ? mill_particle_cross(a, e) : mill_particle_cross(e, a);
-      cov[a][e] = factor * factor * moment[1 + MILL_PARTICLE_DIM + at];
-      if (s->bandwidth == MILL_WIDTH_GIVEN)
-        cov[a][e] = s->width[a] * s->width[a];
-      if (a != e && along_axes)
-        cov[a][e] = 0.0;
+      const double value = s->bandwidth == MILL_WIDTH_GIVEN
+                               ? s->width[a] * s->width[a]
+                               : factor * factor * moment[1 + MILL_PARTICLE_DIM + at];
+      cov[a][e] = a != e && along_axes ? 0.0 : value;
     }
   mill_kernel_split(n_dim, cov, k);
   k->peak /= n;

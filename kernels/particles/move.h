@@ -61,7 +61,7 @@ MILL_HD static inline int mill_particle_first(const mill_particle_cloud *c, int 
 MILL_HD static inline void mill_particle_noise(mill_counter_key key, int n_dim, int first, int n,
                                                uint32_t step, double noise[][MILL_CHUNK])
 {
-  if (n_dim == 1) {
+  if (n_dim == 1) { /* one pair is enough */
     MILL_SIMD
     for (int i = 0; i < n; i++) {
       float x, y;
@@ -227,9 +227,9 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
   const mill_particle_setup *s = c->setup;
   const mill_particle_problem *p = c->problem;
   const mill_counter_key key = mill_counter_key_of(s->seed, p->id, MILL_PARTICLE_DRAW_START);
-  double noise[MILL_PARTICLE_DIM][MILL_CHUNK];
+  double draw[MILL_PARTICLE_DIM][MILL_CHUNK]; /* distances from the centre, in spreads */
   if (p->start == MILL_START_NORMAL)
-    mill_particle_noise(key, s->n_dim, first, n, 0, noise);
+    mill_particle_noise(key, s->n_dim, first, n, 0, draw);
   for (int i = 0; i < n; i++)
     alive[i] = 1.0;
   MILL_FOR_AXES(a, s->n_dim)
@@ -242,9 +242,9 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
       if (p->start == MILL_START_UNIFORM) {
         const mill_counter_words words =
             mill_counter_at(key, (uint32_t)(first + i), 0, (uint32_t)a);
-        noise[a][i] = 2.0 * mill_counter_uniform(words.v[0], words.v[1]) - 1.0;
+        draw[a][i] = 2.0 * mill_counter_uniform(words.v[0], words.v[1]) - 1.0;
       }
-      at[a][i] = p->start_centre[a] + p->start_spread[a] * noise[a][i];
+      at[a][i] = p->start_centre[a] + p->start_spread[a] * draw[a][i];
     }
     mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, at[a]);
     for (int i = 0; i < n && s->boundary[a] == MILL_ABSORBING; i++)
@@ -311,7 +311,7 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
   for (int a = 0; a < n_dim; a++)
     for (int e = a; e < n_dim; e++) {
       const int k = 1 + MILL_PARTICLE_DIM + mill_particle_cross(a, e);
-      const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n;
+      const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n; /* sum[1]: bad steps */
       moment[k] = n > 1.0 ? cross / (n - 1.0) : 0.0;
     }
   for (int a = 0; a < n_dim; a++)

@@ -10,13 +10,14 @@
 
 /* ---- setup ---- */
 
+/* Check the ends, the grid and the kernel width of axis a. */
 static int check_axis(const mill_particle_setup *s, int a)
 {
   if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a]))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "axis %d has ends at %g and %g: give two numbers, the lower first", a + 1,
                       s->low[a], s->high[a]);
-  const int is_box = mill_particle_has_images(s, a); /* images add to densities beyond the ends */
+  const int is_box = mill_particle_has_images(s, a); /* beyond it images add to densities */
   const double low = is_box ? s->low[a] : -MILL_PARTICLE_FAR;
   const double high = is_box ? s->high[a] : MILL_PARTICLE_FAR;
   if (s->grid_low[a] < low || s->grid_high[a] > high ||
@@ -27,8 +28,8 @@ static int check_axis(const mill_particle_setup *s, int a)
                       a + 1, s->grid_low[a], s->grid_high[a], low, high);
   if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && s->width[a] <= high - low))
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "a kernel of width %g along axis %d: give a `width` above 0, up to %g",
-                      s->width[a], a + 1, high - low);
+                      "the kernel's width along axis %d is %g: give a `width` above 0, up to %g",
+                      a + 1, s->width[a], high - low);
   return MILL_OK;
 }
 
@@ -59,8 +60,8 @@ int mill_particle_check_setup(const mill_particle_setup *s)
   for (int i = 0; i < s->n_record; i++)
     if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "a density is wanted after step %d: give steps from 0 to %d, ascending",
-                        s->record[i], s->n_step);
+                        "density %d is at step %d: give ascending times, from step 0 to step %d",
+                        i + 1, s->record[i], s->n_step);
   return MILL_OK;
 }
 
@@ -103,7 +104,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
       most = fmax(most, fabs(p->rate[a]));
     if (p->potential != MILL_DOUBLE_WELL)
       continue;
-    /* far: distance of the minima or the farthest start; a normal start reaches 5 sigma */
+    /* far: largest distance of a minimum or start from the centre; normal starts reach 5 sigma */
     const double reach = p->start == MILL_START_NORMAL ? 5 : 1;
     double far = p->half[a];
     far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);
@@ -200,7 +201,7 @@ static void fit_period(int n, const double *u, double *c)
 {
   const double z = sqrt(3.0) - 2.0;
   double sum = 0, power = 1;
-  for (int k = 0; k < n; k++, power *= z)
+  for (int k = 0; k < n; k++, power *= z) /* p[0] sums over all periods before it */
     sum += power * u[(n - k) % n];
   double *p = c + 1;
   p[0] = sum / (1 - power);
@@ -208,7 +209,7 @@ static void fit_period(int n, const double *u, double *c)
     p[i] = u[i] + z * p[i - 1];
   sum = 0;
   power = 1;
-  for (int k = 0; k < n; k++, power *= z)
+  for (int k = 0; k < n; k++, power *= z) /* p[n - 1] over all periods after it */
     sum += power * p[(n - 1 + k) % n];
   double next = -z * sum / (1 - power);
   p[n - 1] = next;
@@ -247,7 +248,7 @@ int mill_particle_field_fit(const mill_particle_field *f, const double *value, d
   int longest = 0;
   for (int a = 0; a < f->n_dim; a++) {
     if (f->n_node[a] < 4)
-      MILL_FAIL(MILL_ERR_CONFIG, "a potential of %d points along axis %d: give 4 or more",
+      MILL_FAIL(MILL_ERR_CONFIG, "the potential has %d points along axis %d: give 4 or more",
                 f->n_node[a], a + 1);
     if (!(f->spacing[a] > 0 && isfinite(f->spacing[a]) && isfinite(f->low[a])))
       MILL_FAIL(MILL_ERR_CONFIG,

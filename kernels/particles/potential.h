@@ -86,7 +86,7 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
   for (int j = 0; j < 4; j++)
     MILL_UNROLL
   for (int k = 0; k < 4; k++) {
-    if (k > 0 && n_dim == 1)
+    if (k > 0 && n_dim == 1) /* there is no second axis */
       continue;
     const double *line = coef + (mill_field_at(f, 0, first[0] + j) * (size_t)row1 +
                                  mill_field_at(f, 1, first[1] + k)) *

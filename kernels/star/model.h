@@ -22,7 +22,7 @@ enum {
 /** Step of a profile's first grid, in expected errors of the velocity. */
 #define MILL_PROFILE_FEW_STEP 1.5
 
-/** A guess template that a CPU stores on the first request, at the grid points this needs. */
+/** A guess template.  A CPU stores it on the first request, at the grid points of that request. */
 typedef struct mill_stored {
   int state;      /**< bits of enum mill_stored_state */
   int first, end; /**< grid points [first, end) are stored, once MADE */
@@ -39,7 +39,7 @@ typedef struct mill_layer {
   const float *narrow; /**< float32 weights of a hidden layer for a CPU's tangents, or NULL */
 } mill_layer;
 
-/** Index of the weight of input k and output i; panel: outputs per panel. */
+/** Return the index of the weight of input k and output i; panel: outputs per panel. */
 MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
 {
   return ((size_t)(i / panel) * (size_t)n_in + (size_t)k) * (size_t)panel + (size_t)(i % panel);
@@ -94,8 +94,8 @@ typedef struct mill_waveset {
   double *ln_wave;      /**< [n_pix] */
   float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
   unsigned char *reach; /**< range of functions not 0 in each unit (mill_reach_of), or NULL */
-  /** Continuum functions as polynomials in each cell of `cell` pixels (kernels/math/cells.h); cell
-   *  0: a function is not smooth enough. */
+  /** Continuum functions as polynomials in each cell of `cell` pixels (kernels/math/cells.h).
+   *  `cell` is 0 if a function is not smooth enough. */
   int cell;
   double *cell_coef, *cell_power;
   float *sky;            /**< [n_sky of the arm][mill_row_pitch(n_pix)] flux of the components */

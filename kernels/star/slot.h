@@ -44,7 +44,7 @@ typedef struct mill_segment {
    *  summed in bins (guess.h defines w, n).  First index: group of blocks; last: block in group. */
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma; with model error ln det of the covariance */
-  double dd;         /**< D^T (1 - E^T E) D, D = flux / sigma, E = error (or 0) */
+  double dd;         /**< D^T (1 - E^T E) D, D = flux / sigma, E = error or, without it, 0 */
   /* model error (kernels/star/blocks/model_error.h).  Once it is fixed (computed at one template),
    * sigma in `d` and `is` includes the part of the error that is uncorrelated between pixels. */
   int error_fixed;       /**< 1: the model error is fixed */
@@ -56,8 +56,8 @@ typedef struct mill_segment {
   int paired;           /**< 1 + the star (0, 1) whose tangents are asked; 0: one star is fitted */
   double pair_ln;       /**< ln of the unit of `pair` */
   double pair_ln_ratio; /**< ln(flux of the other star's template / flux of this star's) */
-  /** [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is 1 - E^T E.  Then n_sky rows
-   *  for mill_segment_of_data. */
+  /** [mill_n_error + n_sky][mill_row_pitch(n_pix)] rows of E: the inverse covariance is 1 - E^T E.
+   *  mill_segment_of_data uses the last n_sky rows: E with noise and sky alone. */
   float *error;
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over usable pixels; -1e9: there is none */
@@ -74,7 +74,7 @@ typedef struct mill_slot {
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
   int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
-  int stored;                 /**< 1 + index of stored template; 0: none; < 0: others store it */
+  int stored;                 /**< 1 + index of template; 0: none; < 0: another slot stores it */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
@@ -212,7 +212,7 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
 
 /** Return the part of a segment's F that depends on the unit of the flux.  It is the sum of
  *  2 ln sigma over pixels, less mill_det_weight * n_cont times the mean of 2 ln sigma: the second
- *  term is from the ln det of n_cont continuum functions.  The rest of F is a chi-square plus some
+ *  term is from the ln det of n_cont continuum functions.  The rest of F is a chi-square plus about
  *  n_cont ln(pixels). */
 MILL_HD static inline double mill_unit_part(const mill_model *m, const mill_segment *s)
 {
@@ -269,7 +269,7 @@ MILL_HD static inline double mill_within_velocities(const mill_model *m, double 
              : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
 }
 
-/** Regions of a star's memory, each copied at once: raw pixels, models and epochs, the rest. */
+/** Regions of a star's memory, each copied whole: raw pixels, models and epochs, the rest. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */

@@ -210,7 +210,7 @@ typedef struct mill_pair {
   double f[2], fall; /**< F at the end of each star's last turn; by how much F fell since its turn before */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** If the star steps by d, the companion's best step is follow + along d, of this variance. */
+  /** For a step d of the star, the companion's best step is follow + along * d, with variances. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;

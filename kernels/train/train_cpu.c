@@ -64,12 +64,11 @@ static int create(const mill_train_net *net, mill_train_work **out)
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_out = s->n_out[last];
   const size_t room = (size_t)net->n_room;
-  /* blocks of WIDE outputs at most, FEW_BLOCK or more if there are enough outputs */
-  w->n_block = (n_out + WIDE - 1) / WIDE;
-  if (w->n_block < FEW_BLOCK)
-    w->n_block = least(FEW_BLOCK, n_out);
-  w->n_wide = (n_out + w->n_block - 1) / w->n_block;
-  w->n_block = (n_out + w->n_wide - 1) / w->n_wide;
+  /* a block has WIDE outputs at most; there are FEW_BLOCK or more blocks, or one per output */
+  const int few = least(FEW_BLOCK, n_out), need = (n_out + WIDE - 1) / WIDE;
+  const int wanted = need < FEW_BLOCK ? few : need;
+  w->n_wide = (n_out + wanted - 1) / wanted;
+  w->n_block = (n_out + w->n_wide - 1) / w->n_wide; /* fewer than wanted if n_wide was rounded up */
   for (int l = 0; l <= last; l++)
     MILL_CHECK(MILL_ALLOC(room * (size_t)s->n_in[l], &w->act[l]));
   for (int l = 0; l < last; l++) {
@@ -101,7 +100,7 @@ static int stay(mill_train_work *w)
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
-/* Compute the hidden layers of these models: fill act, the inputs of each layer, and slope. */
+/* Compute the hidden layers of these models: fill act (inputs of layers) and slope (of SiLU). */
 static void forward(mill_train_work *w, const mill_train_rows *rows)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -239,7 +238,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int task = 0; task < n_task; task++) {
     int l = 0, first = task * NEURONS; /* the task's layer, and its first neuron there */
-    for (; first >= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS; l++)
+    for (; first >= s->n_out[l]; l++)
       first -= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS;
     weight_slopes(w, l, first, least(NEURONS, s->n_out[l] - first), rows->n);
   }
@@ -283,13 +282,14 @@ static int directions(int n_row, int n_pix, const double *x, int n, double *valu
   MILL_CHECK(MILL_ALLOC((size_t)n_row * (size_t)n, &vector));
   MILL_CHECK(MILL_ALLOC(n_row, &found));
   MILL_CHECK(MILL_ALLOC(2 * n_row, &support));
+  /* column-major: x stands for its transpose, and each row of vector gets an eigenvector */
   cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n_row, n_pix, 1, x, n_pix, 0, product, n_row);
   const lapack_int info =
       LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'L', n_row, product, n_row, 0, 0, n_row - n + 1,
                      n_row, 0, &n_found, found, vector, n_row, support);
   if (info != 0 || n_found != n)
-    return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-                      "LAPACK found no components (info %d): please report it", (int)info);
+    return MILL_ERROR(info <= LAPACK_WORK_MEMORY_ERROR ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+                      "no principal components from LAPACK (info %d): please report it", (int)info);
   memcpy(value, found, (size_t)n * sizeof *value);
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n_pix, n_row, 1, vector, n_row, x,
               n_pix, 0, out, n_pix);

@@ -12,7 +12,7 @@ MILL_HD_INLINED float mill_train_exp_negative(float x)
     float f;
     uint32_t u;
   } power;
-  x = x < -87.0f ? -87.0f : x;
+  x = x < -87.0f ? -87.0f : x; /* exp(-87) is still a normal float */
   /* adding 1.5 * 2^23 rounds to an integer, which is then in the last bits */
   const float shifted = x * 1.44269504f + 12582912.0f;
   const float k = shifted - 12582912.0f;

@@ -194,7 +194,7 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 {
   const double power =
       choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
-  const double factor = fmin(config->lsf_factor, 1.0); /* Astra's widths stay */
+  const double factor = fmin(config->lsf_factor, 1.0); /* at most 1: Astra's files ignore the key */
   const double own =
       choice->most_power > 0.0 ? factor / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
   const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
@@ -245,14 +245,13 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 {
   for (int i = 0; i < config->n_arm; i++) {
     mill_arm_choice *choice = &config->arm[i];
-    /* with a linear rotation kernel, whose error grows as the step squared, keep the whole grid */
-    const int is_fixed = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
-    int factor = is_fixed ? 1 : MILL_MAX_SAMPLING;
-    for (int k = 0; k < n_lib; k++) {
-      const mill_arm *arm = arm_with(&lib[k], choice);
-      while (factor > 1 && !allows(config, choice, arm, factor))
+    int factor = MILL_MAX_SAMPLING;
+    /* a linear rotation kernel needs the whole grid: its error grows as the step squared */
+    if (choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR)
+      continue;
+    for (int k = 0; k < n_lib; k++)
+      while (factor > 1 && !allows(config, choice, arm_with(&lib[k], choice), factor))
         factor--;
-    }
     if (factor > 1)
       choice->sampling = factor;
   }
@@ -290,8 +289,10 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   /* thinning needs a whole number of coarse steps: drop spare points at an end that was cut */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
-  *first += *first > 0 ? spare : 0;
-  *end -= *first > 0 ? 0 : spare;
+  if (*first > 0)
+    *first += spare;
+  else
+    *end -= spare;
 }
 
 /* Copy an emulator, but only outputs [first, first + n_pix) of its last layer. */
@@ -344,7 +345,7 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
 static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
 {
   *part = *whole;
-  part->wave_aa = NULL;
+  part->wave_aa = NULL; /* own no array of `whole`: after a failure the caller clears part */
   memset(part->emulator.weight, 0, sizeof part->emulator.weight);
   memset(part->emulator.bias, 0, sizeof part->emulator.bias);
   memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
@@ -391,7 +392,7 @@ static int narrow(const mill_config *config, mill_arm *arm)
   if (end - first < MIN_POINTS)
     return MILL_OK;
   const int err = copy_points(arm, first, end, &part);
-  mill_arm_clear(err ? &part : arm);
+  mill_arm_clear(err ? &part : arm); /* keep the whole arm, or replace it by its part */
   if (!err)
     *arm = part;
   return err;
@@ -448,9 +449,10 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
   }
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
     return; /* mill_config_bind refuses names that are not cameras */
-  for (int i = 0; i < n_taken && are_channels && n_taken < n_covered; i++)
-    if (!taken[i].channel[0]) /* else the arm could take pixels of a neighbouring channel, too */
-      memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
+  if (are_channels && n_taken < n_covered)
+    for (int i = 0; i < n_taken; i++)
+      if (!taken[i].channel[0]) /* else the arm could take pixels of a channel left out, too */
+        memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
   memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
   config->n_arm = n_taken;
   snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
@@ -493,7 +495,7 @@ static int cut_all(const mill_config *config, mill_library *lib)
     mill_arm_clear(&lib->arm[a]);
   memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
   lib->n_arm = n_part;
-  n_part = 0; /* the library has the parts now */
+  n_part = 0; /* the library has the parts now: clear none of them */
 done:
   for (int i = 0; part && i < n_part; i++)
     mill_arm_clear(&part[i]);

@@ -32,7 +32,8 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
  *  are_channels  each camera is a channel of the same name
  *
  *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
- *  name, if a camera lies in none of several arms, or if the library lacks a configured camera. */
+ *  name, if the library has several arms and a camera extends beyond its arm, or if the library
+ *  lacks a configured camera. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, int are_channels,
                               mill_config *config);

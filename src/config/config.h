@@ -26,7 +26,7 @@ enum mill_sn_source {
   MILL_SN_SCORES      /**< taken from the survey: DESI's SCORES or 4MOST's SNR */
 };
 
-/** Rows to fit if target classes and redrock both select: the rows of either, or of both. */
+/** Rows to fit if target_classes and redrock are both set: rows that either selects, or both. */
 enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
 
 enum { MILL_MAX_TARGET_CLASS = 16 };
@@ -84,7 +84,7 @@ typedef struct mill_arm_choice {
   double resolving_power; /**< 0: use mill_config's */
   double fwhm_aa;         /**< FWHM of the LSF, used instead of a resolving power; 0: none */
   int sampling;           /**< use every sampling-th grid point; 0: chosen by the program */
-  /** highest resolving power in files of the camera's format; 0: unknown; not a setting */
+  /** set from a format's camera: highest resolving power of its files; 0: unknown; no setting */
   double most_power;
 } mill_arm_choice;
 
@@ -153,8 +153,8 @@ int mill_config_check(const mill_config *config);
  *  which may lack labels of the first.  config->fit is untouched on failure.  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib, int is_first);
 
-/** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_CONFIG
- *  if config fails mill_config_check, MILL_ERR_OUTPUT. */
+/** Print the configuration as YAML; mill_config_read restores it bit for bit.  MILL_ERR_OUTPUT;
+ *  MILL_ERR_CONFIG if config fails mill_config_check. */
 int mill_config_print(const mill_config *config, FILE *out);
 
 /** Print the tables of docs/use/configuration.md (Markdown).  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */

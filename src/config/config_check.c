@@ -34,7 +34,7 @@ static int count_words(const char *const *words)
   return n;
 }
 
-/* Check a value by its row of the table of keys; -inf stands for the word `without`. */
+/* Check a value by row k of the table of keys; -inf stands for the word that k->without gives. */
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;

@@ -141,11 +141,11 @@ int mill_config_read_text(mill_config *config, const char *name, const char *tex
   memcpy(read, config, sizeof *read);
   MILL_TRY(parse(name, (const unsigned char *)text, n_text, mill_config_read_document, read));
   if (read->select.star != config->select.star)
-    mill_star_list_free(config->select.star);
+    mill_star_list_free(config->select.star); /* read has replaced it */
   memcpy(config, read, sizeof *config);
 done:
   if (read && read->select.star != config->select.star)
-    mill_star_list_free(read->select.star);
+    mill_star_list_free(read->select.star); /* after a failure */
   return err;
 }
 

@@ -55,7 +55,7 @@ typedef struct mill_config_fault {
 /* Like mill_config_check, but also fills *where on failure. */
 int mill_config_check_where(const mill_config *config, mill_config_fault *where);
 
-/* Read all keys of a YAML document into config, and check config.  *line: of a failure; else 0. */
+/* Read all keys of a document into config, and check it.  *line: line of a failure; 0: unknown. */
 struct yaml_document_s;
 int mill_config_read_document(struct yaml_document_s *document, void *config, int *line);
 

@@ -210,7 +210,7 @@ int mill_config_print_keys(FILE *out)
       return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of a key");
     print_value(&usual, k, text);
     fclose(text);
-    value[strcspn(value, "\n")] = '\0';
+    value[strcspn(value, "\n")] = '\0'; /* now " VALUE": print_value begins with a blank */
     const char *quote = value[1] == '"' || value[1] == '[' ? "`" : "";
     if (k->section)
       fprintf(out,

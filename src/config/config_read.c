@@ -164,7 +164,7 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  /* first compare the text itself, as `off` is a word of lsf; then its true or false */
+  /* first compare the text itself, as lsf has the word `off`; then true or false in its place */
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; words[i]; i++)
       if (strcmp(text, words[i]) == 0) {

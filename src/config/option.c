@@ -164,7 +164,7 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   case MILL_OPTION_NAMES:
     return read_names(row, text, at, at2);
   case MILL_OPTION_OTHER:
-    return 1;
+    return 1; /* Python parses the text */
   default:
     return 0;
   }

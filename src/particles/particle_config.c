@@ -60,7 +60,7 @@ static int read_axes(const mill_option *row, const char *text, int n_dim, void *
                       "%s has %d values for %d dimensions: give one, or one for each", row->name, n,
                       n_dim);
   for (int a = 0; a < n_dim; a++)
-    if (row->size == sizeof(int[MILL_PARTICLE_DIM]))
+    if (row->size == sizeof(int[MILL_PARTICLE_DIM])) /* the row's values are integers */
       ((int *)to)[a] = (int)x[n > 1 ? a : 0];
     else
       ((double *)to)[a] = x[n > 1 ? a : 0];
@@ -196,7 +196,7 @@ static int read_value(const reader *in, const mill_option *row, const yaml_node_
   MILL_OWNED char *text = NULL;
   *in->line = (int)node->start_mark.line + 1;
   MILL_CHECK(text_of(in, node, row->name, &text));
-  const int is_times = row->size == sizeof in->config->time;
+  const int is_times = row->size == sizeof in->config->time; /* no other value has this size */
   if (is_times)
     code = read_list(row, text, MILL_PARTICLE_MAX_RECORD, in->config->time, &in->config->n_time);
   else if (row->kind == MILL_OPTION_OTHER)
@@ -232,7 +232,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
     if (name->type != YAML_SCALAR_NODE)
       return MILL_ERROR(MILL_ERR_CONFIG, "expected the name of a key");
     const char *key = (const char *)name->data.scalar.value;
-    if (value_of(in, node, key) != value)
+    if (value_of(in, node, key) != value) /* value_of finds the first of two */
       return MILL_ERROR(MILL_ERR_CONFIG, "%.60s appears twice; remove one", key);
     const mill_option *own = find(problem_keys, key), *shared = is_problem ? NULL : find(keys, key);
     if (!is_problem && strcmp(key, "problems") == 0)
@@ -372,7 +372,7 @@ int mill_particle_config_read(const char *path, mill_particle_config *c)
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)
     c->common.rate[a] = c->common.barrier[a] = c->common.half[a] = 1;
   MILL_TRY(mill_yaml_read(path, take_document, c));
-  if (!c->problem)
+  if (!c->problem) /* mill_yaml_read calls nothing for an empty file */
     MILL_FAIL(MILL_ERR_CONFIG, "%s is empty; see starmill help config particles", path);
 done:
   if (err != MILL_OK)

@@ -55,24 +55,24 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
   MILL_CHECK(check_sample(&s->sample));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%d continuum functions; expected 1 to %d", s->n_cont,
-                      MILL_MAX_CONT);
+    return MILL_ERROR(MILL_ERR_CONFIG, "npoly is %d; expected 1 to %d continuum functions",
+                      s->n_cont, MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%d labels and %d arms: expected 1 to %d and 1 to %d",
-                      lib->n_label, lib->n_arm, MILL_MAX_LABEL, MILL_MAX_ARM);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has %d labels and %d arms; expected 1 to %d labels and 1 to %d arms",
+                      lib->path, lib->n_label, lib->n_arm, MILL_MAX_LABEL, MILL_MAX_ARM);
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "velocity limits %g to %g km/s, steps of %g: expected min < max, a step above 0",
         s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
   if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "velocity offsets: sigma of their prior is %g km/s, not above 0",
+    return MILL_ERROR(MILL_ERR_CONFIG, "velocity_offset_sigma is %g km/s; give a number above 0",
                       s->velocity_offset_sigma_km_s);
   if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d labels and velocity offsets of %d arms are more than %d parameters; give "
+                      "%d labels and %d velocity offsets are more than %d parameters; give "
                       "velocity_offsets: false",
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   const int n_own = MILL_PAR_LABEL0 + lib->n_label;
@@ -158,7 +158,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
   MILL_OWNED double *mean = NULL;
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
-  MILL_CHECK(MILL_ALLOC(n_in + 1, &mean)); /* means of the weights, then of the bias */
+  MILL_CHECK(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, then the bias; 0 in hidden layers */
   if (last) {
 #pragma omp parallel for schedule(static) num_threads(n_thread)
     for (int first = 0; first < n_in; first += TOGETHER) {
@@ -170,7 +170,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* hidden layers compute values in float64, and on CPUs derivatives in float32, by `narrow` */
+  /* a hidden layer's weights are float64; a CPU computes derivatives with a float32 copy, narrow */
   MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                          precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
@@ -326,11 +326,11 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
                        mill_model *m)
 {
   int err = MILL_OK;
-  const int is_cpu = memory->backend->store != NULL;
+  const int is_cpu = memory->backend->store != NULL; /* GPUs have no function `store` */
   const mill_backend *cpu = is_cpu ? memory->backend : mill_backend_cpu(NULL);
   mill_device_memory cpu_memory = {.backend = cpu};
   mill_model on_host;
-  MILL_OWNED float *row = NULL;
+  MILL_OWNED float *row = NULL; /* NULL on a CPU: room is made, and nothing copied */
   MILL_OWNED double *mean = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
   if (m->n_stored == 0)

@@ -57,7 +57,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
     mill_lanes_rotate(&task);
     for (int q = 0; q < MILL_LANE && g * MILL_LANE + q < lib->n_guess; q++) {
       const int t = (g * MILL_LANE + q) * n_rotation + v; /* template, in lane t % MILL_LANE */
-      /* doubles: for v[i] = x clang stores a whole vector, with lanes that other threads write */
+      /* write double by double: for v[i] = x clang stores a vector, with lanes of other threads */
       double *mean = (double *)(bins->mean + (ptrdiff_t)(t / MILL_LANE) * n_bin) + t % MILL_LANE;
       for (int b = 0; b < n_bin; b++)
         mean[b * MILL_LANE] = sum[b].v[q / 4][q % 4] / fmax(1.0, (double)bins->count[b]);
@@ -150,7 +150,7 @@ static long floor_to(long x, long unit)
   return (x >= 0 ? x / unit : -((unit - 1 - x) / unit)) * unit;
 }
 
-/* Ends of ranges are multiples of the margin, so that similar wavelengths have the same range. */
+/* Round the range's ends to multiples of the margin, so that similar wavelengths share a range. */
 mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
                                         int i_arm, int n_pix, const double *wave_aa)
 {
@@ -207,7 +207,7 @@ static void continuum_at_bins(const mill_guess_table *table, const mill_fit_sett
   for (int i = 0; i < range->n_bin + 2 * table->half; i++) {
     const double wave = exp(((double)(range->bin0 - table->half + i) + 0.5) * step);
     double x = 2.0 * (wave - wave0) / (wave1 - wave0) - 1.0;
-    x = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
+    x = fmax(-1.0, fmin(x, 1.0));
     for (int k = 0; k < nk; k++)
       basis[(size_t)i * (size_t)pitch + (size_t)k] = mill_continuum(set->continuum, nk, k, x);
   }
@@ -258,7 +258,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   for (int g = 0; g < table->n_group; g++) {
     mill_lanes_fill fill = task;
     fill.templ = own + (size_t)omp_get_thread_num() * n_own;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) /* halves of a group: MILL_LANE templates each */
       mill_lanes_fill_half(&fill, 2 * g + i);
     const mill_lanes_transform transform = {.n = n_fourier,
                                             .n_block = range->n_block,

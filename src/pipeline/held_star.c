@@ -10,7 +10,7 @@
 enum {
   /** Most views, which are evaluated together. */
   MOST_VIEWS = 1024,
-  /** Most velocities of a view: with more, a short velocity scan would leave threads idle. */
+  /** Most velocities of a view: larger views would be too few for all threads in a short scan. */
   MOST_VELOCITIES = 16
 };
 /** Memory limit of the views' velocities and answers. */
@@ -35,10 +35,10 @@ static int make_views(mill_pipeline *p, int n_segment)
   h->n_segment = n_segment;
   h->n_vel = (size_t)n_segment * MILL_N_PROFILE;
   h->n_answer = (size_t)n_segment * (size_t)mill_answer_pitch(&p->member[0].model);
-  const int most = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
-  const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double), fit = MOST_BYTES / (bytes + 1);
-  const size_t n = fit < 1 ? 1 : (fit < (size_t)most ? fit : (size_t)most);
-  MILL_TRY(MILL_ALLOC(n + 1, &h->piece));
+  const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double);
+  const size_t n_fit = MOST_BYTES / (bytes + 1); /* + 1: bytes may be 0 */
+  const size_t n = (size_t)fmax(1.0, fmin((double)n_fit, fmin(p->slots.n_slot, MOST_VIEWS)));
+  MILL_TRY(MILL_ALLOC(n + 1, &h->piece)); /* + 1: the velocities of all views */
   MILL_TRY(MILL_ALLOC(n, &h->n_shared));
   MILL_TRY(MILL_ALLOC(n * VIEW_HEAD_BYTES, &h->head));
   MILL_TRY(mill_alloc_bytes(n, sizeof *h->view, (void **)&h->view));
@@ -104,18 +104,19 @@ void mill_pipeline_drop(mill_pipeline *p)
 }
 
 /** Return how many of n points, from the first on, one view can evaluate together.  On a GPU return
- *  1: several velocities together would change the last bits. */
+ *  1: several velocities together would change the last bits.  Also a first point beyond the
+ *  velocity limits is evaluated alone, as fits ask for no such velocity among several. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
   const mill_fit_settings *set = &p->member[0].model.set;
-  int k = 0;
   if (request != MILL_REQ_VALUES || p->backend->kind != MILL_BACKEND_CPU)
     return 1;
+  int k = 0;
   for (; k < n && k < MOST_VELOCITIES; k++) {
     const double *at = theta + (size_t)k * n_par, v = at[MILL_PAR_VRAD];
-    if (memcmp(at + 1, theta + 1, (n_par - 1) * sizeof *at) != 0 || !(v >= set->min_vel_km_s) ||
-        !(v <= set->max_vel_km_s))
+    const int is_within = v >= set->min_vel_km_s && v <= set->max_vel_km_s;
+    if (!is_within || memcmp(at + 1, theta + 1, (n_par - 1) * sizeof *at) != 0)
       break;
   }
   return k > 1 ? k : 1;
@@ -133,7 +134,8 @@ static mill_slot *view_of(mill_pipeline *p, int i, int k)
 }
 
 /** Evaluate n views (top of file) and fetch their answers.  View i takes the next n_shared[i]
- *  points of theta, which differ in their velocities only. */
+ *  points of theta, which differ in their velocities only.  A view's first use for a star uploads
+ *  the whole slot; each use uploads the slot's head, which has the request. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;
@@ -183,7 +185,7 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Evaluate the points.  Each pass gives n_asked points to n views, at most h->n_view views. */
+/* Evaluate the points in passes; a pass gives the points [first, end) to n views. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {
@@ -194,17 +196,17 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   if (!h->is_ready)
     return MILL_BUG("a likelihood was asked for before a star was prepared");
   mill_evaluation *next = eval;
-  for (int first = 0, n_asked; first < n_point; first += n_asked) {
+  for (int first = 0, end = 0; first < n_point; first = end) {
     const int fixes = fix_error && first == 0;
-    const int writes_star = request == MILL_REQ_MODELS || fixes; /* models, fixed model error */
-    const int most = writes_star ? 1 : h->n_view;
-    const double *at = theta + (size_t)first * (size_t)m.n_par;
+    /* models and a fixed model error go into memory that all views share: one view at a time */
+    const int n_most = request == MILL_REQ_MODELS || fixes ? 1 : h->n_view;
     int n = 0;
-    for (n_asked = 0; n < most && first + n_asked < n_point; n_asked += h->n_shared[n++])
-      h->n_shared[n] =
-          n_alike(p, request, n_point - first - n_asked, at + (size_t)n_asked * (size_t)m.n_par);
+    while (n < n_most && end < n_point) {
+      h->n_shared[n] = n_alike(p, request, n_point - end, theta + (size_t)end * (size_t)m.n_par);
+      end += h->n_shared[n++];
+    }
     p->slots.host.fix_error = fixes;
-    MILL_CHECK(ask_views(p, request, n, at));
+    MILL_CHECK(ask_views(p, request, n, theta + (size_t)first * (size_t)m.n_par));
     for (int i = 0; i < n; i++)
       for (int k = 0; k < h->n_shared[i]; k++)
         take_answer(&m, view_of(p, i, k), next++);

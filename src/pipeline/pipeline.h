@@ -22,9 +22,9 @@ typedef struct mill_pipeline mill_pipeline;
  *  unless star->stays, the pixels; the source may change these in its next call. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** Wait until the pixels that the source gave before the previous call of this function are copied.
- *  The source may then overwrite these pixels, even if star->stays, but not pixels that it gave
- *  later.  MILL_ERR_BACKEND. */
+/** Wait until old pixels are copied: those that the source gave before the previous call of this
+ *  function.  The source may then overwrite old pixels, even if star->stays, but not newer ones.
+ *  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -117,11 +117,12 @@ int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *so
  *  that do not measure them (CUDA).  Do not call it during mill_pipeline_run. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
-/** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets.  Call
- *  it between runs, or from a source or sink. */
+/** Bytes of backend memory: model (emulator, hulls), slots with their stars, wavelength sets. */
 typedef struct mill_pipeline_bytes {
   size_t model, slots, wavesets;
 } mill_pipeline_bytes;
+
+/** Get the bytes of backend memory.  Call this between runs, or from a source or sink. */
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
 
 /** CPU seconds that copying stars into slots has taken. */

@@ -8,7 +8,7 @@
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/several.h"
 
-/** First bytes of a slot, with its request: uploaded to a view with each point. */
+/** Size of a slot's head: its first bytes, which hold the request and are sent to views. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
 /** The held star, in the first slot, and its views: copies of the slot for other points. */
@@ -78,7 +78,7 @@ struct mill_pipeline {
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
-/** Give the devices, at their next bind, work space for the star's longest segment. */
+/** Make the next bind give the devices work space for the star's longest segment. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
 /** Bind models and slots [n] to a crew's devices, unless nothing has changed. */

@@ -36,8 +36,8 @@ int mill_pipeline_settle(mill_pipeline *p)
   return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
-/** The star does not fit into empty memory: give it a row without a fit.  The fault is not the
- *  star's if it has a single exposure, or comes after too many such stars. */
+/** The star does not fit into empty memory: give it a row without a fit.  But fail if memory is too
+ *  small for any star: the star has one exposure, or MOST_TOO_LARGE such stars came just before. */
 static int give_up(mill_pipeline *p, mill_star *star)
 {
   if (star->n_exposure < 2 || ++p->stream.n_too_large > MOST_TOO_LARGE)
@@ -49,16 +49,16 @@ static int give_up(mill_pipeline *p, mill_star *star)
   return p->stream.sink(p->stream.sink_context, star);
 }
 
-/** Memory is full: limit a crew to half as many slots as it has filled, at least 1 if any.  The
- *  star waits, unless no slot holds a star. */
+/** Memory is full: the star waits, and the crew may use only half of the slots that it has filled
+ *  (one of one, none of none).  If no slot of any crew holds a star, give the waiting star up. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c, mill_star *star)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
   if (n_all == 0)
     return give_up(p, star);
-  const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
+  const int n_now = n_busy > 1 ? n_busy / 2 : n_busy;
   if (c != &p->all)
-    p->all.n_usable -= c->n_usable - n_now;
+    p->all.n_usable -= c->n_usable - n_now; /* the sum of all crews */
   c->n_usable = n_now;
   if (p->all.n_usable < 1)
     p->all.n_usable = 1;
@@ -123,7 +123,7 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   *got = star != NULL;
   if (!star)
     return MILL_OK;
-  /* work space first, as stars take the rest of the memory */
+  /* work space before stars, which take the rest of the memory; no bind while rounds run */
   if (!is_under_way(p, c))
     MILL_CHECK(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
@@ -177,10 +177,11 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   for (int i = c->first; i < c->first + c->n_slot; i++)
     if (entry[i].active && entry[i].library == k && entry[i].fresh)
       c->list[n_fresh++] = i;
-  if (n_fresh >= n_least)
+  if (n_fresh >= n_least) {
     MILL_CHECK(be->start(seat->device, c->list, n_fresh));
-  for (int i = 0; i < n_fresh && n_fresh >= n_least; i++)
-    entry[c->list[i]].fresh = 0;
+    for (int i = 0; i < n_fresh; i++)
+      entry[c->list[i]].fresh = 0;
+  }
   for (int i = c->first; i < c->first + c->n_slot; i++)
     if (entry[i].active && entry[i].library == k && !entry[i].finished && !entry[i].fresh)
       c->list[n++] = i;
@@ -351,7 +352,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     }
     if (n_active == 0 && count_busy(p, c) == 0)
       break;
-    if (n_active == 0)
+    if (n_active == 0) /* stars loaded just now: launch them */
       continue;
     MILL_CHECK(collect(p, c, &gives_up));
     if (be->overlaps && !gives_up) /* deliver during the next rounds */

@@ -10,7 +10,8 @@ static const double EDGE = 0.25;
 /** A second choice's guess lowers chi-square by at least this fraction of the best guess's drop. */
 static const double NEARLY = 0.9;
 
-/* The first library must have the other's labels, and both the same arms. */
+/* The first library must have the other's labels, and both the same arms.  template_sigma_aa < 0:
+ * the templates are at the instrument's resolution. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
 {
   for (int l = 0; l < other->n_label; l++) {
@@ -89,7 +90,7 @@ static int is_far(const mill_library *lib, const double *a, const double *b)
   return far;
 }
 
-/** Is the row better than the best so far?  If both tie and are far apart, flag the better row. */
+/** Is row better than best?  If they tie with labels far apart, the better one gets TWO_MINIMA. */
 static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)
@@ -102,8 +103,8 @@ static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_res
   const int is_tie =
       gap < MILL_TWO_MINIMA_GAP * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
   const int far = is_far(lib, row->label, best->label);
-  const int is_edge = low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL);
-  const int gives_way = is_edge && gap < EDGE * low->excess && (is_tie || !far);
+  const int only_low_has_hull = low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL);
+  const int gives_way = only_low_has_hull && gap < EDGE * low->excess && (is_tie || !far);
   mill_fit_result *better = gives_way ? high : low;
   better->info |= is_tie && far ? MILL_INFO_TWO_MINIMA : 0;
   return better == row;
@@ -151,7 +152,7 @@ static int next_library(mill_contest *c, int n_lib, int k)
 }
 
 /** Return the first library not fitted so far whose guess is nearly the best (NEARLY); -1: none.
- *  A poorer library may have the best guess, as bins of the guess blur sharp lines most. */
+ *  The guess's bins blur sharp lines, so a library that fits worse may have the better guess. */
 static int second_choice(mill_contest *c, int n_lib)
 {
   double least = INFINITY;
@@ -171,9 +172,9 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   const int k = slots->entry[i_slot].library, is_guess = c->is_guessing;
   c->scaled |= row->info & MILL_INFO_LSF_SCALED;
   row->info |= c->scaled;
-  const int is_first_choice = c->fitted == -INFINITY;
+  const int before_step_3 = c->fitted == -INFINITY; /* second_choice changes it */
   c->chisq[k] = row->guess_chisq;
-  if (is_first_choice)
+  if (before_step_3)
     c->tie = fmin(c->tie, row->guess_tie);
   int is_best = 0;
   if (!is_guess) {
@@ -182,12 +183,12 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   }
   *next = next_library(c, slots->n_lib, k);
   const mill_fit_result *best = is_best ? row : &c->best;
-  if (*next < 0 && is_first_choice && best->status == MILL_STATUS_FITTED &&
+  if (*next < 0 && before_step_3 && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
   /* library 0 guesses last; if its guess is within the tie, library 0 fits in the same turn */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
-  if (is_guess || *next >= 0)
+  if (is_guess || *next >= 0) /* the next turn overwrites the slot */
     return is_best ? keep(c, slots, i_slot) : MILL_OK;
   c->is_kept = !is_best;
   if (c->is_kept) {

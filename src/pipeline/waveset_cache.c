@@ -268,7 +268,8 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
                       c->set->n_cont, 2 * c->set->n_cont, from->name, n_pix);
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))
-      return MILL_ERROR(MILL_ERR_RANGE, "arm %s: wavelength %d is %g: not above 0 and ascending",
+      return MILL_ERROR(MILL_ERR_RANGE,
+                        "arm %s: wavelength %d is %g: wavelengths must be above 0 and ascend",
                         from->name, i, wave_aa[i]);
   const double least = from->wave_aa[0], most = from->wave_aa[from->n_pix - 1];
   const double blue = wave_aa[0] * exp(-atanh(c->set->max_vel_km_s / MILL_C_KM_S));
@@ -276,8 +277,8 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
   if (blue < least || red >= most)
     return MILL_ERROR(
         MILL_ERR_RANGE,
-        "arm %s reaches %.1f to %.1f A at the velocity limits, the library's templates "
-        "%.1f to %.1f A; narrow min_vel and max_vel or use another library",
+        "the spectrum in arm %s needs templates from %.1f to %.1f A at the velocity limits, the "
+        "library has %.1f to %.1f A; narrow min_vel and max_vel or use another library",
         from->name, blue, red, least, most);
   return MILL_OK;
 }
@@ -345,7 +346,7 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
 }
 
 /** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from `first` on.
- *  reach [2]: first and last + 1 of functions k >= MILL_BROAD_CONT with a value above `least`. */
+ *  reach [2]: range [low, end) of functions k >= MILL_BROAD_CONT that exceed `least` there. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {
@@ -354,7 +355,7 @@ static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const
   double x[MILL_REACH_PIX], y[MILL_REACH_PIX];
   for (int i = 0; i < len; i++)
     x[i] = 2.0 * (wave_aa[first + i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
-  reach[0] = (unsigned char)n_cont;
+  reach[0] = (unsigned char)n_cont; /* an empty range so far */
   reach[1] = 0;
   for (int k = 0; k < n_cont; k++) {
     float *to = cont + (size_t)k * (size_t)mill_row_pitch(n_pix) + first;
@@ -488,6 +489,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));
+  /* the first freed number (hash 0), or a new one */
   for (*id = 0; *id < c->n_entry && c->hash[*id] != 0;)
     ++*id;
   c->n_entry += *id == c->n_entry;

@@ -61,7 +61,7 @@ void mill_waveset_cache_next(mill_waveset_cache *cache);
 mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int id);
 
 /** Find or make the solvers that deconvolve a resolution matrix of n_diag diagonals by the Gaussian
- *  of the arm's templates and a blur (sigma blur_ln in ln wavelength).  They are in the backend's
- *  memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+ *  of the arm's templates after their blur (sigma blur_ln, in ln wavelength).  Solvers are in the
+ *  backend's memory and belong to the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
                               mill_deconv *out);

@@ -106,15 +106,18 @@ int mill_deliver(const mill_mpi *mpi, const mill_owners *owners, int tag, const 
   const char *record = parcel->record;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   MILL_OWNED MPI_Request *sent = NULL;
-  if (MILL_ALLOC(owners->n, &sent) != MILL_OK)
+  if (MILL_ALLOC(owners->n, &sent) != MILL_OK) /* as others wait for this rank, the job must end */
     return MILL_ERROR(MILL_ERR_MPI, "no memory for messages to %d ranks", owners->n);
   MILL_CHECK(mill_mpi_record_type(size, &type));
-  for (int k = 0; k < owners->n; record += (size_t)parcel->n[k++] * size)
+  for (int k = 0; k < owners->n; k++) {
+    const int64_t n = parcel->n[k];
     if (k == owners->mine)
-      take_records(record, parcel->n[k], size, &t);
-    else if (parcel->n[k] > 0)
-      MILL_CHECK_MPI(MPI_Isend(record, (int)parcel->n[k], type, owners->rank[k], tag, mpi->comm,
-                               &sent[n_sent++]));
+      take_records(record, n, size, &t);
+    else if (n > 0)
+      MILL_CHECK_MPI(
+          MPI_Isend(record, (int)n, type, owners->rank[k], tag, mpi->comm, &sent[n_sent++]));
+    record += (size_t)n * size;
+  }
   for (int64_t i = 0; i < n_message; i++)
     MILL_CHECK(receive(mpi, tag, type, size, &t));
   MILL_CHECK_MPI(MPI_Waitall(n_sent, sent, MPI_STATUSES_IGNORE));

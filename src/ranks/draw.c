@@ -110,14 +110,13 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_d
   MILL_MPI(MPI_Allgather(&n_at_once, 1, MPI_INT, draw->n_at_once, 1, MPI_INT, mpi->comm));
   int64_t n_first = 0;
   for (int rank = 0; rank < mpi->size; rank++) {
-    draw->first = rank == mpi->rank ? n_first : draw->first;
+    if (rank == mpi->rank)
+      draw->first = n_first;
     n_first += draw->n_at_once[rank];
   }
   atomic_store(&draw->next, n_first);
   const double us = 0.1 * patience_s * 1e6;
-  draw->answer_us = us > ANSWER_MOST_US    ? ANSWER_MOST_US
-                    : us > ANSWER_LEAST_US ? (long)us
-                                           : ANSWER_LEAST_US;
+  draw->answer_us = (long)fmax(ANSWER_LEAST_US, fmin(us, ANSWER_MOST_US));
   MILL_TRY(mill_mpi_dup(mpi->comm, &draw->mpi));
   if (mpi->rank == 0 && mpi->size > 1)
     err = start_thread(draw);

@@ -149,12 +149,12 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   MILL_CHECK_MPI(MPI_Allgather(&my_leader, 1, MPI_INT, leader, 1, MPI_INT, mpi->comm));
   char *to = all->data;
   memcpy(to + (size_t)start[mpi->rank] * size, mine, (size_t)n_mine * size);
-  MILL_CHECK_MPI(MPI_Barrier(node.comm));
+  MILL_CHECK_MPI(MPI_Barrier(node.comm)); /* the node's elements are there: the leader may send */
   MILL_CHECK(mill_mpi_record_type(size, &type));
   for (int r = 0; r < mpi->size && node.rank == 0; r++)
     MILL_CHECK_MPI(MPI_Bcast(to + (size_t)start[r] * size, (int)(start[r + 1] - start[r]), type,
                              leader[r], leaders.comm));
-  MILL_CHECK_MPI(MPI_Barrier(node.comm));
+  MILL_CHECK_MPI(MPI_Barrier(node.comm)); /* all elements are there */
   return MILL_OK;
 }
 

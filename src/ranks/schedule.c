@@ -86,7 +86,7 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List the files with wanted rows in catalog order, but those that are expensive to open first. */
+/* List files with wanted rows, those expensive to open first; both groups in catalog order. */
 static int order_files(mill_schedule *s)
 {
   MILL_OWNED int64_t *n_wanted = NULL;
@@ -128,15 +128,14 @@ typedef struct making {
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
   const double share = d->left / (double)d->plan->n_rank;
-  d->target = share / SHARES < MOST_S * d->plan->rate ? share / SHARES : MOST_S * d->plan->rate;
+  d->target = fmin(share / SHARES, MOST_S * d->plan->rate);
   if (s->n_chunk < d->plan->n_rank) {
-    /* a rank takes n_held rows before it finishes its first row: give it a first chunk as large,
-     * but at most an even share */
+    /* a rank takes n_held rows before it finishes its first row: its first chunk costs at least
+     * n_held, or an even share if this is less */
     const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
-    const double first = fmin((double)d->plan->n_held, even);
-    d->target = d->target > first ? d->target : first;
+    d->target = fmax(d->target, fmin((double)d->plan->n_held, even));
   }
-  d->target = d->target > s->sum.least_cost ? d->target : s->sum.least_cost;
+  d->target = fmax(d->target, s->sum.least_cost);
   d->taken = 0;
   d->is_open = 1;
   return add_start(s, at, row);
@@ -159,7 +158,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
   const mill_schedule_file *file = &s->file[s->order[at]];
   /* least work that justifies opening the file */
-  const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
+  const double least = fmax(s->sum.least_cost, file->open_cost);
   for (int64_t row = 0; file_left > 0;) {
     double spent = file_left;
     int64_t end = file->n_row;
@@ -171,12 +170,11 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
       MILL_CHECK(begin_chunk(s, d, at, row));
       room = d->target;
     }
-    room = room > least ? room : least;
-    /* cut the file only if the next chunk gets enough of it */
+    room = fmax(room, least);
+    /* cut the file only if this chunk and the next get enough of it */
     if (file_left > 2 * least && file->open_cost + file_left > room + least)
-      end = row_at_cost(s, file, row,
-                        room - file->open_cost > least ? room - file->open_cost : least, &spent);
-    spent = spent < file_left ? spent : file_left;
+      end = row_at_cost(s, file, row, fmax(room - file->open_cost, least), &spent);
+    spent = fmin(spent, file_left); /* spent may be larger by rounding */
     d->taken += spent + file->open_cost;
     d->left -= spent;
     file_left -= spent;
@@ -184,7 +182,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     /* ignore less than half a row left by rounding */
     if (file_left < 0.5 * file->row_cost)
       file_left = 0;
-    d->is_open = d->taken < d->target - 0.5;
+    d->is_open = d->taken < d->target - 0.5; /* 0.5: half of a row with one exposure */
   }
   d->left -= file->open_cost;
   return MILL_OK;
@@ -217,9 +215,8 @@ int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
   MILL_CHECK(copy_plan(plan, s));
   for (int i = 0; i < s->n_file; i++)
     cost += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
-  const double most = LEAST_SHARE * cost / (double)plan->n_rank;
-  s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most; /* of a chunk */
-  s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
+  s->sum.least_cost =
+      fmax(LEAST_ROWS, fmin(LEAST_S * plan->rate, LEAST_SHARE * cost / (double)plan->n_rank));
   MILL_CHECK(order_files(s));
   MILL_CHECK(make_chunks(s, plan));
   return MILL_GIVE(&s, out);

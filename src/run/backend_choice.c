@@ -30,7 +30,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   MILL_OWNED mill_gpu_facts *all = NULL;
   MILL_CHECK(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* no GPU because the driver is too old for this build: an error */
+  /* no GPU, as the driver (12040: CUDA 12.4) is a major version older than this build: an error */
   const int is_old = node.driver < node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && !is_old)))
     return MILL_OK;
@@ -99,7 +99,7 @@ static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
       mpi, mill_error_of(choose(node.rank, may_be_none, mine), MILL_ALLOC(node.size, &all))));
   MILL_CHECK_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
                                (int)sizeof mine->facts, MPI_BYTE, node.comm));
-  if (may_be_none)
+  if (may_be_none) /* only one sharer will use the GPU: no error in exclusive mode */
     mill_gpu_sharers(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
   else
     code = mill_gpu_share(node.size, all, node.rank, &mine->n_sharing, &mine->i_share);
@@ -229,7 +229,7 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
 /* Rank 0: return the backend with which the result to continue was begun. */
 static int wish_of_result(const char *output, const char *device)
 {
-  mill_log_debug("backend auto: as %s was begun (%s)", output, device);
+  mill_log_debug("backend auto: %s was begun on %s and continues on the same", output, device);
   /* device of a result of cuda+cpu: "cuda ... + cpu ..." */
   if (strncmp(device, "cuda", 4) != 0)
     return WISH_CPU;
@@ -247,9 +247,10 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
   else if (mpi->rank == 0)
     wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
   MILL_CHECK_MPI(MPI_Bcast(&wish, 1, MPI_INT, 0, mpi->comm));
-  *choice = choice_of[has_gpu ? WISH_CPU : wish];
-  if (!has_gpu)
+  *choice = choice_of[wish];
+  if (!has_gpu) /* a plan */
     return MILL_OK;
+  *choice = choice_of[WISH_CPU]; /* unless the GPUs can be used */
   *has_gpu = 0;
   if (wish == WISH_CPU)
     return MILL_OK;

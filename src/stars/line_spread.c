@@ -22,8 +22,8 @@ static const double ODD_SIGMA = 0.9;
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
-/** Are pixels too coarse for a kernel of sigma^2 lack2 (pixels^2)?  Sampled, a wave of 0.7 cycles a
- *  pixel looks like 0.3 cycles, which the kernel damps too little.  have2: templates' sigma^2. */
+/** Are pixels too coarse for a kernel of variance lack2 (pixels^2) on templates of variance have2?
+ *  In pixels a wave of 0.7 cycles a pixel looks like 0.3 cycles: the kernel damps it too little. */
 static int is_coarse(double have2, double lack2)
 {
   const double fine = 9.67, coarse = 1.78; /* 2 (pi 0.7)^2, 2 (pi 0.3)^2 */
@@ -87,7 +87,8 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
     const double lack = sqrt(lack2), edge = MILL_LSF_EDGE * lack;
     const double reach = MILL_LSF_REACH * lack / mill_pixel_width(n, wave_aa, i);
     const int is_broad = reach > (double)(MILL_MAX_DIAG / 2);
-    /* too much of the kernel is lost, outside the arm or in a gap: the pixel stays NaN */
+    /* too much of the kernel is lost at an end or a gap: the pixel stays NaN, but is not counted if
+     * the segment has no gap and the kernel is not too broad */
     if (is_broad || i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
         wave_aa[i] + edge > wave_aa[last]) {
       n_unusable += counts && (is_broad || last - first < n - 1);
@@ -153,25 +154,26 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
 {
   const double *wave = raw->wave_aa, sharpest = by_matrix ? SHARPEST_MATRIX : SHARPEST;
   const double lowest = by_matrix ? 0.0 : ODD_SIGMA * mill_lsf_width(set, raw);
-  const int n = raw->n_pix, h = by_matrix ? raw->n_diag / 2 : 1, n_whole = n - 2 * h;
+  const int n = raw->n_pix, edge = by_matrix ? raw->n_diag / 2 : 1, n_whole = n - 2 * edge;
+  const int n_look = by_matrix ? N_LOOK : n_whole;
   double least[2] = {INFINITY, INFINITY};
   range->last_aa = 0.0;
-  for (int k = 0; k < (by_matrix ? N_LOOK : n_whole) && n_whole > 2 && h > 0; k++) {
-    const int i = h + (by_matrix ? (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1)) : k);
+  for (int k = 0; k < n_look && n_whole > 2 && edge > 0; k++) {
+    const int i = edge + (by_matrix ? (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1)) : k);
     const double sigma = sigma_at(raw, by_matrix, i);
     const double width = sharpest * mill_pixel_width(n, wave, i);
     const double wanted = (width * width - templ * templ) / (wave[i] * wave[i]);
     const double excess = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
     if (!(sigma > 0.0) || !isfinite(sigma) || is_gap(n, wave, i - 1) || is_gap(n, wave, i))
       continue;
-    range->wanted = wanted > range->wanted ? wanted : range->wanted;
+    range->wanted = fmax(wanted, range->wanted);
     range->last_aa = by_matrix ? 0.0 : wave[i];
     if (!(excess < least[1]) || sigma < lowest || !is_fitted(set, raw, i))
       continue;
-    least[1] = excess > least[0] ? excess : least[0];
-    least[0] = excess < least[0] ? excess : least[0];
+    least[1] = fmax(excess, least[0]);
+    least[0] = fmin(excess, least[0]);
   }
-  range->least = fmin(least[by_matrix], range->least);
+  range->least = fmin(least[by_matrix], range->least); /* with a matrix the second smallest */
 }
 
 /* The blur's sigma^2 is range.wanted, but at most MILL_LARGEST_BLUR * range.least (blur_range).  If
@@ -195,7 +197,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
       return 0.0;
     look_at(set, raw, by_matrix, templ, &range);
     has_matrix |= by_matrix;
-    if (range.last_aa > 0.0)
+    if (range.last_aa > 0.0) /* where the templates' sigma is smallest in ln wavelength */
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
   double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
@@ -320,7 +322,7 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
     high = fmax(high, sigma);
   }
   plan->sigma_pix = hypot(templ_aa, blur_ln * wave_aa[0]) / (wave_aa[1] - wave_aa[0]);
-  if (high - low <= EVEN_PIXELS * low)
+  if (high - low <= EVEN_PIXELS * low) /* one solver, of the first pixel's sigma */
     return 1;
   const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
   plan->sigma_pix = low;
@@ -346,7 +348,7 @@ int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double t
   *bytes = *n_solve * sizeof **solve + n_at * sizeof *at;
   MILL_CHECK(MILL_ALLOC(n_element, &g));
   MILL_CHECK(MILL_ALLOC(*n_solve + n_at, solve));
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) /* several: of equal sum, as fits interpolate between them */
     MILL_CHECK((n > 1 ? make_normal_solver : make_solver)(
         n_diag, plan->sigma_pix + i * plan->step_pix, g, *solve + (size_t)i * n_element));
   memcpy(*solve + *n_solve, at, n_at * sizeof *at);

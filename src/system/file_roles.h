@@ -27,7 +27,7 @@ typedef struct mill_file_identity {
   char name[MILL_MAX_FILE_NAME]; /**< name in folder, after following links */
 } mill_file_identity;
 
-/** The files to write named so far; zero it first.  Options and paths are borrowed. */
+/** Files to write that the job has named so far.  Zero this struct first; texts are borrowed. */
 typedef struct mill_file_roles {
   int n;
   struct {

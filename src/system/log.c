@@ -158,9 +158,8 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
   state.level = level < MILL_LOG_ERROR   ? MILL_LOG_ERROR
                 : level > MILL_LOG_DEBUG ? MILL_LOG_DEBUG
                                          : level;
-  state.n_shown = n_rank < MILL_LOG_LINES ? MILL_LOG_LINES / n_rank : 1;
-  if (state.level == MILL_LOG_DEBUG)
-    state.n_shown = 0;
+  const int share = n_rank < MILL_LOG_LINES ? MILL_LOG_LINES / n_rank : 1;
+  state.n_shown = state.level == MILL_LOG_DEBUG ? 0 : share; /* 0: all */
   state.file = file;
   state.has_complained = 0;
   return MILL_OK;

@@ -120,10 +120,10 @@ int mill_check_output(const char *path, const char *option)
   char folder[1024];
   struct stat status;
   const char *slash = strrchr(path, '/');
-  const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
+  const int n = slash && slash > path ? (int)(slash - path) : 1; /* 1: "/" or "." */
   if (strlen(path) >= sizeof folder - 16)
     return MILL_ERROR(MILL_ERR_USAGE, "--%s: shorten the path of %zu bytes", option, strlen(path));
-  snprintf(folder, sizeof folder, "%.*s", n > 0 ? n : 1, n > 0 ? path : ".");
+  snprintf(folder, sizeof folder, "%.*s", n, slash ? path : ".");
   if (stat(folder, &status) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first",
                       option, path, folder, strerror(errno));

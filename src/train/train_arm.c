@@ -205,7 +205,7 @@ static int make_scores(arm *a)
   MILL_TRY(mill_mpi_agree(a->mpi, err));
   MILL_TRY(exchange_rows(a->mpi, a->task->n, n_component, a->target));
   MILL_MPI(MPI_Allgather(rest, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, a->mpi->comm));
-  for (int r = 0; r < a->mpi->size; r++)
+  for (int r = 0; r < a->mpi->size; r++) /* in this order on every rank: equal last bits */
     for (int k = 0; k < 2; k++)
       a->floor[k] += norm[k] > 0 ? all[2 * r + k] / norm[k] : 0;
   for (int k = 0; k < n_component; k++)
@@ -353,7 +353,7 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
                         mill_train_arm_report *report)
 {
   const int n_before = state->n_epoch;
-  mill_train_settings exact = a->set->net;
+  mill_train_settings as_in_fits = a->set->net;
   mill_train_shape shape;
   const double start_s = mill_wall_s();
   mill_train_shape_of(&a->set->net, problem->n_in, problem->n_out, &shape);
@@ -365,10 +365,10 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   memcpy(*best, state->best, state->n_param * sizeof **best);
   mill_train_state solved = *state;
   solved.best = *best;
-  exact.precision = MILL_TRAIN_FLOAT32; /* as in fits */
-  if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
-    MILL_CHECK(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
-                                     &report->loss));
+  as_in_fits.precision = MILL_TRAIN_FLOAT32;
+  if (as_in_fits.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
+    MILL_CHECK(mill_train_solve_last(a->mpi, ops, &as_in_fits, problem, &solved,
+                                     &report->loss_unsolved, &report->loss));
   return MILL_OK;
 }
 

@@ -179,7 +179,7 @@ class Auto(ProgramTest):
         with h5py.File(path) as f:
             self.assertTrue(f["provenance"].attrs["DEVICE"].decode().startswith("cpu"))
         unfinish(path, slice(1, None))
-        self.assertIn("backend auto: as " + path, self.run_fit(path).stderr)
+        self.assertIn(f"backend auto: {path} was begun on cpu", self.run_fit(path).stderr)
         # a result begun on a GPU that is not here is not continued on the CPU
         unfinish(path, slice(1, None))
         with h5py.File(path, "r+") as f:

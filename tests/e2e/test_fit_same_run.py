@@ -191,7 +191,7 @@ class Repaired(EndToEnd):
                 hdu.header["SPECSYS"] = "TOPOCENT"
             hdus.writeto(self.bad, overwrite=True)
         self.assertOneLine(self.retry(self.bad, self.good, status=4), self.bad,
-                           "desi barycentric, now desi topocentric", "result of its own", status=4)
+                           "desi barycentric, now desi topocentric", "output of its own", status=4)
 
     def test_a_file_of_which_rows_were_fitted(self):
         self.fit("whole.h5", self.good)

@@ -111,7 +111,7 @@ class Messages(ProgramTest):
                 self.assertEqual((read(self.path)["FIT_INFO"] & 16 != 0).sum(), n_narrow)
                 if says:
                     self.assertOneLine(done, f"{n_narrow} of 12 fitted rows have LSF_NARROW",
-                                       f"arm r: sigma {templates:.3g} A against "
+                                       f"arm r: templates' sigma {templates:.3g} A, spectra's "
                                        f"{0.7 * templates:.3g} A", status=0)
                 else:
                     self.assertNotIn("LSF_NARROW:", done.stderr)

@@ -101,7 +101,7 @@ class Overwrite(ProgramTest):
         # the same command continues the new file, on the device that began it
         part = read(new)
         again = self.fit(*args, "--backend", "auto", "--log-level", "debug")
-        self.assertIn("backend auto: as " + new, again.stderr)
+        self.assertIn(f"backend auto: {new} was begun on", again.stderr)
         self.assertIn("an earlier start with --overwrite began", again.stderr)
         self.assertLess(0, n_done)
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])

@@ -211,7 +211,7 @@ class Particles(ProgramTest):
                 ("grid_low: -4\ngrid_high: -9\n", "from -4 to -9"),
                 (BOX + "grid_high: 1.5\n", "go from 0 to 1.5: ", "grid_high, both within 0 to 1"), ("start_spread: -1\n", "a spread of -1"),
                 ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
-                (BOX + "bandwidth: given\nwidth: 1.5\n", "a kernel of width 1.5 along axis 1", "up to 1"),
+                (BOX + "bandwidth: given\nwidth: 1.5\n", "the kernel's width along axis 1 is 1.5", "up to 1"),
                 ("steps: 3\nwidth: 0.2\n", ":2: width needs bandwidth: given"),
                 ("nodes: 64\ndensity: exact\n", ":1: nodes needs density: binned"),
                 ("dimensions: 2\nlow: 0\n", ":2: low needs a boundary that is not open"), ("high: 1\n", ":1: high needs"),

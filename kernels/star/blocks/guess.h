@@ -17,9 +17,9 @@
 #include "kernels/star/blocks/likelihood.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Largest v sin i of a start, km/s: a guess without line-spread functions takes their width for
- *  rotation.  From here one step of the polish reaches 0 and 100 km/s.  Several exposures have
- *  no such limit, as a moving star's lines look broad in all together. */
+/** Largest v sin i of a start, km/s: the guess mistakes the line-spread function for rotation.  One
+ *  step of the polish goes from this v sin i to 0 or 100 km/s.  With several exposures there is no
+ *  such limit: if the star moves, its lines look broad in all exposures together. */
 #define MILL_START_VSINI 50.0
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
@@ -95,7 +95,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
-      /* t: the group's templates at frequency f, d: the stars' data there; both for all blocks */
+      /* all blocks at frequency f: t, the group's templates; d (below), the stars' data */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
@@ -152,9 +152,9 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   const int n_sky = what == MILL_BINS_ALL ? m->arm[s->arm].n_sky : 0;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, i_chunk, n_chunk)
   {
-    const int first = c * MILL_CHUNK;
+    const int first = i_chunk * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double x[MILL_CHUNK]; /* c / sigma */
     if (what == MILL_BINS_ALL) {
@@ -249,19 +249,19 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
 MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
                                         double apart)
 {
-  double best = INFINITY;
-  int best_k = -1;
+  double own = INFINITY; /* least chi^2 that this thread sees, at template own_k */
+  int own_k = -1;
   MILL_FOR(b, k, m->n_templ)
   {
-    if (slot->guess.least[k] < best) {
-      best = slot->guess.least[k];
-      best_k = k;
+    if (slot->guess.least[k] < own) {
+      own = slot->guess.least[k];
+      own_k = k;
     }
   }
   /* of equal chi^2 take the first template: the result does not depend on the threads */
-  const double least = -mill_block_max(b, -best);
-  const double at = best_k >= 0 && best == least ? (double)best_k : INFINITY;
-  const double first = -mill_block_max(b, -at);
+  const double least = -mill_block_max(b, -own);
+  const double candidate = own_k >= 0 && own == least ? (double)own_k : INFINITY;
+  const double first = -mill_block_max(b, -candidate);
   if (!(first < INFINITY))
     return -1;
   const int taken = (int)first, nr = m->n_guess_vsini;
@@ -281,7 +281,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
   const int i_label = templ / m->n_guess_vsini, iv = slot->guess.velocity[templ];
   const int best = templ * nv + iv;
-  double at = (double)(iv - m->guess_half);
+  double n_bin = (double)(iv - m->guess_half); /* shift of the best velocity */
   if (iv > 0 && iv < nv - 1) {
     const double y0 = slot->guess.chisq[best - 1], y1 = slot->guess.chisq[best],
                  y2 = slot->guess.chisq[best + 1];
@@ -289,13 +289,13 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
     if (bend > 0.0) {
       double shift = 0.5 * (y0 - y2) / bend;
       shift = shift < -0.5 ? -0.5 : (shift > 0.5 ? 0.5 : shift);
-      at += shift;
+      n_bin += shift;
     }
   }
   slot->starts.chisq[slot->starts.n] = slot->guess.chisq[best];
   slot->starts.label[slot->starts.n] = i_label;
   double *theta = slot->starts.theta[slot->starts.n++];
-  double v = mill_guess_velocity(at, m->guess_ln_step);
+  double v = mill_guess_velocity(n_bin, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
   v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
   double vsini = m->guess_vsini[templ % m->n_guess_vsini];

@@ -41,7 +41,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
     MILL_FOR(b, e, q)
     {
       for (int k = 0; k < nk; k++)
-        with_residual[e] -= coef[k] * with_s[e * nk + k];
+        with_residual[e] -= coef[k] * with_s[e * nk + k]; /* E D becomes E (D - S a) */
     }
   }
   MILL_BARRIER(b);
@@ -103,7 +103,7 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
                                         int is_finite, const mill_workspace *work, double *to)
 {
   const int nk = s->ws->n_cont, q = s->n_error;
-  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
+  const int origin = mill_gram_at(q + nk, 0), i_grad = mill_gram_at(q + nk + n_row, 0) - origin;
   double *solve = work->solve + MILL_MAX_CONT; /* [n_row][nk]: L^-1 S^T V */
   if (is_finite)
     mill_block_whiten_rows(b, nk, q, n_row, work, solve);
@@ -111,7 +111,7 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, in
   MILL_FOR(b, j, n_row)
   {
     double *row = to + n_row + j * (j + 1) / 2;
-    to[j] = is_finite ? 2.0 * work->sums[n_pair + j] : 0.0;
+    to[j] = is_finite ? 2.0 * work->sums[i_grad + j] : 0.0; /* the sum is half the gradient */
     for (int l = 0; l <= j; l++)
       row[l] = is_finite ? mill_row_curvature(q, nk, work->sums, solve, j, l) : 0.0;
   }
@@ -143,7 +143,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
-  /* F is of T1 + r T2.  For star 2 rows hold (T1 + r T2) / r, and pair_ln_ratio is -ln r */
+  /* F is of T1 + r T2.  If star 2's tangents are asked (paired 2), `smooth` holds this divided by
+   * r = exp(-pair_ln_ratio), and ln_scale restores the factor r */
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
@@ -259,7 +260,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
-      poly[i] = flux[i]; /* without model error */
+      poly[i] = flux[i]; /* x: without model error */
     }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep == 1 && s->model) {
@@ -275,7 +276,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       const double low = good[i] && poly[i] < 0.0 ? poly[i] * (double)is[i] : 0.0;
       chi += r * r;
       below += low * low;
-      poly[i] = model;
+      poly[i] = model; /* from here on poly is model / sigma, and flux r^2 */
       flux[i] = r * r;
     }
     if (keep) {
@@ -336,6 +337,7 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model 
     double ln_det, taken;
     data.d = s->own_d;
     data.is = s->own_is;
+    /* the model error keeps its rows; the sky's go to the spare rows after them */
     data.error += (ptrdiff_t)mill_n_error(arm, s->width_error) * mill_row_pitch(s->n_pix);
     if (arm->n_sky > 0)
       mill_block_draw_sky(b, arm->n_sky, &data, 0);
@@ -372,6 +374,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   const mill_segment data = mill_segment_of_data(b, m, s, work);
   if (s->error_fixed) {
     data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
+    /* the star is last: mill_block_noise needs its model in s->scratch */
     data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
   }
   const double noise = mill_block_noise(b, &data, data_chisq);
@@ -458,7 +461,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   }
 }
 
-/** Answer MILL_REQ_VALUES for a segment: teams compute F at the velocities that are not NaN. */
+/** Answer MILL_REQ_VALUES for a segment: teams of threads share the velocities that are no NaN. */
 MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
                                      int i_segment, mill_workspace *work)
 {
@@ -488,19 +491,19 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
                                        int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const int keep = mill_template_keeps(slot), kept = mill_template_kept(m, slot);
+  const int in_slot = mill_template_keeps(slot), is_known = mill_template_kept(m, slot);
   mill_real *templ = (mill_real *)work->rotated;
-  if (keep)
+  if (in_slot)
     templ = (mill_real *)slot->kept.flux + (size_t)i_arm * (size_t)m->max_pix_pad;
   MILL_SERIAL(b)
   {
     work->templ = templ;
-    if (kept)
+    if (is_known)
       work->mean[0] = slot->kept.mean[i_arm];
-    else if (keep)
+    else if (in_slot)
       slot->kept.mean[i_arm] = work->mean[0];
   } /* no thread reads these before the barriers of the spline */
-  if (!kept) {
+  if (!is_known) {
     mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
     const int half = mill_block_rotation_kernel(
         b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, slot->blur[i_arm], work);
@@ -546,13 +549,14 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
     mill_block_arm_jacobian(b, m, slot, i_arm, work);
     return;
   }
+  const int keep = slot->pair.is_again ? 2 : 1; /* 2: the stored models stay */
   mill_block_template(b, m, slot, i_arm, work);
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !mill_is_asked(slot, i))
       continue;
     if (slot->request == MILL_REQ_MODELS)
-      mill_block_final(b, m, s, mill_velocities_of(slot, i)[0], slot->pair.is_again ? 2 : 1, work,
+      mill_block_final(b, m, s, mill_velocities_of(slot, i)[0], keep, work,
                        mill_answer_of(m, slot, i));
     else
       mill_block_values(b, m, slot, i, work);

@@ -118,7 +118,7 @@ MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first
   return n_even == len;
 }
 
-/** Width of pixel i, in the unit of wave [n].  A gap next to the pixel does not count. */
+/** Return the width of pixel i, in the unit of wave [n]; next to a gap, the other side's step. */
 MILL_HD static inline double mill_pixel_width(int n, const double *wave, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
@@ -188,6 +188,7 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
   {
     const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
+    /* kernels for uniform pixels, vectorised; below, mill_lsf_row replaces those of other pixels */
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       s_pix[i] = (double)s->lsf_aa[first + i] / mill_pixel_width(n, s->base, first + i);

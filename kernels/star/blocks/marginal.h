@@ -61,7 +61,7 @@ MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, 
   MILL_BARRIER(b);
 }
 
-/** Set s->own [n] to the number of copies of each sample in a mode, else 0; returns the sum. */
+/** Set s->own [n]: each sample's copies if it is in the mode, 0 if not.  Returns the sum. */
 MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
                                           const mill_modes *modes, int mode)
 {
@@ -98,7 +98,7 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
 
 /** Compute the density of parameter j, in 1/unit, at MILL_N_DENSITY points from low to high.
  *  count [n]  in   how many times each sample of s->column counts
- *  n_all      in   the integral of the density is sum of count / n_all
+ *  n_all      in   the density's integral is (sum of count) / n_all
  *  ess, var   in   effective sample size, and variance, of the counted samples
  *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN void mill_block_marginal_density(mill_block *b, const mill_model *m,

@@ -17,8 +17,8 @@
 #include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
-/** Take the model error out of a segment: restore the weights of the data alone, which the first
- *  call saves in s->own_d and s->own_is.  Then error_fixed is 1 and the error has 0 rows. */
+/** Take the model error out of a segment: the first call saves d and is (own_d, own_is), later
+ *  calls restore them.  The segment then has a fixed model error of 0 rows (error_fixed 1). */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
@@ -65,7 +65,7 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
 
 /** Write to row j of s->error: component j at the pixels (by the cubic through four points), times
  *  the component's sigma, times the template before the resolution matrix.  Without a matrix also
- *  multiply by continuum / (pixel's sigma), which gives the component in units of the noise. */
+ *  multiply by continuum (s->scratch) / sigma, which gives the component in units of the noise. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, double n_share,
                                            const mill_workspace *work)
@@ -89,9 +89,9 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     for (int i = 0; i < len; i++) {
       const int k = from[i] < 0 ? 0 : (from[i] < last - 3 ? from[i] : last - 3);
       const float u = at[i] + (float)(from[i] - k); /* at the ends use the four nearest points */
-      const float outside = has_matrix ? 1.0f : cont[i] * is[i];
-      const float g = (float)(level + (double)value[first + i]) * outside;
-      const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
+      const float scale = has_matrix ? 1.0f : cont[i] * is[i];
+      const float g = (float)(level + (double)value[first + i]) * scale;
+      const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f; /* from points -1, 1, 2 */
       from[i] = k;
       weight[0][i] = -g * u * right * far * (float)(1.0 / 6.0);
       weight[1][i] = g * left * right * far * 0.5f;

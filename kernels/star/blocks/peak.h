@@ -53,7 +53,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
                     &v0, &v1);
   mill_guess_within(m, v - apart, v + apart, &left, &right);
   mill_block_peak_match(b, m, k0, MILL_BINS_SQUARE, slot, work);
-  /* mean of sum w m^2 over velocities, for each template */
+  /* guess.least: each template's mean of sum w m^2 over velocities */
   MILL_FOR(b, k, n)
   {
     double sum = 0.0;
@@ -63,7 +63,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   }
   MILL_BARRIER(b);
   mill_block_peak_match(b, m, k0, MILL_BINS_RESIDUAL, slot, work);
-  /* significance of each template's largest sum w n m, which is -chisq / 2 */
+  /* guess.least becomes the significance of each template's largest sum w n m = -chisq / 2 */
   MILL_FOR(b, k, n)
   {
     const double *chisq = slot->guess.chisq + (ptrdiff_t)(k0 + k) * nv;

@@ -163,10 +163,11 @@ enum { MILL_BALMER_CORE_PIX = 3, MILL_BALMER_SIDE_PIX = 8 };
 MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, double vel_km_s,
                                        double *light)
 {
+  enum { CORE, N_CORE, LEVEL, SQUARE, N_SIDE, N_SUM };
   const double line_aa[MILL_N_BALMER] = MILL_BALMER_AA;
   for (int l = 0; l < MILL_N_BALMER; l++) {
     const double ln_line = log(line_aa[l]) - mill_doppler_ln(vel_km_s);
-    double core = 0.0, n_core = 0.0, level = 0.0, square = 0.0, n_side = 0.0, total[5];
+    double core = 0.0, n_core = 0.0, level = 0.0, square = 0.0, n_side = 0.0, sum[N_SUM];
     MILL_FOR_SUM(b, i, s->n_pix, core, n_core, level, square, n_side)
     {
       const double apart = MILL_C_KM_S * fabs(s->ws->ln_wave[i] - ln_line);
@@ -180,16 +181,17 @@ MILL_BLOCK_FN void mill_block_emission(mill_block *b, const mill_segment *s, dou
       square += in_side ? off * off : 0.0;
       n_side += in_side;
     }
-    const double part[5] = {core, n_core, level, square, n_side};
-    mill_block_sum_n(b, part, 5, total);
-    const int is_there = total[1] >= MILL_BALMER_CORE_PIX && total[4] >= MILL_BALMER_SIDE_PIX &&
-                         total[2] > 0.0 && total[3] > 0.0;
-    /* equivalent width = unit * mean excess in the core; total has the order of part */
-    const double unit = 2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * total[4] / total[2];
-    const double weight = is_there ? total[1] * total[4] / (total[3] * unit * unit) : 0.0;
+    const double part[N_SUM] = {core, n_core, level, square, n_side};
+    mill_block_sum_n(b, part, N_SUM, sum);
+    const int is_there = sum[LEVEL] > 0.0 && sum[SQUARE] > 0.0 &&
+                         sum[N_CORE] >= MILL_BALMER_CORE_PIX && sum[N_SIDE] >= MILL_BALMER_SIDE_PIX;
+    /* equivalent width = unit * mean excess in the core */
+    const double unit =
+        2.0 * MILL_BALMER_CORE / MILL_C_KM_S * line_aa[l] * sum[N_SIDE] / sum[LEVEL];
+    const double weight = is_there ? sum[N_CORE] * sum[N_SIDE] / (sum[SQUARE] * unit * unit) : 0.0;
     MILL_SERIAL(b)
     {
-      light[2 * l] = is_there ? weight * unit * total[0] / total[1] : 0.0;
+      light[2 * l] = is_there ? weight * unit * sum[CORE] / sum[N_CORE] : 0.0;
       light[2 * l + 1] = weight;
     }
   }

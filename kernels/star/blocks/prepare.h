@@ -74,7 +74,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   }
   MILL_BARRIER(b);
   *sn = mill_block_median(b, n, s->scratch);
-  /* median flux of all pixels, else of unmasked pixels with flux > 0, else of |flux| */
+  /* median flux; if 0, that of unmasked pixels with flux > 0; without such pixels, of |flux| */
   *scale = mill_block_median(b, n, s->raw_flux);
   if (*scale == 0.0) {
     MILL_FOR_SIMD(b, i, n)
@@ -102,7 +102,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
                                   double *median_sigma)
 {
   const int n = s->n_pix, has_no_rows = s->raw_res == NULL;
-  const int edge = has_no_rows ? 0 : m->set.edge_pix;
+  const int edge = has_no_rows ? 0 : m->set.edge_pix; /* matrix rows are cut at the ends */
   const uint32_t ignore = m->set.mask_ignore;
   const float *lsf_aa = s->lsf_aa, *flux = s->raw_flux, *ivar = s->raw_ivar;
   /* compilers suspect that writing good changes s: read its pointers before the loop */
@@ -131,7 +131,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
     part += s->good[i];
   }
   const int n_good = (int)mill_block_sum(b, (double)part);
-  /* pixels with the middle values of ivar have the middle values of sigma too */
+  /* pixels with the middle values of ivar have the middle values of sigma (float32) too */
   float low, high;
   mill_block_middle(b, n, s->scratch, &low, &high);
   *median_sigma =
@@ -157,17 +157,17 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double flux[MILL_CHUNK], inverse[MILL_CHUNK];
-    int n_left = 0;
-    MILL_SIMD_SUM(n_left)
+    int n_bad = 0;
+    MILL_SIMD_SUM(n_bad)
     for (int i = 0; i < len; i++) {
       const double weight = sqrt((double)s->raw_ivar[first + i]);
       const int good = s->good[first + i];
       flux[i] = (double)s->raw_flux[first + i];
       const double least = weight < most ? weight : most, limit = MILL_MOST_SN / fabs(flux[i]);
       inverse[i] = good ? (least < limit ? least : limit) : bad;
-      n_left += !good;
+      n_bad += !good;
     }
-    if (n_left > 0)
+    if (n_bad > 0)
       mill_fill_pixels(s, ignore, first, len, flux);
     double dd = 0.0;
     int n_off = 0;
@@ -233,7 +233,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   {
     s->sum_ln_var = -2.0 * total[0];
     s->dd = total[1];
-    /* unusable pixels are left if none was usable to interpolate from, or values exceed float32 */
+    /* total[2] > 0: there was no usable pixel to interpolate from, or values exceed float32 */
     s->used = total[2] == 0.0;
     s->n_good = s->used ? n_good : 0;
   }

@@ -8,7 +8,7 @@
 #include "kernels/star/blocks/marginal.h"
 #include "kernels/star/blocks/evidence.h"
 
-#define MILL_POST_SHARE 0.01 /**< LIMIT, HULL if more of the samples are at a limit, beyond hulls */
+#define MILL_POST_SHARE 0.01 /**< more samples than this at a limit set LIMIT, outside hulls HULL */
 /** A marginal density covers the quantiles TAIL to 1 - TAIL. */
 #define MILL_POST_TAIL   0.001
 #define MILL_POST_DIFFER 0.15 /**< flag NOT_GAUSSIAN: mill_density_differs is above this */
@@ -92,7 +92,7 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
   mill_samples s;
   s.x = slot->sample.x;
   s.copies = slot->sample.sorted;
-  s.column = slot->sample.ln_p;
+  s.column = slot->sample.ln_p; /* ln_p and ln_w have become work space */
   s.own = slot->sample.ln_w;
   s.n = slot->sample.n_point > 0 ? slot->sample.n_point : 1;
   s.n_sample = slot->sample.n_sample;
@@ -155,7 +155,7 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Return the MILL_POST_* flags of parameter j, whose samples are in s->column.
+/** Return the flags of parameter j (rules: MILL_POST_LIST), whose samples are in s->column.
  *  shift, sigma  in  mean of the samples less the solution; their standard deviation
  *  range         in  difference between the samples' last and first percentile */
 MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
@@ -202,8 +202,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store the density of free parameter k, summed over modes, at points from low to high and some
- *  kernel widths beyond.  Returns MILL_POST_SHAPE if the density is not Gaussian, else 0. */
+/** Store free parameter k's density, summed over modes, from low to high and some kernel widths of
+ *  the first mode beyond.  Returns MILL_POST_SHAPE if it is not the fit's Gaussian, else 0. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)
@@ -308,7 +308,7 @@ MILL_BLOCK_FN void mill_block_post_modes(mill_block *b, const mill_model *m, mil
     order[at] = a;
   }
   for (int a = 0; a < modes->n; a++) {
-    (void)mill_block_take_mode(b, s, modes, order[a]);
+    (void)mill_block_take_mode(b, s, modes, order[a]); /* sets s->own */
     mill_block_post_mode(b, m, slot, s, n[order[a]], a);
   }
   MILL_BARRIER(b);
@@ -361,7 +361,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_posterior *p = s->posterior;
   double *mean = slot->space.mean, *covar = slot->space.matrix[0];
   const double refit = slot->result.m2ll, given = slot->starts.given_f;
-  const double known = slot->starts.has_given && given < INFINITY ? fmax(given, refit) : refit;
+  const double worse = slot->starts.has_given && given < INFINITY ? fmax(given, refit) : refit;
   const int n = slot->n_free, nd = m->n_deriv;
   MILL_SERIAL(b)
   {
@@ -396,7 +396,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   flag |= modes.n > 1 ? MILL_POST_MODES : 0;
   flag |= mill_block_post_beyond_hull(b, m, slot, &samples) ? MILL_POST_HULL : 0;
-  flag |= s->least < known - 1.0 ? MILL_POST_LOWER : 0;
+  flag |= s->least < worse - 1.0 ? MILL_POST_LOWER : 0; /* a fit missed a minimum */
   flag |= slot->starts.is_several ? MILL_POST_ONE_STAR : 0;
   MILL_SERIAL(b)
   {

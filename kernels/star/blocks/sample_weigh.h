@@ -49,7 +49,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Coordinate k of point i, less the solution; k = n_free: u (mill_part_u) of its v sin i. */
+/** Return parameter k of point i, less the solution; k = n_free: u (mill_part_u) of v sin i. */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {
@@ -76,7 +76,7 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
     to->mean[k] = mean[k] - to->bend[k] * mean[n];
   }
   if (v >= 0)
-    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s;
+    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s; /* above the limit */
   /* covariance of the parameters less their regression on u */
   for (int k = 0; k < n; k++)
     for (int l = 0; l < n; l++)
@@ -208,11 +208,11 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   MILL_BARRIER(b);
   const double ln_most = mill_block_points_weigh(b, m, slot);
   const double pareto = mill_block_weights_pareto(b, n, s->ln_w, s->sorted, slot->space.density);
-  const double own = mill_block_points_size(b, slot, s->first_point);
-  const double size = s->first_point > 0 ? mill_block_points_size(b, slot, 0) : own;
-  const int enough = size >= m->set.sample.least_ess && pareto <= MILL_POST_PARETO;
-  const double part = own / (double)(n - s->first_point);
-  const int is_good = part >= MILL_SAMPLE_GOOD && pareto <= MILL_POST_PARETO;
+  const double ess_last = mill_block_points_size(b, slot, s->first_point); /* last proposal's */
+  const double ess = s->first_point > 0 ? mill_block_points_size(b, slot, 0) : ess_last;
+  const int enough = ess >= m->set.sample.least_ess && pareto <= MILL_POST_PARETO;
+  const double per_point = ess_last / (double)(n - s->first_point);
+  const int is_good = per_point >= MILL_SAMPLE_GOOD && pareto <= MILL_POST_PARETO;
   MILL_SERIAL(b)
   {
     s->ln_most = ln_most;
@@ -226,11 +226,11 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   const int has_learned = !is_good && mill_block_points_learn(b, m, slot);
   MILL_SERIAL(b)
   {
-    const double missing = m->set.sample.least_ess - size;
-    double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / part : (double)n;
+    const double missing = m->set.sample.least_ess - ess;
+    double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / per_point : (double)n;
     more = fmax(more, MILL_SAMPLE_STEP * (double)n);
     if (!is_good)
-      more = more < (double)n ? more : (double)n;
+      more = fmin(more, (double)n);
     if (has_learned) {
       s->first_point = n;
       s->first_draw = s->n_draw;

@@ -271,7 +271,7 @@ MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *ind
   int k = (int)pos;
   k = k < at->first ? at->first : (k > at->last ? at->last : k);
   const double f = pos - (double)k, fs = f * at->step;
-  /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
+  /* frac = (exp(f s) - 1) / (exp(s) - 1), by a series; s ~ 1e-4, so the next term is below 1e-17 */
   *index = k - at->first;
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }

@@ -5,7 +5,8 @@
 #include "kernels/star/logic/polish.h"
 #include "kernels/star/logic/row.h"
 
-/** Does the star have enough data to be fitted?  Fills in S/N and pixel counts. */
+/** Does the star have enough data to be fitted?  Fills in S/N, pixel counts and INFO; sets
+ *  hull_weight and starts.low_sn, and limits starts.n to max_starts. */
 MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

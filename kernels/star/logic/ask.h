@@ -23,7 +23,7 @@ MILL_HD static inline void mill_ask_velocity(mill_slot *slot, int i_segment, int
     slot->arms |= 1 << slot->segment[i_segment].arm;
 }
 
-/** Ask all segments at slot->theta; with a leading arm, only the leading arm's segments. */
+/** Ask for F of all segments at slot->theta; with a leading arm, only of this arm's segments. */
 MILL_HD_CALLED static inline void mill_ask_point(const mill_model *m, mill_slot *slot)
 {
   mill_ask_begin(slot, 1);

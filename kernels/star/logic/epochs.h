@@ -30,7 +30,7 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double max_exponent = 600.0; /* largest exponent, so that no term underflows */
   const int odd = n % 2;
-  double left = 0.5 * x > max_exponent ? 0.5 * x - max_exponent : 0.0;
+  double left = fmax(0.5 * x - max_exponent, 0.0); /* term lacks the factor exp(-left) */
   double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
   double term = exp(left - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
   if (n < 1)
@@ -39,8 +39,8 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
     sum += term;
     term *= x / d;
     if (left > 0.0 && term > 1.0) { /* apply part of the factor exp(-left) */
-      const double part = exp(-(left < max_exponent ? left : max_exponent));
-      left = left < max_exponent ? 0.0 : left - max_exponent;
+      const double part = exp(-fmin(left, max_exponent));
+      left = fmax(left - max_exponent, 0.0);
       sum *= part;
       term *= part;
     }
@@ -67,11 +67,11 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->least = INFINITY;
   mean->most = -INFINITY;
   for (int pass = 0; pass < 2; pass++) { /* first the sums for the means, then chi-square */
-    const double constant = weight_floor > 0.0 ? sum_floor / weight_floor : (double)NAN;
+    const double mean_floor = weight_floor > 0.0 ? sum_floor / weight_floor : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
       const mill_curve *c = &slot->epoch[i].curve;
-      const double v = c->found, err = c->err * err_scale, d = v - constant;
-      const double w = 1.0 / (err * err + floor * floor);
+      const double v = c->found, err = c->err * err_scale, d = v - mean_floor;
+      const double w = 1.0 / (err * err + floor * floor); /* of chi-square and the sums *_floor */
       if (!isfinite(v) || slot->epoch[i].result.flag & MILL_EPOCH_EXCHANGEABLE)
         continue;
       if (pass == 0) {
@@ -93,7 +93,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Fill in the epochs' S/N, and flag epochs without data. */
+/** Begin the epochs' rows: S/N, flag NO_DATA.  Before the epochs are shifted, clear no_lines. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -126,22 +126,22 @@ MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_sl
   }
 }
 
-/** Factor on the variance of the epochs' velocities: with rescale_errors the reduced chi-square of
- *  the solution, at least 1; else 1. */
+/** Return the factor on the variance of the epochs' velocities: with rescale_errors the solution's
+ *  reduced chi-square, at least 1; else 1. */
 MILL_HD static inline double mill_epochs_scale(const mill_model *m, const mill_slot *slot)
 {
   return m->set.rescale_errors ? mill_reduced(m, slot, slot->best.at.f) : 1.0;
 }
 
-/** Decrease of an arm's chi-square by the template at the star's velocity, with answered models. */
+/** Return by how much the template at VRAD lowers an arm's chi-square; needs answered models. */
 MILL_HD static inline double mill_arm_lines(const mill_model *m, const mill_slot *slot, int a)
 {
   return mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ_C) -
          mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
 }
 
-/** May the velocity of search i be wrong?  An epoch's: if it is missing or far from the star's, or
- *  if the epoch has no lines.  An arm's: if it is missing, or a continuum alone fits better. */
+/** May the velocity of search i be wrong?  An epoch's may be if it is missing or far from the
+ *  star's, or the epoch has no lines; an arm's, if missing or if a continuum alone fits better. */
 MILL_HD_CALLED static inline int mill_seek_doubt(const mill_model *m, mill_slot *slot, int i)
 {
   const mill_fit_result *r = &slot->result;
@@ -164,8 +164,8 @@ MILL_HD_CALLED static inline int mill_seeks_doubt(const mill_model *m, mill_slot
   return doubt;
 }
 
-/** Squared significance of the lines of all arms together.  Overestimated errors make lead.signal
- *  too low: the drop of chi-square by the guess's best template is a lower limit. */
+/** Return the squared significance of all arms' lines together.  Overestimated errors make
+ *  lead.signal too low: the drop of chi-square by the guess's best template is a lower limit. */
 MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
 {
   double signal = 0.0;
@@ -216,9 +216,9 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
   return MILL_ARM_GAIN * chisq / n + MILL_ARM_PART * (chisq - n) + fmax(-lines, 0.0);
 }
 
-/** Call F low if it is below F at the star's velocity by mill_scan_gain.  If a scan's least F is
- *  low and below the first search's minimum, begin a search there.  Otherwise keep the velocity of
- *  the first search.  Drop this velocity if it is an epoch's, is in doubt, and its F is not low. */
+/** End scans.  F is low if it is below F at the star's velocity by mill_scan_gain.  If a scan's
+ *  least F is low and below the first search's minimum, begin a search there.  Otherwise keep the
+ *  first search's velocity, but drop an epoch's that is in doubt and whose F is not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -228,14 +228,14 @@ MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *
       continue;
     const double step = fmin(0.5 * c->step, MILL_SEEK_MOST);
     const double most = c->f[c->n / 2] - mill_scan_gain(m, slot, i);
-    const int is_known = c->least < most || !(slot->of_epochs && mill_seek_doubt(m, slot, i));
+    const int may_stay = c->least < most || !(slot->of_epochs && mill_seek_doubt(m, slot, i));
     for (int k = 1; k < c->n; k++)
       if (c->f[k] < c->f[least])
         least = k;
-    if (c->f[least] < most && !(is_known && c->least < c->f[least])) {
+    if (c->f[least] < most && !(may_stay && c->least < c->f[least])) {
       mill_seek_begin(slot, mill_curve_velocity(c, least), (double)NAN, c);
       c->step = step;
-    } else if (!is_known) {
+    } else if (!may_stay) {
       c->found = c->err = (double)NAN;
     }
   }

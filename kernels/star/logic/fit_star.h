@@ -118,7 +118,7 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** Continue the fit to its next question or its end, unless a caller asks (slot->is_held). */
+/** Continue the fit to its next question or its end; not if libstarmill's caller asks (is_held). */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

@@ -90,7 +90,7 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
   return 1;
 }
 
-/** Tell each segment whose tangents are asked, and ln(companion's flux / this star's flux). */
+/** Set in each segment the star whose tangents are asked, and ln(companion's flux / its flux). */
 MILL_HD static inline void mill_pair_relate(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_segment; i++) {
@@ -206,7 +206,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 /** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
-  /* p->flux is of the second star's turn, but p->star is 0 again: hence the minus sign */
+  /* stars share the signal by flux^2.  Minus: p->flux is of the second's turn, but star is 0 */
   const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   const mill_curve *c;
   double curvature = 0.0;
@@ -246,7 +246,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   slot->of_epochs = slot->n_epoch > 1 && p->n_turn == (p->is_moving ? 1 : MILL_PAIR_SWAP + 1);
-  if (slot->of_epochs) { /* the one-star fit smeared the lines */
+  if (slot->of_epochs) { /* measure again, as the one-star fit smeared the lines */
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
     MILL_CALL(mill_pair_measure);
@@ -254,7 +254,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   while (mill_pair_scan(m, slot)) {
     MILL_ASK_CURVES(MILL_OF_EPOCHS);
     mill_pair_scanned(slot);
-    p->star = 0;
+    p->star = 0; /* mill_pair_keep_rows stores its rows and returns to star 1 */
     MILL_CALL(mill_pair_keep_rows);
   }
   while (p->n_settle > 0) {
@@ -400,6 +400,7 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
   for (int a = 0; a < m->n_arm; a++)
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
+  /* VSINI_ZERO is for the first star (mill_fit_finish), NEAR_HULL for both */
   r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
 }
 
@@ -447,9 +448,9 @@ MILL_HD_CALLED static inline void mill_pair_part(const mill_model *m, mill_slot 
   slot->epochs_shifted = 1;
 }
 
-/** Fit two moving stars again.  The covariance is the one-star fit's, and belongs to velocities
- *  that depend on the fit's start.  One-star fits of the brighter star now alternate with searches
- *  of its velocities; the last covariance belongs to the velocities found. */
+/** Fit two moving stars again.  Their model error was fixed in the one-star fit, at velocities that
+ *  depend on that fit's start.  Here one-star fits of the brighter star alternate with searches of
+ *  its velocities: the last of these fits fixes the model error at the velocities found. */
 MILL_RESUMABLE(mill_pair_again)
 {
   mill_pair *p = &slot->pair;

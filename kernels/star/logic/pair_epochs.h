@@ -146,7 +146,7 @@ MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slo
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  const double step = 2.0 * p->least_apart;
+  const double step = 2.0 * p->least_apart; /* half a line's width (MILL_PAIR_APART) */
   if (!p->is_moving || p->n_turn > MILL_PAIR_SCANNED || p->star == 0 ||
       p->n_scan == MILL_PAIR_PLACES)
     return 0;
@@ -293,8 +293,8 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
         yy += w * (v1 - line.v[1]) * (v1 - line.v[1]);
       }
     }
-    line.v[0] /= pass == 0 ? sum : 1.0;
-    line.v[1] /= pass == 0 ? sum : 1.0;
+    for (int star = 0; star < 2 && pass == 0; star++)
+      line.v[star] /= sum;
   }
   if (xy < 0.0 && xx > sum * least && yy > sum * least) {
     /* the axis of largest variance */
@@ -331,10 +331,10 @@ MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, cons
   const double newton = bend > 0.0 ? (off * cross - 0.5 * (g[0] + slope * g[1])) / bend : 0.0;
   step[0] = newton < -most ? -most : (newton > most ? most : newton);
   step[1] = slope * step[0] - off;
-  /* variance of the relation's v2; if that v2 rises by 1, the best v1 rises by -cross / bend */
-  const double variance = line->variance * (1.0 + from * from / line->spread), rise = cross / bend;
-  const double var0 = 1.0 / bend + variance * rise * rise;
-  const double var1 = slope * slope / bend + variance * (1.0 - slope * rise) * (1.0 - slope * rise);
+  /* variance of the relation's v2; if that v2 rises by 1, the best v1 falls by `fall` */
+  const double variance = line->variance * (1.0 + from * from / line->spread), fall = cross / bend;
+  const double var0 = 1.0 / bend + variance * fall * fall;
+  const double var1 = slope * slope / bend + variance * (1.0 - slope * fall) * (1.0 - slope * fall);
   e->pair_err[0] = bend > 0.0 ? sqrt(var0) : INFINITY;
   e->pair_err[1] = bend > 0.0 ? sqrt(var1) : INFINITY;
 }
@@ -349,6 +349,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   const double part = p->is_moving && p->n_settle == 0 && p->n_turn < 16 ? 0.5 : 1.0;
   if (slot->n_epoch < 2)
     return;
+  /* the derivatives e->moment are at polish.at, not at the polish's end */
   p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
   const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -386,6 +387,7 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   const int left = --p->n_settle;
   mill_pair_epochs_take(m, slot);
   if (left % MILL_PAIR_SETTLE != 0) {
+    /* mill_pair_epochs_move takes VRAD from polish.at */
     slot->polish.at.theta[MILL_PAR_VRAD] = p->theta[p->star][MILL_PAR_VRAD];
     mill_pair_epochs_move(m, slot);
     return;
@@ -456,22 +458,22 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
-    const int first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
-    const int second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
+    const int has_first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
+    const int has_second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
     const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (first && second && on_line)
+    if (has_first && has_second && on_line)
       e->result.flag |= MILL_EPOCH_MASS_RATIO;
-    if ((first || second) &&
+    if ((has_first || has_second) &&
         !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
-    if (!(first && second) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+    if (!(has_first && has_second) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0)
       e->result.flag |= MILL_EPOCH_NO_MINIMUM;
-    e->curve.found = first ? v0 : (double)NAN;
-    e->curve.err = first ? e->pair_err[0] : (double)NAN;
-    e->result.pair_vrad_km_s = second ? v1 : (double)NAN;
-    e->result.pair_vrad_err_km_s = second ? e->pair_err[1] : (double)NAN;
+    e->curve.found = has_first ? v0 : (double)NAN;
+    e->curve.err = has_first ? e->pair_err[0] : (double)NAN;
+    e->result.pair_vrad_km_s = has_second ? v1 : (double)NAN;
+    e->result.pair_vrad_err_km_s = has_second ? e->pair_err[1] : (double)NAN;
     if (e->result.flag & MILL_EPOCH_EXCHANGEABLE)
       e->pair_err[0] = e->pair_err[1] = INFINITY;
   }

@@ -29,8 +29,8 @@ MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot 
   const mill_pair *p = &slot->pair;
   const int np = m->n_par, n_all = np + mill_pair_n(m), n = t->n;
   double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
-  for (int with_hulls = 0; with_hulls < 2; with_hulls++) {
-    for (int r = 0; r < n; r++) { /* curvature, damped by the trust region */
+  for (int pass = 0; pass < 2; pass++) { /* 0: the step; 1: covariance, with the crossed facets */
+    for (int r = 0; r < n; r++) {        /* curvature, damped by the trust region */
       const int k = t->idx[r], is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
       const double width = p->trust * (is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k));
       for (int c = 0; c < n; c++)
@@ -40,7 +40,7 @@ MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot 
     mill_polish_add_hulls(t, slot->hull_weight, a);
     if (mill_cholesky(n, a, n) != 0)
       return 0;
-    for (int more = !with_hulls; more; more = mill_polish_cross(m, p->theta[1 - p->star], t)) {
+    for (int more = pass == 0; more; more = mill_polish_cross(m, p->theta[1 - p->star], t)) {
       for (int r = 0; r < n; r++)
         rhs[r] = -0.5 * slot->space.joint_grad[np + t->idx[r]];
       mill_polish_minimise(m, slot, rhs, t);
@@ -65,6 +65,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   t.n_facet = t.n = 0;
   p->star = 1 - p->star; /* for the companion's priors; mill_penalty adds the offsets' priors */
   for (int k = 0; k < n_other; k++) {
+    /* the star's parameter j that is the companion's k; -1: k is a flux ratio */
     const int j = k < m->n_deriv ? k : (k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm);
     if (j >= 0) {
       grad[np + k] += mill_prior_gradient(m, slot, j, theta[j], &stiff);

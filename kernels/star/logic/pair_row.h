@@ -98,6 +98,6 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
-  slot->pair.is_fitted = 0;
+  slot->pair.is_fitted = 0; /* the steps that follow treat the first star alone */
   mill_elements_flag(m, slot);
 }

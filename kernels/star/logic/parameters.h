@@ -7,7 +7,7 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
 
-/** Labels less than this inside a facet, or beyond, are at the edge (mapped units). */
+/** A label is at the edge if it is outside a facet, or inside by less than this (mapped units). */
 #define MILL_HULL_EDGE 1e-3
 
 /** Is parameter j fixed in this star's fit?  With two stars, offsets belong to the companion. */
@@ -51,7 +51,7 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
   return u * u;
 }
 
-/** Typical uncertainty of a parameter; velocities (km/s) as of a star at S/N 10-20. */
+/** Return the typical uncertainty of a parameter; of velocities (km/s) for a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 {
   if (j == MILL_PAR_VRAD || j >= m->n_deriv)
@@ -67,7 +67,7 @@ MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
   return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Limits of a parameter.  Labels, which the hulls bound, and velocity offsets have none. */
+/** Return a parameter's lower limit.  Labels, which hulls bound, and velocity offsets have none. */
 MILL_HD static inline double mill_par_min(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
@@ -86,7 +86,7 @@ MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** Inner parameter, in which fits step: u (rotation.h) for v sin i, else the parameter. */
+/** Return the inner parameter, in which fits step: u (rotation.h) for v sin i, x for others. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
@@ -104,7 +104,7 @@ MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u
   return x < lo ? lo : (x > hi ? hi : x);
 }
 
-/** d(parameter)/d(inner).  v sin i below 1 km/s has the slope at 1 km/s, which is finite. */
+/** Return d(parameter)/d(inner).  v sin i below 1 km/s has the slope at 1 km/s, which is finite. */
 MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
 {
   if (j != MILL_PAR_VSINI)

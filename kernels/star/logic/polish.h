@@ -179,9 +179,9 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   const int finite = mill_polish_finite(m, slot, f);
   p->n_jac++;
   p->promised = p->pred;
-  int accept = finite && (!p->have || f < p->at.f);
   if (!p->have && !finite)
     return MILL_POLISH_FAILED;
+  const int accept = finite && (!p->have || f < p->at.f);
   double step[MILL_MAX_PAR], rise[MILL_MAX_PAR];
   p->n_rejected = accept ? 0 : p->n_rejected + 1;
   /* F rose twice in a row: the updates mislead */
@@ -193,13 +193,11 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   if (accept) {
     if (p->have) { /* damp less if F fell as predicted, more if it fell by less */
       const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
-      p->lambda *= ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0);
-      if (p->lambda < 1e-12)
-        p->lambda = 1e-12;
+      p->lambda = fmax(p->lambda * (ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0)), 1e-12);
     }
     mill_polish_take(m, slot, f);
   } else {
-    p->lambda = 8.0 * p->lambda < MILL_POLISH_LAMBDA_END ? MILL_POLISH_LAMBDA_END : 8.0 * p->lambda;
+    p->lambda = fmax(8.0 * p->lambda, MILL_POLISH_LAMBDA_END);
   }
   if (learn)
     mill_polish_learn(m, p, step, rise);

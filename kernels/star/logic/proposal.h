@@ -11,7 +11,7 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** Variance of a proposal over its target's, above 1 so that the proposal covers the tails. */
+/** A proposal's variance is at least this times its target's: it must cover the tails. */
 #define MILL_PART_WIDER 1.15
 /** A mean v sin i within this many standard deviations of its lower limit is put at the limit. */
 #define MILL_PART_NEAR 2.5
@@ -162,7 +162,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   *var = sum[2] / sum[0] - *mean * *mean;
 }
 
-/** Put a mean v sin i near the lower limit at the limit, where the component is mirrored. */
+/** Move a mean v sin i near the lower limit to this limit, where the component is mirrored. */
 MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *part)
 {
   const int n = slot->n_free, v = slot->sample.i_vsini;
@@ -178,7 +178,7 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
 
 /** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, the
  *  derivatives of the other parameters' best values by u (mill_vsini_inner of v sin i).  Returns
- *  F's curvature in u, a Schur complement; <= 0: no minimum. */
+ *  F's curvature in u, a Schur complement; 1 if v sin i is fixed; <= 0: no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {

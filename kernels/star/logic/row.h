@@ -120,7 +120,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
  *  their curvature, without the hull term, is not positive definite: errors are then NaN.  Sets
- *  HULL and NEAR_HULL if hulls of elements move another label by more than its formal error. */
+ *  NEAR_HULL and VSINI_ZERO; HULL if hulls of elements move another label by > 1 formal error. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -281,8 +281,8 @@ MILL_HD static inline double mill_fit_label_err(const mill_model *m, const mill_
   return err > 0.0 ? sqrt(scaled * scaled - mill_scaled_floor(m, r, l)) : err;
 }
 
-/** Copy the errors to the formal errors.  Then scale the errors, if requested, except the labels'
- *  floors, and add VRAD's floor. */
+/** Copy the errors to the formal errors.  Then, with rescale_errors, scale the errors (labels'
+ *  without their floors).  VRAD's floor is added in either case. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;
@@ -404,7 +404,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
   r->chisq_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_DATA);
-  r->excess = r->chisq_data - (double)r->n_pix_tot + (f - slot->eval.f);
+  r->excess = r->chisq_data - (double)r->n_pix_tot + (f - slot->eval.f); /* f's penalties */
   r->chisq_c_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_C_DATA);
   r->chisq_noise = mill_sum_models(m, slot, -1, MILL_ANSWER_NOISE);
   for (int a = 0; a < m->n_arm; a++) {

@@ -25,9 +25,9 @@ enum {
   MILL_SAMPLE_REFUSED = 16 /**< most draws for each evaluation that max_eval allows */
 };
 
-/** Make the first proposal: a component about the solution, and one about each other minimum
- *  (MILL_SAMPLE_APART).  Shares of draws follow exp(-dF/2), MILL_PART_ORIGIN at least; dF is the
- *  rise of F from the solution.  Returns 0 if a covariance is not positive definite. */
+/** Make the first proposal: a component about the solution, and one about each further minimum that
+ *  MILL_SAMPLE_APART admits.  Shares of draws follow exp(-dF/2), where dF is the rise of F from the
+ *  solution; small shares are raised.  Returns 0 if a covariance is not positive definite. */
 MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -43,7 +43,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
     for (int e = 0; e < i; e++)
       is_new = is_new && (slot->starts.minimum_f[e] == (double)INFINITY ||
                           mill_point_distance2(m, slot, slot->starts.minimum[e], minimum) > apart);
-    if (!is_new) { /* infinite marks it as dropped */
+    if (!is_new) { /* F = infinity marks this minimum as dropped */
       slot->starts.minimum_f[i] = (double)INFINITY;
       continue;
     }
@@ -62,7 +62,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
       return 0;
   }
   for (int p = 0; p < s->n_part; p++)
-    s->part[p].share /= all;
+    s->part[p].share /= all; /* raised shares had made the sum exceed 1 */
   return 1;
 }
 
@@ -82,13 +82,14 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
 {
   mill_sample *s = &slot->sample;
   float *x = mill_sample_point(slot, s->n_point);
-  for (; s->n_draw < MILL_SAMPLE_REFUSED * m->set.sample.max_eval;) {
+  while (s->n_draw < MILL_SAMPLE_REFUSED * m->set.sample.max_eval) {
     const mill_counter_words w = mill_sample_words(m, slot, s->n_draw, MILL_DRAW_CHOICE);
     double u = mill_counter_uniform(w.v[0], w.v[1]);
     int choice = s->first_part; /* a component, by shares */
     for (; choice < s->n_part - 1 && u >= s->part[choice].share; choice++)
       u -= s->part[choice].share;
-    mill_part_draw(m, slot, &s->part[choice], s->n_draw++, x);
+    mill_part_draw(m, slot, &s->part[choice], s->n_draw, x);
+    s->n_draw++;
     for (int k = 0; k < slot->n_free; k++)
       slot->theta[slot->free_par[k]] = slot->best.end[slot->free_par[k]] + (double)x[k];
     if (mill_sample_allowed(m, slot, mill_counter_uniform(w.v[2], w.v[3])))
@@ -97,8 +98,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** A chi-square that differs by more than this fraction is of another spectrum.  Between processors
- *  it differs by about 1e-6. */
+/** If its chi-square differs from the row's by more than this fraction, the spectrum is not the
+ *  row's.  Processors compute chi-squares of the same spectrum that differ by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
 /** A refit that ends this much above the row's F saw another spectrum; usual rises are 0.05. */
 #define MILL_SAMPLE_RISE 5.0
@@ -112,7 +113,7 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** Set up a star's first proposal and number of points; none without free parameters. */
+/** Set up a star's first proposal and number of points; n_part 0: it can have no proposal. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -146,7 +147,7 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Copy each segment's F from a copy of the slot that was asked at this slot's point. */
+/** Copy F of each segment from `copy`, which was asked at this slot's point (mill_sample_ahead). */
 MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
                                             const mill_slot *copy)
 {
@@ -154,7 +155,7 @@ MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot
     mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
-/** Store ln(density) of the evaluated point, without hull penalty, as the hulls act by refusal. */
+/** Store the point's ln(density) without hull penalty, which mill_sample_allowed has applied. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -177,7 +178,7 @@ MILL_RESUMABLE(mill_sample_run)
   while (!s->has_ended) {
     while (s->n_part > 0 && s->n_point < s->n_target) {
       if (!mill_sample_next(m, slot)) {
-        s->is_last = 1;
+        s->is_last = 1; /* too many draws were refused */
         break;
       }
       mill_ask_point(m, slot);
@@ -185,7 +186,7 @@ MILL_RESUMABLE(mill_sample_run)
       mill_take_point(m, slot);
       mill_sample_keep(m, slot);
     }
-    MILL_WAIT(MILL_REQ_WEIGH);
+    MILL_WAIT(MILL_REQ_WEIGH); /* sets has_ended, or raises n_target */
   }
   slot->result.status = MILL_STATUS_FITTED;
   MILL_END;

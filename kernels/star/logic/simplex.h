@@ -10,8 +10,9 @@
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
 
-/** Write the simplex's next point, cut to the limits, to slot->theta.  Beyond a limit of v sin i
- *  the penalty simplex.off is quadratic, beyond a velocity limit it is MILL_OFF_LIMITS. */
+/** Write the simplex's next point, cut to the limits, to slot->theta.  The penalty simplex.off is
+ *  MILL_OFF_LIMITS beyond a velocity limit.  Beyond a limit of v sin i it is 4 times the rise of F
+ *  that the curvature predicts for the excess. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
@@ -50,7 +51,7 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
   if (slot->polish.have && slot->polish.at.f <= best) {
     for (int j = 0; j < m->n_par; j++)
       theta[j] = slot->polish.at.theta[j];
-  } else {
+  } else { /* mill_simplex_propose turns nm.trial into theta */
     for (int j = 0; j < slot->simplex.nm.n; j++)
       slot->simplex.nm.trial[j] = x[j];
     mill_simplex_propose(m, slot);
@@ -88,20 +89,18 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
     }
   }
   for (int e = 0; e < axes->n * axes->n; e++)
-    p->at.hess[e] = axes->factor[e];
+    p->at.hess[e] = axes->factor[e]; /* L of mill_simplex replaces the curvature */
   for (int i = 0; i < axes->n; i++) {
     slot->simplex.par[i] = axes->idx[i];
     x0[i] = 0.0;
     first[i] = MILL_SIMPLEX_STEP;
   }
   mill_nm_simplex(axes->n, x0, first, simplex);
-  mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE};
   const int left = m->set.max_eval - slot->result.n_eval;
-  options.max_eval = slot->method == MILL_OPT_HYBRID ? m->set.n_simplex_round : left;
-  if (options.max_eval > left)
-    options.max_eval = left;
-  if (options.max_eval < 1)
-    options.max_eval = 1;
+  const int is_short = slot->method == MILL_OPT_HYBRID && m->set.n_simplex_round < left;
+  const int most = is_short ? m->set.n_simplex_round : left;
+  const mill_nm_options options = {most > 1 ? most : 1, MILL_SIMPLEX_F_TOLERANCE,
+                                   MILL_SIMPLEX_X_TOLERANCE};
   mill_nm_start(&slot->simplex.nm, axes->n, simplex, &options);
 }
 

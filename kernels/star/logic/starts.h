@@ -11,12 +11,12 @@
 /** A start agrees with the best start if its F is less than this above the best start's F. */
 #define MILL_SAME_F 2.0
 /** The first solution gets one doubt after more than DOUBT_JAC Jacobians, two after more than
- *  DOUBT_MORE_JAC.  All Jacobians of the leading arm count as one Jacobian, a Jacobian
- *  that updated the curvature as two. */
+ *  DOUBT_MORE_JAC.  All Jacobians of the leading arm together count as one.  A Jacobian that
+ *  updated the curvature counts as two. */
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
-/** Doubts if the start did not converge or fell back on a simplex: as many as all other doubts. */
+/** Doubts of a start that did not converge or fell back on a simplex: the sum of all others. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
  *  than mill_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
@@ -44,12 +44,13 @@ MILL_HD static inline int mill_near(const mill_model *m, const double *a, const 
 }
 
 /** Return an earlier start whose polish passed near slot->theta: both starts then end in one
- *  minimum.  If there is none, record slot->theta and return -1.  The second start is only compared
- *  if the first one converged. */
+ *  minimum.  If there is none, record slot->theta and return -1.  If the first start did not
+ *  converge, the second one is not compared, as the first one may have ended at no minimum. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
-  for (int i = 0; i < s->n_trail && s->i > !slot->best.converged; i++)
+  const int least = slot->best.converged ? 1 : 2; /* index of the first start that is compared */
+  for (int i = 0; i < s->n_trail && s->i >= least; i++)
     if (s->trail_start[i] < s->i && mill_near(m, s->trail[i], slot->theta))
       return s->trail_start[i];
   if (s->n_trail < MILL_MAX_TRAIL) {
@@ -81,7 +82,7 @@ MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
   s->minimum_f[s->n_minimum++] = slot->polish.at.f;
 }
 
-/** Return the squared distance of points a and b, in errors by the curvature at the best point. */
+/** Return the squared distance of a and b in errors, which follow from best.at's curvature. */
 MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
                                                          const double *a, const double *b)
 {
@@ -114,11 +115,11 @@ MILL_HD static inline int mill_is_poor(const mill_model *m, const mill_slot *slo
 /** Count the reasons to doubt the solution of the first start. */
 MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill_slot *slot)
 {
-  /* nelder-mead always has a simplex and a few Jacobians for its axes: no doubt */
+  /* nelder-mead always has a simplex, and Jacobians for its axes: they raise no doubt */
   const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
   const int n_jac = slot->result.n_jac - slot->starts.n_jac - slot->lead.n_jac +
-                    (slot->lead.n_jac > 0) + slot->polish.n_learned;
+                    (slot->lead.n_jac > 0) + slot->polish.n_learned; /* see MILL_DOUBT_JAC */
   if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
   return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +

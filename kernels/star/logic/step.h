@@ -110,8 +110,8 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
  *  a facet became inactive, 0 at the solution, -1 if facets are linearly dependent. */
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
-  int active[MILL_MAX_PAR], k = 0, first = -1;
-  double goal[MILL_MAX_PAR], way = 1.0; /* way: part of the way to the goal */
+  int active[MILL_MAX_PAR], k = 0, first = -1; /* first: index of the force that is first 0 */
+  double goal[MILL_MAX_PAR], way = 1.0;        /* way: part of the way to the goal */
   for (int f = 0; f < t->n_facet; f++)
     if (t->facet[f].state == MILL_FACET_ON) {
       if (k == MILL_MAX_PAR)
@@ -129,7 +129,7 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
   if (mill_cholesky(k, a, k) != 0)
     return -1;
   mill_cholesky_solve(k, a, k, goal);
-  for (int i = 0; i < k; i++) {
+  for (int i = 0; i < k; i++) { /* force i is 0 after the part now / (now - goal) of the way */
     const double now = t->facet[active[i]].force;
     if (!(goal[i] > 0.0) && (first < 0 || now < way * (now - goal[i]))) {
       way = now > 0.0 ? now / (now - goal[i]) : 0.0;
@@ -179,7 +179,7 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
     while (more > 0)
       more = mill_polish_balance(t, weight, a);
     if (more < 0 || t->facet[worst].state == MILL_FACET_OFF)
-      t->facet[worst].state = MILL_FACET_USELESS;
+      t->facet[worst].state = MILL_FACET_USELESS; /* do not choose it again in this call */
   }
 }
 
@@ -239,7 +239,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
   }
   mill_polish_minimise(m, slot, rhs, t);
   if (axes) {
-    mill_polish_curvature(m, p, t, a);
+    mill_polish_curvature(m, p, t, a); /* a was overwritten by its Cholesky factor */
     mill_polish_add_hulls(t, slot->hull_weight, a);
     if (n > 0 && mill_cholesky(n, a, n) != 0)
       return 0;
@@ -285,7 +285,7 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
 }
 
 /** Return by how much the step is predicted to lower F plus the hull penalty.  The Hessian of F is
- *  2 (hess + second). */
+ *  2 (at.hess + second) of slot->polish. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
@@ -326,7 +326,8 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   /* each pass adds a facet or pins a parameter */
   int changed = 1;
   for (int pass = 0; pass <= MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
-    if (!(mill_polish_cross(m, p->at.theta, &t) | changed))
+    const int has_new = mill_polish_cross(m, p->at.theta, &t);
+    if (!has_new && !changed)
       break;
     if (!mill_polish_solve(m, slot, &t, axes))
       return 0;

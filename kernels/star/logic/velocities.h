@@ -26,7 +26,8 @@ MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double 
   c->found = c->err = (double)NAN;
 }
 
-/** Fit a parabola to F at the centre and a step to each side.  End, or set next step or centre. */
+/** Fit a parabola to F at the centre and a step to each side.  End the search, or set the step or
+ *  the centre of its next round. */
 MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
                                                    mill_curve *c)
 {
@@ -46,7 +47,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
   const double move = -0.5 * slope / curve;
   const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
   if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
-    c->step = MILL_SEEK_STEP / sqrt(curve); /* too coarse for a parabola */
+    c->step = MILL_SEEK_STEP / sqrt(curve); /* shorter: h is too coarse for a parabola */
   } else if (is_near) {
     c->centre += move;
     c->f_centre += 0.5 * slope * move;
@@ -66,7 +67,7 @@ MILL_HD static inline double mill_seek_room(const mill_model *m, const mill_curv
   return 0.99 * fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre);
 }
 
-/** Set the search to ask for three values, or end it at a velocity limit; returns go. */
+/** Set the search to ask for three values, or end it at a velocity limit; returns c->go. */
 MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
 {
   c->step = fmin(c->step, mill_seek_room(m, c));
@@ -75,7 +76,7 @@ MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
   return c->go;
 }
 
-/** The curve of search i, an epoch's or an arm's; NULL: there are no more. */
+/** Return the curve of search i, an epoch's or an arm's; NULL: there is no search i. */
 MILL_HD static inline mill_curve *mill_seek_of(const mill_model *m, mill_slot *slot, int i)
 {
   if (slot->of_epochs)
@@ -118,20 +119,20 @@ MILL_RESUMABLE(mill_seek_run)
 MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
                                                  int i_arm, mill_curve *c)
 {
-  const double v = slot->theta[MILL_PAR_VRAD], first = c->step;
+  const double v = slot->theta[MILL_PAR_VRAD], least = c->step;
   const double n_side = MILL_N_PROFILE_FEW / 2;
   const double reach = n_side * MILL_PROFILE_FEW_STEP * slot->profile.width;
   const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - reach);
   const double right = mill_arm_vrad(m, slot, i_arm, v + reach) - c->centre;
   double coef[MILL_N_QUARTIC];
-  /* not if a limit cuts the arm's grid, or its offset cancels changes of VRAD */
+  /* the grid is of no use if a limit cuts it, or if the arm's offset cancels changes of VRAD */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   mill_quartic(c->f, coef);
   c->step = fmin(c->step, right);
   const double x = n_side * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
-  c->step = fmax(c->step, first);
+  c->step = fmax(c->step, least); /* not below mill_seek_begin's step */
 }
 
 /** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */

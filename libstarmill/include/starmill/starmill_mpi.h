@@ -67,7 +67,7 @@ static inline int starmill_mpi_row_bytes(const starmill_column *column)
  *
  *  table     the table of this rank; NULL: it has no rows
  *  name      the same on all ranks
- *  row_bytes must be starmill_mpi_row_bytes of the column (else STARMILL_USAGE) on all ranks */
+ *  row_bytes starmill_mpi_row_bytes of the column, on all ranks; else STARMILL_USAGE */
 static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *table,
                                       const char *name, int row_bytes, int64_t *n_row, void **data,
                                       starmill_error *error)
