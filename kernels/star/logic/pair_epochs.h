@@ -346,7 +346,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   mill_pair *p = &slot->pair;
   const double most = 2.0 * p->least_apart;
   /* a full step would be too far: the turn has just changed the labels */
-  const double part = p->is_moving && p->n_settle == 0 && p->n_turn < 16 ? 0.5 : 1.0;
+  const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
   if (slot->n_epoch < 2)
     return;
   /* the derivatives e->moment are at polish.at, not at the polish's end */
