@@ -113,7 +113,7 @@ def take_library(path, survey, arms, folder):
 
 
 def desi(row, arms, data, folder, copies):
-    """Return a row's SpecData, and paths: a file of `copies` copies of the row, a file of one."""
+    """Return a row's SpecData and two paths: of files with `copies` copies of the row, and one."""
     with fits.open(f"{data}/sim/coadd-dev.fits.gz") as file:
         flux, ivar, mask, wave, res = desi_fit.read_data(file, list(arms))
         use = {k: (wave[k] >= low) & (wave[k] <= high) for k, (low, high, _) in arms.items()}
@@ -211,7 +211,7 @@ def rvspecfit(spec, npoly, config):
 
 
 def before_pixels(spec, npoly, config, vel, vsini, *label):
-    """-2 ln L where the line-spread function acts on the spline through the template."""
+    """Return -2 ln L, with the line-spread function applied to the spline through the template."""
     step, f = np.arange(-60, 61) / 12, 0.0  # step: wavelengths about a pixel, in sigma
     weight = np.exp(-0.5 * step ** 2)
     for d in spec:

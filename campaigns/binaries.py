@@ -33,7 +33,8 @@ LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 
 
 def one_chunk(options, seed, is_pair):
-    """Return {name: [n]} for a chunk of stars; seconds of fits without and with binaries."""
+    """Return {column: [n]} of fits and truth of a chunk of stars; seconds of fits without and with
+    binaries."""
     random = np.random.default_rng(seed)
 
     def log_uniform(limits):

@@ -38,7 +38,7 @@ def draw_recovery(survey, path):
         "sn", plt.get_cmap("viridis")(np.linspace(0.85, 0.0, 256)), N=N_SHADE)
     sn = survey.sn[survey.good]
     if not len(sn):
-        raise Failure(INPUT, "no star without a defect and without a warning to draw")
+        raise Failure(INPUT, "no star can be drawn: each has a defect, a warning or no fit")
     norm = LogNorm(sn.min(), max(sn.max(), sn.min() * 1.01))
     width, height = 11.0, 7.9  # inches
     figure = plt.figure(figsize=(width, height))

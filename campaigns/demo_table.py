@@ -23,7 +23,7 @@ def number(value, digits):
 
 
 def counts(names):
-    """The names with their counts, as in "A 3, B"; a count of 1 is left out."""
+    """Return the names with their counts above 1, as in "A 3, B"."""
     found = collections.Counter(names)
     return ", ".join(f"{name} {n}" if n > 1 else name for name, n in found.most_common())
 

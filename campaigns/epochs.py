@@ -45,7 +45,7 @@ def fitted(options, out, paths, *more):
 
 
 def one_chunk(options, seed):
-    """{name: [n] or [n][EPOCHS]} of a chunk of stars; seconds of fits without and with epochs."""
+    """Return {column: [n] or [n][EPOCHS]} of a chunk of stars; seconds without and with epochs."""
     random = np.random.default_rng(seed)
     amplitude = AMPLITUDES[np.arange(CHUNK) % len(AMPLITUDES)]
     phase = random.uniform(0, 2 * np.pi, (CHUNK, EPOCHS))

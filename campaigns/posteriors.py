@@ -65,7 +65,7 @@ def calibrate(program, n=400):
         if status != 1 or (w > 0).sum() < 20:  # few draws in the box of true labels
             n_left += 1
             continue
-        # The truth is one more sample of mean weight, half of it below: so ranks are uniform.
+        # The truth counts as a sample of mean weight, half below itself: ranks are then uniform.
         low = (w[:, None] * (draws < star["truth"])).sum(axis=0)
         ranks.append((low + 0.5 * w.mean()) / (w.sum() + w.mean()))
     ranks = np.array(ranks)

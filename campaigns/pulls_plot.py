@@ -67,7 +67,7 @@ def distance(library, true, packed):
 
 
 def pulls_of(fit, truth, expected, library, away):
-    """S/N and pulls by parameter of a survey's stars, NaN where a star does not count."""
+    """Return S/N and {parameter: pulls} of a survey's stars, NaN for stars that do not count."""
     survey, noiseless = Survey(fit, truth), Survey(expected, truth)
     row_of = {int(target): row for row, target in enumerate(noiseless.fit["TARGETID"])}
     rows = [row_of[int(target)] for target in survey.fit["TARGETID"]]

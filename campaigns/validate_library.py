@@ -353,7 +353,7 @@ def in_errors(ours, theirs, k):
 
 
 def cells(ours, theirs, kind):
-    """Cells of a line for a type of star: two numbers of stars, chi-square, each column."""
+    """Return a table's cells for a type of star: stars, flagged stars, chi-square, each column."""
     of_type = kind(theirs)
     good = of_type & (ours["SUCCESS"] == 1)
     out = ["%d" % of_type.sum(), "%d" % (of_type & ~good).sum(), chi_square(ours, good)]
@@ -514,7 +514,7 @@ def main():
     if unknown:
         parser.error("no set " + ", ".join(sorted(unknown)))
     if args.sets and not os.path.isdir(os.path.join(args.data, "real")):
-        parser.error("no folder real in --data %s" % args.data)
+        parser.error("--data %s has no folder named real" % args.data)
     campaign = Campaign(args)
     libraries = []
     for argument in args.library:
@@ -524,7 +524,8 @@ def main():
                           half or path, folds or path))
     files = [os.path.basename(f) for _, *paths in libraries for f in set(paths)]
     if len(set(files)) < len(files):
-        parser.error("files in WORK are named after the libraries: give these other names")
+        parser.error("two libraries have the same file name, and so would their files in WORK: "
+                     "rename one")
     if "overlap" in args.sets.split(","):
         campaign.overlap(*[path for _, path, *_ in libraries[:2]])
     print_all(campaign, libraries)

@@ -99,7 +99,7 @@ def fraction_below(excess, limit):
 
 @functools.lru_cache(maxsize=None)
 def resampled(scatter, dtype, data):
-    """Scatter of each bootstrap draw of the numbers in data (bytes, as the cache needs)."""
+    """Return the scatter of each bootstrap draw of the numbers in data; bytes suit the cache."""
     values = np.frombuffer(data, dtype)
     draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
     return scatter(values[draws])

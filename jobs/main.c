@@ -26,7 +26,7 @@
 typedef struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-  /* list of its command lines' tables, the last NULL; no list (NULL): a job in Python */
+  /* option tables of the job's command lines; NULL ends the list.  A job in Python has no list. */
   const mill_option_help *const *help;
 } job_row;
 
@@ -239,15 +239,15 @@ int main(int argc, char **argv)
     return EXIT_USAGE;
   if (print_job_help(row, argc - 1, argv + 1))
     return printed();
-  const int is_library = row->run == mill_job_library;
+  const int is_in_c = row->help != NULL, is_library = row->run == mill_job_library;
   /* a fit calls no BLAS */
   const char *core = is_library || row->run == mill_job_bench ? mill_blas_core() : NULL;
   if (core)
     begin_again("OPENBLAS_CORETYPE", core, argv);
   /* OpenBLAS's threads would idle for 0.1 s of CPU time each */
-  if (row->help && !is_library)
+  if (is_in_c && !is_library)
     use_one_blas_thread(argv);
   if (refuse_small_stack())
     return EXIT_USAGE;
-  return row->help ? run_watched(row, argc - 1, argv + 1) : row->run(argc - 1, argv + 1);
+  return is_in_c ? run_watched(row, argc - 1, argv + 1) : row->run(argc - 1, argv + 1);
 }

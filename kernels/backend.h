@@ -84,7 +84,7 @@ const mill_backend *mill_backend_cpu(const char *isa);
  *  cuda+cpu.  After auto a run may still choose the GPU.  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
-/** Return the preferred number of stars at once of a backend with n_thread threads. */
+/** Return how many slots a backend prefers if it runs n_thread threads. */
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END

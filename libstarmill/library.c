@@ -90,6 +90,7 @@ const char *starmill_revision(void)
 /* Read the configuration; refuse keys that only starmill fit can follow. */
 static int read_config(starmill_library *h, const char *config)
 {
+  int n_format;
   mill_config_default(&h->config);
   if (config)
     MILL_CHECK(mill_config_read_text(&h->config, "the configuration", config, strlen(config)));
@@ -104,6 +105,11 @@ static int read_config(starmill_library *h, const char *config)
   if (h->config.prior_table[0])
     return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: the table is for starmill fit; give priors to "
                                        "starmill_library_constrain");
+  const mill_format *format = NULL, *const *formats = mill_formats(&n_format);
+  if (strcmp(h->config.format, "auto") != 0 && h->config.fit.lsf_width_error < 0.0) {
+    MILL_CHECK(mill_format_find(h->config.format, formats, n_format, "", NULL, &format));
+    h->config.fit.lsf_width_error = format->lsf_width_error; /* for spectra from arrays, too */
+  }
   MILL_CHECK(mill_thread_check_number(h->config.n_thread));
   if (h->config.n_thread == 0)
     h->config.n_thread = 1;
@@ -132,7 +138,7 @@ static int read_library(const char *path, mill_config *c, mill_library *lib)
 {
   MILL_HDF5_LOCKED;
   MILL_CHECK(mill_library_read(path, lib));
-  mill_format_take_cameras(c->format, lib, c);
+  MILL_CHECK(mill_format_take_cameras(c->format, lib, c));
   mill_config_choose_sampling(lib, 1, c);
   MILL_CHECK(mill_config_cut_arms(c, lib));
   return mill_library_add_sky(c->sky_components, lib, c->sky_hash);

@@ -261,7 +261,7 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
   MILL_CHECK(mill_spectra_open(f->path, &h->spectra, &f->spectra));
   const char *format = mill_spectra_format_name(f->spectra);
   mill_config cut = h->config; /* the copy borrows the list of selected stars */
-  mill_format_take_cameras(format, &h->lib, &cut);
+  MILL_CHECK(mill_format_take_cameras(format, &h->lib, &cut));
   /* was the library opened without the arms or the mask that this format sets? */
   if (strcmp(h->config.format, format) != 0 &&
       (cut.n_arm > h->config.n_arm || (cut.wave_mask_auto && strcmp(format, "desi") == 0)))

@@ -101,7 +101,8 @@ static inline double ref_basis(int n_node, const double *knot, int p, int i, dou
   return ref_bspline(n_knot, knot, p, i, edge) + *slope * (x - edge);
 }
 
-/** h [n_out] at x, or its derivative by label i_slope (-1: none), over all grid points. */
+/** Outputs h [n_out] at x, or their derivatives by label i_slope (-1: none), summed over all grid
+ *  points. */
 static inline void ref_spline_grid(const mill_spline_grid *grid, const double *x, int i_slope,
                                    double *h)
 {

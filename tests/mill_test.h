@@ -27,7 +27,7 @@
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
-/** Define main: with set_up before all tests, begin before each, or a printed random seed. */
+/** Define main: set_up runs before all tests; EACH: begin before each; SEEDED: prints seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \

@@ -378,7 +378,7 @@ done:
   return err;
 }
 
-/** Add two components of sky to the red half of each arm, but its end: lines and a continuum. */
+/** Add two components of sky, lines and a continuum, to the pixels from 50 to 80 % of each arm. */
 static inline int test_library_add_sky(mill_library *lib)
 {
   enum { N = 40 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/prior_table.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -95,13 +96,11 @@ static int open_hdf5(source *s)
     if (n > 0 && n < COLUMN_SIZE) /* skip longer names: no column of a prior table has one */
       s->n_column++;
   }
-  for (int k = 0; k < MILL_N_STAR_COLUMN; k++) { /* any of these columns gives the number of rows */
-    const int column = find_column(s, mill_star_column[k].name);
-    if (column < 0)
-      continue;
+  int column = -1; /* any star's column gives the number of rows */
+  for (int k = 0; k < MILL_N_STAR_COLUMN && column < 0; k++)
+    column = find_column(s, mill_star_column[k].name);
+  if (column >= 0)
     MILL_CHECK(mill_h5_shape(&s->h5, s->column[column], 1, &n_row));
-    break;
-  }
   s->n_row = (int64_t)n_row;
   return MILL_OK;
 }
@@ -156,19 +155,38 @@ static int find_parameter(const mill_library *lib, const char *text, size_t n)
 static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
 {
   const char *name = s->column[i];
-  const size_t n = strlen(name), n_end = sizeof ERROR_END - 1;
+  size_t n = strlen(name), n_end = sizeof ERROR_END - 1;
   char wanted[COLUMN_SIZE + sizeof ERROR_END];
   *is_error = n > n_end && strcasecmp(name + n - n_end, ERROR_END) == 0;
-  if (*is_error)
-    snprintf(wanted, sizeof wanted, "%.*s", (int)(n - n_end), name);
-  else
-    snprintf(wanted, sizeof wanted, "%s" ERROR_END, name);
+  n -= *is_error ? n_end : 0;
+  snprintf(wanted, sizeof wanted, "%.*s%s", (int)n, name, *is_error ? "" : ERROR_END);
   *other = find_column(s, wanted);
-  return find_parameter(lib, name, *is_error ? n - n_end : n);
+  return find_parameter(lib, name, n);
+}
+
+/* Refuse a TUNIT of column i that is not `wanted`, the result's unit, if this is km/s or K; other
+ * units have too many spellings.  Letters and digits are compared, in lower case. */
+static int check_unit(const source *s, int i, const char *wanted)
+{
+  int status = 0;
+  const int is_k = strcmp(wanted, "K") == 0, is_known = is_k || strcmp(wanted, "km/s") == 0;
+  char key[FLEN_KEYWORD], unit[FLEN_VALUE] = "", plain[FLEN_VALUE + 2] = " ";
+  snprintf(key, sizeof key, "TUNIT%d", i + 1);
+  if (!s->is_hdf5 && fits_read_key(s->fits->fptr, TSTRING, key, unit, NULL, &status) != 0)
+    fits_clear_errmsg();
+  for (const char *c = unit; *c; c++)
+    if (isalnum((unsigned char)*c))
+      plain[strlen(plain)] = (char)tolower((unsigned char)*c);
+  if (unit[0] && is_known && !strstr(is_k ? " k kelvin " : " kms kms1 kmsec ", strcat(plain, " ")))
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s: column %s is in %s; convert it to the result's unit, %s",
+                      s->path, s->column[i], unit, wanted);
+  return MILL_OK;
 }
 
 /* If column i holds a parameter's values, set column[parameter][0] to i and [1] to the column of
- * their errors.  Fail if only one half of the pair exists, or if it is a pair of no parameter. */
+ * their errors.  Fail if only one half of the pair exists, if it is a pair of no parameter, or if
+ * a TUNIT is not the result's. */
 static int take_column(const source *s, const mill_library *lib, const mill_library *own,
                        const mill_fit_settings *set, int i, int column[][2])
 {
@@ -208,6 +226,9 @@ static int take_column(const source *s, const mill_library *lib, const mill_libr
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has columns %s and %s of one parameter: remove one", s->path,
                       s->column[column[j][0]], name);
+  const char *unit = j < MILL_PAR_LABEL0 ? "km/s" : lib->label[j - MILL_PAR_LABEL0].unit;
+  MILL_CHECK(check_unit(s, i, unit));
+  MILL_CHECK(check_unit(s, other, unit));
   column[j][0] = i;
   column[j][1] = other;
   return MILL_OK;
@@ -342,7 +363,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
 
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_library *own, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_prior_table **out)
+                          const mill_open_limits *limits, int is_loud, mill_prior_table **out)
 {
   int err = MILL_OK;
   source s = {.path = path, .h5 = {.id = H5I_INVALID_HID}};
@@ -353,6 +374,10 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
   err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
   MILL_STEP(read_table(&s, lib, n_lib, own, set, t));
   MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
+  if (is_loud && t->n_beyond > 0)
+    mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
+                     "%s: give NaN for missing values, and use the result's units",
+                     path, (long long)t->n_beyond, t->beyond);
   err = MILL_GIVE(&t, out);
 done:
   mill_fits_file_close(s.fits);
@@ -394,10 +419,4 @@ void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star
 const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table)
 {
   return &table->star;
-}
-
-int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first)
-{
-  *first = table->beyond;
-  return table->n_beyond;
 }

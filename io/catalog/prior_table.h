@@ -25,11 +25,12 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *
  *  own: library of the fit; priors are in its order of labels; labels that it lacks are left out.
  *  set: settings that mill_config_bind made for own.  limits may be NULL.  Not collective.
+ *  is_loud: warn of means over five sigma outside the range.
  *  MILL_ERR_CONFIG: no pair, a pair of a fixed or unknown parameter, half a pair, an error that is
- *  not positive, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
+ *  not positive, a TUNIT that is not the result's, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_library *own, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_prior_table **out);
+                          const mill_open_limits *limits, int is_loud, mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
 /** Set *row to the table's row of the star's priors, or to -1 if the table has none for the star.
@@ -42,6 +43,3 @@ void mill_prior_table_take(const mill_prior_table *table, int64_t row, mill_star
 
 /** The rows sorted by key; their hash covers keys and priors, not the table's order of rows. */
 const mill_star_rows *mill_prior_table_stars(const mill_prior_table *table);
-
-/** Count the priors over five errors outside the range; *first: text of the first such prior. */
-int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);

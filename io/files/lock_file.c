@@ -52,9 +52,7 @@ typedef struct holder {
 
 static int is_job_id(const char *text)
 {
-  return text && *text && strlen(text) < MAX_JOB &&
-         strspn(text, "0123456789_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") ==
-             strlen(text);
+  return text && *text && strlen(text) < MAX_JOB && strspn(text, "0123456789_-") == strlen(text);
 }
 
 void mill_lock_job(char *out, size_t size)
@@ -292,8 +290,7 @@ void mill_lock_release(mill_lock *lock)
 /* Is the end of a temporary name a job: "pid" and digits, a Slurm job, or Python's two numbers? */
 static int is_of_job(const char *end)
 {
-  const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;
-  return *id && strspn(id, "0123456789_-") == strlen(id);
+  return is_job_id(strncmp(end, "pid", 3) == 0 ? end + 3 : end);
 }
 
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)

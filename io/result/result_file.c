@@ -92,6 +92,8 @@ static int open_tables(mill_result_file *file, const char *path)
   const hid_t start = H5Dopen2(file->file, "provenance/START_TIME", H5P_DEFAULT);
   file->mark.at = (int64_t)H5Dget_offset(start); /* START_TIME marks this run's file */
   file->mark.n = pread(file->fd, file->mark.bytes, MILL_TIME_SIZE - 1, file->mark.at);
+  if (file->mark.n <= 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: START_TIME cannot be read; fit again", path);
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, "", &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)

@@ -152,7 +152,8 @@ int mill_input_absolute(const char *name, char out[PATH_MAX])
   if (name[0] != '/' && !getcwd(folder, sizeof folder))
     return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
   if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
-    return MILL_ERROR(MILL_ERR_USAGE, "shorten the path %.100s...", name);
+    return MILL_ERROR(MILL_ERR_USAGE, "%.100s...: the path is longer than %d bytes; shorten it",
+                      name, PATH_MAX - 1);
   return MILL_OK;
 }
 

@@ -260,8 +260,13 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   MILL_CHECK(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
   /* any other file there is replaced or refused when it is opened */
-  if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
+  if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 ||
+      (list->n == 0 && existing->peek.finished))
     return MILL_OK;
+  if (list->n == 0)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s is unfinished, but other results of %s have all these inputs: remove it",
+                      request->output, request->input_table);
   MILL_CHECK(read_inputs(request->output, &known, &own));
   for (size_t i = 0; i < list->n; i++) {
     MILL_CHECK(mill_input_absolute(list->path[i], path));

@@ -45,14 +45,15 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
       path, names);
 }
 
-void mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config)
+int mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config)
 {
   int n = 0;
   const mill_format *const *formats = mill_formats(&n);
   for (const mill_format *const *f = formats; f < formats + n; f++)
     if (strcmp((*f)->name, name) == 0)
-      mill_config_take_cameras(lib, name, (*f)->camera, (*f)->n_camera, (*f)->cameras_are_channels,
-                               config);
+      return mill_config_take_cameras(lib, name, (*f)->camera, (*f)->n_camera,
+                                      (*f)->cameras_are_channels, config);
+  return MILL_OK;
 }
 
 int mill_format_of(const char *path, const mill_config *config, const mill_format **out)

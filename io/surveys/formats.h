@@ -14,7 +14,7 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
 
 /** Take the cameras of the named format as arms (mill_config_take_cameras).  Any
  *  other name, such as auto, changes nothing. */
-void mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config);
+int mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config);
 
 /** Find the format of a file.  MILL_ERR_INPUT: unreadable file or unknown format. */
 int mill_format_of(const char *path, const mill_config *config, const mill_format **out);

@@ -281,7 +281,7 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
                             "precision; give its fluxes and errors in a unit 10^%d times as large",
-                            (long long)g->cameras.row, n_above > 0 ? -17 : 17);
+                            (long long)g->cameras.row, n_below > n_good / 2 ? 17 : -17);
   return MILL_OK;
 }
 

@@ -117,6 +117,17 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
+/* Convert a TAI (s since MJD 0) to UTC (MJD).  TAI - UTC was 32 s in 1999 and grew by 1 s at the
+ * beginning of each leap day. */
+static double utc_mjd(double tai_s)
+{
+  static const int leap_day[] = {53736, 54832, 56109, 57204, 57754};
+  double mjd = (tai_s - 32.0) / 86400.0;
+  for (size_t i = 0; i < sizeof leap_day / sizeof *leap_day; i++)
+    mjd -= mjd >= leap_day[i] ? 1.0 / 86400.0 : 0.0;
+  return mjd;
+}
+
 /* Set camera->mjd to the middle of the exposure.  A coadd takes the middle in the primary header,
  * else the mean of the exposures' middles, else TAI (the exposures' mean end), else the day MJD. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
@@ -136,7 +147,7 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
   MILL_CHECK(mill_single_key_double(c->file, first, "MJD", &camera->mjd, NULL));
   MILL_CHECK(mill_single_key_double(c->file, first, "TAI", &tai_s, NULL));
   if (n > 0.0 || isfinite(tai_s))
-    camera->mjd = (n > 0.0 ? sum / n : tai_s) / 86400.0;
+    camera->mjd = utc_mjd(n > 0.0 ? sum / n : tai_s);
   return MILL_OK;
 }
 
@@ -268,7 +279,7 @@ static int open_mwm_table(mill_cameras *c, int i_hdu)
       vel_km_s = 0.0; /* not shifted */
     MILL_CHECK(mill_camera_add(c, "coadd", i_hdu, &camera));
     camera->exposure = c->n_camera - 1;
-    camera->mjd = 0.5 * (v[BEGIN].f64[i] + v[END].f64[i]) / 86400.0;
+    camera->mjd = utc_mjd(0.5 * (v[BEGIN].f64[i] + v[END].f64[i]));
     MILL_CHECK(mill_camera_columns(
         c, camera, 0,
         (const char *[MILL_N_PLANE]){[MILL_FLUX] = "flux",

@@ -313,12 +313,12 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
     return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, equally many in each row",
                           column);
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int64_t n = is_alone && n_row != 1 ? n_row : c.repeat;
+  const int all_in_row = !is_alone || n_row == 1;
+  const int64_t n = all_in_row ? c.repeat : n_row;
   const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
     *n_pix = (int)n;
-  const int all_in_row = n == c.repeat, one_per_row = c.repeat == 1;
-  if (*n_pix > 0 && n == *n_pix && (all_in_row || one_per_row))
+  if (*n_pix > 0 && n == *n_pix && (all_in_row || c.repeat == 1))
     return MILL_OK;
   return MILL_ERROR_HDU(file, i_hdu,
                         ": column %s has %lld rows of %lld values, expected %s%d pixels, %s; make "

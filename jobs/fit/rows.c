@@ -46,8 +46,8 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Numbers of rows n [N_COUNT]: by enum mill_start_found, then rows with priors. */
-enum { HAS_PRIOR = MILL_START_OF_OTHER + 1, N_COUNT };
+/* Numbers of rows n [N_COUNT]: by enum mill_start_found; with priors; with a listed IDENTIFIER. */
+enum { HAS_PRIOR = MILL_START_OF_OTHER + 1, BY_IDENTIFIER, N_COUNT };
 
 /* Add the rows of file f to the counts n, and mark in found the listed stars that have a row. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
@@ -65,6 +65,8 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
     if (found)
       mill_star_list_has(setup->config.select.star, row->target_id, row->identifier, row->object,
                          found);
+    n[BY_IDENTIFIER] +=
+        found && mill_star_list_has(setup->config.select.star, -1, row->identifier, "", NULL);
     if (inputs->join)
       at = inputs->join->start[inputs->join->row_start[f] + i].entries;
     else
@@ -147,14 +149,12 @@ static int compare_names(const void *a, const void *b)
   return strcmp(name[0], name[1]);
 }
 
-/* Refuse inputs of equal file name if a table finds stars by IDENTIFIER, which contains the name.
+/* Set same [2] to two inputs with rows whose file names, which IDENTIFIERs contain, are equal.
  * SDSS and LAMOST are exempt: their IDENTIFIERs do not contain the file name. */
-static int check_names(const mill_star_rows *table, const mill_inputs *inputs)
+static int find_same_name(const mill_inputs *inputs, const char *same[2])
 {
   int n = 0;
   MILL_OWNED const char **path = NULL;
-  if (!mill_star_rows_by(table, MILL_BY_IDENTIFIER))
-    return MILL_OK;
   MILL_CHECK(MILL_ALLOC(inputs->n_file, &path));
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
@@ -163,11 +163,10 @@ static int check_names(const mill_star_rows *table, const mill_inputs *inputs)
   }
   qsort(path, (size_t)n, sizeof *path, compare_names);
   for (int i = 1; i < n; i++)
-    if (compare_names(&path[i], &path[i - 1]) == 0)
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s: %s finds stars by IDENTIFIER, which holds the file name, but %s and "
-                        "%s have the same name: rename one, or use TARGETID or OBJECT instead",
-                        table->key, table->path, path[i - 1], path[i]);
+    if (compare_names(&path[i], &path[i - 1]) == 0) {
+      same[0] = path[i - 1];
+      same[1] = path[i];
+    }
   return MILL_OK;
 }
 
@@ -176,6 +175,7 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {
   int64_t n[N_COUNT];
+  const char *same[2] = {0};
   MILL_CHECK(mill_mpi_agree(call->mpi, settle_wave_mask(setup, inputs)));
   if (call->mpi->rank == 0)
     tell_masks(setup);
@@ -186,22 +186,30 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          : "the selection (objects, objtypes, target_classes, minexpid, maxexpid, "
                            "fiberstatus_allowed_bits, redrock, minsn with minsn_from: scores) "
                            "keeps no row of the inputs");
+  const int last = inputs->n_file - 1;
+  if (setup->config.fit.epochs && inputs->n_row > 0 && call->mpi->rank == 0 &&
+      inputs->exposure_start[last] + inputs->n_exposure[last] == inputs->n_row)
+    mill_log_warning("epochs: no row has more than one exposure; exposures: joint or join_by_name "
+                     "put a star's exposures into one row");
   if (!setup->start && !setup->priors && !setup->config.select.star)
     return MILL_OK;
   const mill_star_rows *table[] = {setup->priors ? mill_prior_table_stars(setup->priors) : NULL,
                                    setup->start ? mill_start_table_stars(setup->start) : NULL};
-  for (int i = 0; i < 2; i++)
-    MILL_CHECK(mill_mpi_agree(call->mpi, table[i] ? check_names(table[i], inputs) : MILL_OK));
+  MILL_CHECK(mill_mpi_agree(call->mpi, find_same_name(inputs, same)));
+  for (int i = 0; i < 2 && same[0]; i++)
+    if (table[i] && mill_star_rows_by(table[i], MILL_BY_IDENTIFIER))
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: %s finds stars by IDENTIFIER, which holds the file name, but %s and "
+                        "%s have the same name: rename one, or use TARGETID or OBJECT instead",
+                        table[i]->key, table[i]->path, same[0], same[1]);
   MILL_CHECK(count_rows(call, setup, inputs, n));
+  if (n[BY_IDENTIFIER] > 0 && same[0] && call->mpi->rank == 0)
+    mill_log_warning("objects: a listed IDENTIFIER holds the file name, and may select rows of "
+                     "several inputs: %s and %s have the same name",
+                     same[0], same[1]);
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));
   setup->n_prior = n[HAS_PRIOR];
-  const char *first;
-  const int64_t n_beyond = setup->priors ? mill_prior_table_beyond(setup->priors, &first) : 0;
-  if (n_beyond > 0 && call->mpi->rank == 0)
-    mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
-                     "%s: give NaN for missing values, and use the result's units",
-                     setup->config.prior_table, (long long)n_beyond, first);
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors for none of the %lld rows: is it the table of "

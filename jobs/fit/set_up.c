@@ -130,8 +130,9 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
-  if (format) /* never on other ranks, which get the arms from rank 0 below */
-    mill_format_take_cameras(format->name, &setup->lib, config);
+  /* format is NULL on other ranks, which get the arms from rank 0 below */
+  MILL_CHECK(mill_mpi_agree(
+      call->mpi, format ? mill_format_take_cameras(format->name, &setup->lib, config) : MILL_OK));
   /* the option replaces the cameras' widths, too */
   const int is_given = call->options->resolving_power && config->resolving_power > 0.0;
   for (int i = 0; i < config->n_arm && is_given; i++)
@@ -240,7 +241,8 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
   /* the fit's first library has all labels; it is [0] unless cut_as_in_fit has read it into [1] */
   const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
   MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
-                                   setup->library, &config->fit, &limits, &setup->priors));
+                                   setup->library, &config->fit, &limits, call->mpi->rank == 0,
+                                   &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_stars(setup->priors)->hash);
   if (call->options->fit && !call->options->prior_table)

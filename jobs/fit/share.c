@@ -19,8 +19,8 @@ static const double EVALUATION_S = 3e-3;
 /* Why an arm of a row is left out of the fit, or is suspect. */
 enum complaint {
   NO_LSF,  /* left out: no line-spread function, and the library needs one */
-  OUTSIDE, /* left out: outside the library's wavelengths */
-  BEYOND,  /* left out: a channel outside all arms; sets bit 0, as it has no arm */
+  UNFIT,   /* left out: the pipeline refuses the arm's wavelengths */
+  BEYOND,  /* left out: a channel outside all arms; without an arm's bit, it sets bit 0 */
   ODD_LSF, /* suspect: the line-spread function's sigma is implausible */
   SHIFTED, /* suspect: the resolution matrix moves light */
   N_COMPLAINT
@@ -34,7 +34,7 @@ typedef struct left_out {
   /* ODD_LSF: sigma, wavelength where it is measured, pixel width there */
   double sigma_aa, sigma_wave_aa, pixel_aa;
   double shift_pix; /* SHIFTED: shift of light by the matrix, pixels */
-  char reason[512]; /* OUTSIDE: message of the pipeline */
+  char reason[512]; /* UNFIT: message of the pipeline */
 } left_out;
 
 /* Stars from the reader, prepared for the pipeline. */
@@ -76,23 +76,24 @@ static void complain_of_range(const mill_library *lib, const char *path, const l
   } units[] = {{10.0, "nm"}, {1e4, "um"}, {1e10, "m"}, {0.1, "tenths of A"}};
   double first = INFINITY, last = 0.0;
   const char *hint = "";
-  const int n_digit = left->last_aa < 100.0 ? 3 : 0;
   char question[64];
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
     first = fmin(first, exp(arm->ln_wave0));
     last = fmax(last, exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)));
   }
-  const int is_outside = left->last_aa < first || left->first_aa > last;
-  for (size_t i = 0; i < sizeof units / sizeof units[0] && is_outside && !hint[0]; i++)
+  /* a spectrum that overlaps the library (less its margin) is in A: ask for no other unit */
+  const int overlaps = left->last_aa >= first && left->first_aa <= last;
+  if (exp(left->first_aa) < last && exp(left->last_aa) > first)
+    hint = "; are these ln of A? Write the wavelengths in A instead";
+  else if (pow(10.0, left->first_aa) < last && pow(10.0, left->last_aa) > first)
+    hint = "; are these log10 of A? Write the wavelengths in A instead";
+  for (size_t i = 0; i < sizeof units / sizeof units[0] && !overlaps && !hint[0]; i++)
     if (left->first_aa * units[i].factor < last && left->last_aa * units[i].factor > first) {
       snprintf(question, sizeof question, "; are these %s?", units[i].name);
       hint = question;
     }
-  if (pow(10.0, left->first_aa) < last && pow(10.0, left->last_aa) > first)
-    hint = "; are these log10 of A? Write the wavelengths in A instead";
-  if (exp(left->first_aa) < last && exp(left->last_aa) > first)
-    hint = "; are these ln of A? Write the wavelengths in A instead";
+  const int n_digit = left->last_aa < 100.0 ? 3 : 0; /* decimals for um and logarithms */
   mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
                    "%s (%.0f to %.0f A, less a margin for the velocity limits)%s",
                    path, n_digit, left->first_aa, n_digit, left->last_aa, lib->path, first, last,
@@ -126,14 +127,14 @@ static void complain(stars *s, const left_out *left)
                      : lsf == MILL_LSF_SIGMA ? "sigma of the line-spread function"
                                              : "resolution matrix or other line-spread function",
                      lib->path);
-  if (fresh[OUTSIDE])
+  if (fresh[UNFIT])
     mill_log_warning("%s: skipped arm %s, which the library %s cannot fit (%s)", path,
-                     list_arms(lib, fresh[OUTSIDE], arms), lib->path, left->reason);
+                     list_arms(lib, fresh[UNFIT], arms), lib->path, left->reason);
   if (fresh[BEYOND])
     complain_of_range(lib, path, left);
   if (fresh[ODD_LSF])
     mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
-                     "%.3g A wide: implausible for a spectrograph; check its unit",
+                     "%.3g A wide: check its unit, or rebin to pixels of at least sigma / 3",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   if (fresh[SHIFTED])
     mill_log_warning("%s: the resolution matrix moves light by %.1f pixels, which changes "
@@ -141,7 +142,7 @@ static void complain(stars *s, const left_out *left)
                      path, left->shift_pix);
 }
 
-/* Report a NaN or infinity in a star's fit or a lack of memory, and name the row and its file. */
+/* Report that a star's fit met NaN or infinity, or had no memory; name the row and its file. */
 static void complain_star(const mill_inputs *inputs, const mill_star *star)
 {
   const mill_input_file *file = inputs->file;
@@ -153,10 +154,10 @@ static void complain_star(const mill_inputs *inputs, const mill_star *star)
                    "memory for its %d exposures",
                    file->path, row, here, star->n_exposure);
   else
-    mill_log_warning("%s: row %lld of /fits (row %lld from this file) has NaN or infinity in its "
-                     "fit and is flagged NONFINITE%s",
+    mill_log_warning("%s: row %lld of /fits (row %lld from this file) met NaN or infinity and "
+                     "is flagged NONFINITE%s",
                      file->path, row, here,
-                     star->result->status == MILL_STATUS_FITTED ? "" : " and not fitted");
+                     star->result->status == MILL_STATUS_FITTED ? "" : "; its fit failed");
 }
 
 /* ---- stars from the reader ---- */
@@ -185,7 +186,7 @@ static int keep_segments(stars *s, mill_star *star, left_out *left)
       continue;
     const int code = mill_pipeline_accepts(s->pipeline, r);
     if (code == MILL_ERR_RANGE) {
-      leave_out(left, OUTSIDE, r);
+      leave_out(left, UNFIT, r);
       snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
       continue;
     }
@@ -214,13 +215,12 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
   return MILL_OK;
 }
 
-/* STATUS of a star without a segment: first the reason that a user can fix. */
+/* Return the STATUS of a star without segments.  A reason that the user can mend comes first. */
 static int status_of(const left_out *left)
 {
   if (left->arms[NO_LSF])
     return MILL_STATUS_NO_RESOLUTION;
-  return left->arms[OUTSIDE] || left->arms[BEYOND] ? MILL_STATUS_OUTSIDE_LIBRARY
-                                                   : MILL_STATUS_NO_ARM;
+  return left->arms[UNFIT] || left->arms[BEYOND] ? MILL_STATUS_OUTSIDE_LIBRARY : MILL_STATUS_NO_ARM;
 }
 
 /* Prepare a star for the fit.  If it cannot be fitted, write its row and leave *is_ready 0. */
@@ -235,7 +235,7 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* the fit's M2LL identifies the spectrum if the sample has the same model and priors */
+    /* M2LL shows whether the spectrum is the same; infinity: no check, as model or priors differ */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(s, star, &left));
@@ -266,7 +266,7 @@ static int take_next(stars *s, mill_star **star)
   }
   if (is_ready) {
     *star = next;
-    batch->star[s->i_row] = NULL;
+    batch->star[s->i_row] = NULL; /* so that mill_reader_release leaves the star to the caller */
   }
   s->i_row++;
   return MILL_OK;
@@ -277,7 +277,7 @@ static void note_memory(const stars *s)
 {
   mill_board *board = s->task->out->board;
   mill_pipeline_bytes bytes;
-  size_t n_batch = sizeof *s->batch;
+  size_t batch_bytes = sizeof *s->batch;
   mill_pipeline_memory(s->pipeline, &bytes);
   mill_board_memory(board, MILL_MEMORY_EMULATOR, bytes.model);
   mill_board_memory(board, MILL_MEMORY_SLOTS, bytes.slots);
@@ -285,12 +285,13 @@ static void note_memory(const stars *s)
   if (!s->batch)
     return;
   for (int p = 0; p < s->batch->n_part; p++)
-    n_batch += mill_read_batch_bytes(&s->batch->part[p]);
+    batch_bytes += mill_read_batch_bytes(&s->batch->part[p]);
   mill_board_memory(board, MILL_MEMORY_READER,
-                    mill_reader_batches(s->task->device->n_reader) * n_batch);
+                    mill_reader_batches(s->task->device->n_reader) * batch_bytes);
 }
 
-/* Take the reader's next batch.  Release the last batch but one: the pipeline has its pixels. */
+/* Take the reader's next batch.  Release s->before, the batch before the one that ends here: after
+ * mill_pipeline_settle the pipeline has copied the pixels of s->before. */
 static int next_batch(stars *s)
 {
   MILL_CHECK(mill_pipeline_settle(s->pipeline));
@@ -378,7 +379,7 @@ static void tell_failure(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
-  /* all ranks learn of a failure to write, and the end of the run reports it once */
+  /* no message for a failure to write: all ranks learn of it, and mill_mpi_tell prints it once */
   if (call->mpi->size > 1 && err != MILL_ERR_OUTPUT) {
     if (hear_lower_rank(call->mpi))
       mill_log_debug("this rank fails too (%s): %s", kept.place, kept.message);
@@ -409,8 +410,8 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* Let the watchdog end the run if no star is taken or finished in time.  Sampling gets extra time
- * for the evaluations of the stars under way. */
+/* Let the watchdog end the run if no star is taken or finished in time.  Sampling gets extra time:
+ * the stars of a thread take turns, so all may be evaluated max_eval times before one finishes. */
 static void watch_fits(share *s)
 {
   const mill_fit_task *task = s->task;
@@ -441,7 +442,7 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* a stop waits for stars that are being fitted, but drops stars that are being sampled */
+  /* fit: a stop waits for the stars under way, so note their time; sample (of a fit): drops them */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
@@ -453,6 +454,7 @@ static int take_result(void *context, mill_star *star)
     mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "
                    "the inputs, or fit them again",
                    (long long)result->row, task->call->options->fit);
+    /* clear all columns but STATUS: they describe the wrong spectrum */
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
   MILL_TRY(mill_star_output_put(&task->out->star, star));
@@ -494,6 +496,7 @@ static int fit_rows(share *s)
   const mill_fit_device *device = task->device;
   MILL_CHECK(begin_stars(task, &s->stars));
   const double start_s = mill_thread_cpu_s();
+  /* next_star ends this watch, or mill_fit_share after a failure */
   s->watch =
       mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: preparing templates", task->call->mpi->rank);
   MILL_CHECK(mill_pipeline_create(task->setup->library, task->setup->n_library, &s->stars.fit,
@@ -527,7 +530,7 @@ int mill_fit_share(const mill_fit_task *task)
   end_stars(&s.stars);
   mill_pipeline_destroy(s.stars.pipeline);
   if (err != MILL_OK || mill_stop_signal_seen())
-    stop_others(task->call, err);
+    stop_others(task->call, err); /* no new request if tell_failure has made one */
   mill_progress_end(&s.progress);
   return err;
 }

@@ -29,8 +29,8 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** This library stands for all: a shallow copy of library [0], which has all labels.  Its arms
-   *  are cut to the wavelengths of all libraries; its hash is a digest of all hashes. */
+  /** A shallow copy of library [0], used where a step needs one library: library [0] has all
+   *  labels.  Arms are cut to the wavelengths of all libraries; the hash digests all hashes. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */
   mill_prior_table *priors; /**< NULL: none was given */
@@ -50,7 +50,7 @@ typedef struct mill_fit_setup {
 
 typedef struct mill_fit_device {
   const mill_backend *backend;
-  const char *name; /**< name of the backend of all ranks; with cuda+cpu, the names of both */
+  const char *name; /**< backend's name, the same on all ranks; with cuda+cpu equal to `both` */
   int n_thread, n_reader, n_slot;
   int has_gpu; /**< with auto and cuda+cpu: 1 if this rank has a GPU */
   char cpu[64], gpu[64],
@@ -69,10 +69,10 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
                            const mill_existing *existing, int64_t n_row, mill_fit_device *device);
 
-/** Device on which the result to continue was begun; NULL: a new result, or another rank than 0. */
+/** Return the device that began the result which this run continues; NULL: none, or rank not 0. */
 const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *existing);
 
-/** Return the rows that this rank takes before it finishes its first row.  Not collective. */
+/** Return how many rows this rank takes before it finishes its first row.  Not collective. */
 int64_t mill_fit_held_rows(const mill_fit_device *device);
 
 /* ---- outputs: result, models and status file ---- */
@@ -181,7 +181,7 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
 
 /* ---- with the list of inputs ---- */
 
-/** Resolve wave_mask: auto, and count the rows with entries in the tables of starts and priors. */
+/** Settle the key wave_mask if it is auto.  Count the rows with entries in starts and in priors. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);
 
@@ -195,5 +195,5 @@ int mill_fit_open_work(const mill_fit_task *task);
 /** Fit this rank's rows.  Not collective: after a failure other ranks are asked to stop. */
 int mill_fit_share(const mill_fit_task *task);
 
-/** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: wall s since the set-up. */
+/** Log how evenly the ranks worked; rank 0 prints the summary.  fit_s: seconds since the set-up. */
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s);

@@ -8,7 +8,7 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* Wall seconds of the ranks: least and largest fit_s; sums of fit_s, read_wait_s and put_wait_s. */
+/* Over the ranks' mill_fit_tally: least and most fit_s; sums of fit_s, read_wait_s, put_wait_s. */
 typedef struct mill_balance {
   double least_s, most_s, sum_s[3];
 } mill_balance;
@@ -155,7 +155,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            (long long)summary->n_good, (long long)summary->n_not_stellar,
            (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* no old file: OUT.h5 has this run's rows, and --overwrite would fit them again */
+  /* --overwrite found no old file: this run's rows are in OUT.h5; do not overwrite them */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old == MILL_OLD_NONE

@@ -118,7 +118,7 @@ static int split_models(job *j)
   MILL_CHECK(find_good(j, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
-  const int least = j->o.n_error > MIN_LEFT_OUT / 2 ? 2 * j->o.n_error : MIN_LEFT_OUT;
+  const int least = (int)fmax(2 * j->o.n_error, MIN_LEFT_OUT);
   if (n_left_out < least && j->o.n_error >= 0)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%d of %d models are left out; --model-error needs %d: raise --left-out",
@@ -130,7 +130,7 @@ static int split_models(job *j)
   MILL_CHECK(MILL_ALLOC(s->n, &s->model));
   MILL_CHECK(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
-  /* at: next place for a model to train on, and for a model left out */
+  /* at: next free index of s->model, [0] for a model to train on, [1] for a model left out */
   for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
     s->model[at[left_out[k]]++] = good[k];
   return MILL_OK;
@@ -145,7 +145,7 @@ static void name_column(mill_label *label)
   }
 }
 
-/* Map n values of a label, `stride` numbers apart, and set the label's mean and std. */
+/* Standardise n values of a label, `stride` numbers apart in x; set the label's mean and std. */
 static int map_values(size_t n, size_t stride, double *x, mill_label *label)
 {
   double sum = 0, square = 0;
@@ -154,11 +154,14 @@ static int map_values(size_t n, size_t stride, double *x, mill_label *label)
   for (size_t i = 0; i < n * stride; i += stride) {
     if (is_teff && !(x[i] > 0))
       return MILL_ERROR(MILL_ERR_INPUT, "label teff is %g; it must be above 0", x[i]);
-    sum += x[i] = is_teff ? log10(x[i]) : x[i];
+    x[i] = is_teff ? log10(x[i]) : x[i];
+    sum += x[i];
   }
   label->mean = sum / (double)n;
-  for (size_t i = 0; i < n * stride; i += stride)
-    square += pow(x[i] -= label->mean, 2);
+  for (size_t i = 0; i < n * stride; i += stride) {
+    x[i] -= label->mean;
+    square += pow(x[i], 2);
+  }
   label->std = sqrt(square / (double)n);
   if (!(label->std > 1e-9 * (1 + fabs(label->mean))))
     return MILL_ERROR(
@@ -321,7 +324,7 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  /* abort the job if this rank has no memory, since the others may wait for it */
+  /* the others may wait for a rank without memory: MILL_ERR_MPI makes mill_mpi_job abort them */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 
@@ -339,7 +342,7 @@ static int end_in_python(int argc, char **argv)
   const mill_option_table *table = &mill_library_train_table;
   MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
-    if (text[i] && mill_option_helped(strcmp(table->row[i].name, "help") == 0, 0, table, NULL))
+    if (text[i] && strcmp(table->row[i].name, "help") == 0 && mill_option_helped(1, 0, table, NULL))
       return mill_python_is_other_rank() ? 0 : mill_error_exit_status(mill_job_flush("help"));
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];

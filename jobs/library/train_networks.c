@@ -63,7 +63,7 @@ done:
   return err;
 }
 
-/* Write r->identity: the settings and data that must equal those of a checkpoint to continue. */
+/* Write r->identity: settings and data.  A checkpoint continues only if its own are the same. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -87,7 +87,7 @@ static int identify(run *r)
 }
 
 /* Broadcast the arm's state that rank 0 has read from the checkpoint, if there is one. */
-static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
+static int share_state(const mill_mpi *mpi, int most_epoch, mill_train_state *s)
 {
   int code = MILL_OK;
   float **const array[] = {&s->param, &s->m, &s->v, &s->best};
@@ -100,14 +100,15 @@ static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
     s->epoch = NULL;
     for (int i = 0; i < 4; i++)
       *array[i] = NULL;
-    code = MILL_ALLOC(n_epoch, &s->epoch);
+    code = MILL_ALLOC(most_epoch, &s->epoch);
     for (int i = 0; i < 4 && code == MILL_OK; i++)
       code = MILL_ALLOC(s->n_param, array[i]);
   }
   MILL_CHECK(mill_mpi_agree(mpi, code));
   for (int i = 0; i < 4; i++)
     MILL_CHECK_MPI(MPI_Bcast(*array[i], (int)s->n_param, MPI_FLOAT, 0, mpi->comm));
-  MILL_CHECK_MPI(MPI_Bcast(s->epoch, 4 * s->n_epoch, MPI_DOUBLE, 0, mpi->comm));
+  const int n_byte = s->n_epoch * (int)sizeof *s->epoch;
+  MILL_CHECK_MPI(MPI_Bcast(s->epoch, n_byte, MPI_BYTE, 0, mpi->comm));
   return MILL_OK;
 }
 
@@ -150,7 +151,7 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* Write a loss as error: "0.0530 %" of the flux if the unit is NOISE, else in units of spread. */
+/* Write a loss as an error: % of the flux with --unit noise, else a fraction of pixels' spread. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);

@@ -171,15 +171,15 @@ static int check_needs(const mill_train_options *o, const char *const *text)
 {
   const mill_option *row = mill_library_train_table.row;
   const mill_train_settings *net = &o->arm.net;
-  const int plateau = net->schedule == MILL_TRAIN_PLATEAU, alone = !o->validation;
+  const int plateau = net->schedule == MILL_TRAIN_PLATEAU, splits = !o->validation;
   const mill_option_need need[] = {
       {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
       {"patience", plateau, "without --schedule plateau"},
       {"factor", plateau, "without --schedule plateau"},
       {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
       {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"},
-      {"left-out", alone, "with --validation"},
-      {"seed", o->emulator == MILL_TRAIN_NETWORK || (alone && o->left_out > 0),
+      {"left-out", splits, "with --validation"},
+      {"seed", o->emulator == MILL_TRAIN_NETWORK || (splits && o->left_out > 0),
        "where nothing is left out (--left-out 0, --validation)"}};
   for (int i = 0; row[i].name; i++)
     if (text[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))

@@ -40,7 +40,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 
 /* ---- Python ---- */
 
-/* Look at the variables that Open MPI, MPICH and Slurm set to a process's rank. */
+/* Return 1 if a variable that Open MPI, MPICH or Slurm sets to the process's rank is not 0. */
 int mill_python_is_other_rank(void)
 {
   static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
@@ -74,7 +74,7 @@ static int become(int argc, char **argv)
   if (!python || !python[0])
     python = (char *)"python3";
   /* -B: write no .pyc files; -E: ignore PYTHON... variables, which may be meant for another Python;
-   * -s: leave out the user's packages, as PYTHONNOUSERSITE asks, which -E ignores */
+   * -s: leave out the user's packages if PYTHONNOUSERSITE is set, a variable that -E ignores */
   const char *user_site = getenv("PYTHONNOUSERSITE");
   char *const first[] = {python, (char *)(user_site && *user_site ? "-BEs" : "-BE"), starter};
   MILL_CHECK(MILL_ALLOC(sizeof first / sizeof *first + (size_t)argc + 1, &line));

@@ -42,7 +42,7 @@ static int complain(int id, char **argv, const mill_option_table *table)
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       const char **text, int *first)
 {
-  long long scratch[512]; /* receives the values if base is NULL */
+  long long scratch[512]; /* in place of base if that is NULL; larger than any base */
   int n = 0;
   struct option known[MILL_OPTION_MAX + 1] = {{0}};
   char letters[MILL_OPTION_MAX + 2] = ":";
@@ -58,6 +58,7 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
   }
   opterr = 0;
   optind = 0; /* glibc: start over, as another job may have parsed before */
+  /* optopt tells complain about this call alone, not about an earlier one */
   for (int id; (optopt = 0, id = getopt_long(argc, argv, letters, known, NULL)) != -1;) {
     if (id == ':' || id == '?')
       return complain(id, argv, table);
@@ -71,7 +72,8 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
                         table->command);
-    if (text[i] && (row->once || (row->kind == MILL_OPTION_OTHER && !row->take)))
+    const int for_python = row->kind == MILL_OPTION_OTHER && !row->take;
+    if (text[i] && (row->once || for_python))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s is given twice; see %s --help", row->name,
                         table->command);
     MILL_CHECK(mill_option_read(row, row->name, optarg, base ? base : scratch));

@@ -150,7 +150,7 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* Set *text, to be freed, to the configuration with digests of its potential and samples. */
+/* Set *text to the configuration and digests of its potential and samples.  The caller frees it. */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
@@ -216,10 +216,8 @@ static int plan(particle_job *job)
       job->todo[job->n_todo++] = i;
   const size_t n_rank = (size_t)job->mpi.size;
   const int64_t share = (job->n_todo + job->mpi.size - 1) / job->mpi.size;
-  int64_t n = (int64_t)(ROUND_BYTES / (n_rank * job->n_result * sizeof(double)));
-  n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
-  n = n < share ? n : share;
-  job->n_most = n > 1 ? (int)n : 1;
+  const size_t n_fit = ROUND_BYTES / (n_rank * job->n_result * sizeof(double)); /* in memory */
+  job->n_most = (int)fmax(fmin(fmin((double)n_fit, (double)share), MOST_IN_ROUND), 1);
   return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_most * job->n_result,
                     &job->result);
 }
@@ -298,7 +296,7 @@ static int compute(particle_job *job, int64_t first, int n)
     result[i] = result_at(job, job->result + (size_t)i * job->n_result);
   }
   MILL_CHECK(job->ops->evolve(&job->config.setup, n, problem, result));
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) /* the last number of a problem's results */
     job->result[(size_t)(i + 1) * job->n_result - 1] = result[i].bad_step;
   return MILL_OK;
 }

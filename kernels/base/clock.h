@@ -2,7 +2,7 @@
 /** Clocks in seconds: CPU time of the thread and the process, wall-clock time. */
 #pragma once
 
-/** CPU time (user + system, s) of the thread or process.  A system call, so 0.2 microseconds. */
+/** Return CPU seconds (user + system) of the thread or process.  A call takes 0.2 microseconds. */
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 

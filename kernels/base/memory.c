@@ -102,14 +102,15 @@ void mill_free_list(int n, const void *const *p)
     free((void *)p[i]);
 }
 
-/* double the room, or more if n_need exceeds that */
+/* double the room, at least to LEAST_ROOM elements, or to n_need if that is more */
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
 {
-  int64_t n = *n_room < 32 ? 64 : *n_room;
+  enum { LEAST_ROOM = 128 };
   if (n_need <= *n_room)
     return MILL_OK;
-  if (n <= INT64_MAX / 2)
-    n *= 2;
+  int64_t n = *n_room <= INT64_MAX / 2 ? 2 * *n_room : n_need;
+  if (n < LEAST_ROOM)
+    n = LEAST_ROOM;
   if (n < n_need)
     n = n_need;
   void *more = (uint64_t)n > SIZE_MAX / size ? NULL : realloc(*p, (size_t)n * size);

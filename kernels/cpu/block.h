@@ -36,7 +36,7 @@ typedef struct mill_block {
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 #define MILL_FORGET()                      ((void)0)
 
-/** Sizes with which the rows of a chunk of pixels stay in the first-level cache. */
+/** Numbers of elements (kernels/math/block.h) whose rows stay in the first-level cache. */
 enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)

@@ -44,7 +44,7 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
                                      const double *moment, double *sum)
 {
   enum { N = MILL_CELL_COEF };
-  double of[N][MILL_CELL_MAX_PITCH]; /* moments of weight times function */
+  double with_p[N][MILL_CELL_MAX_PITCH]; /* [m][k]: moment m of weight times p_k */
   for (int k = 0; k < n_cont; k += MILL_VEC_N_F64) {
     mill_vec_f64 c[N];
     for (int m = 0; m < N; m++)
@@ -53,19 +53,19 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
       mill_vec_f64 s = moment[m] * c[0];
       for (int q = 1; q < N; q++)
         s += moment[m + q] * c[q];
-      *(mill_vec_f64 *)(of[m] + k) = s;
+      *(mill_vec_f64 *)(with_p[m] + k) = s;
     }
   }
   for (int k = 0; k < n_cont; k++)
     for (int l = 0; l <= k; l += MILL_VEC_N_F64) {
       mill_vec_f64 *to = (mill_vec_f64 *)(sum + (ptrdiff_t)k * pitch + l), s = *to;
       for (int m = 0; m < N; m++)
-        s += coef[m * pitch + k] * *(const mill_vec_f64 *)(of[m] + l);
+        s += coef[m * pitch + k] * *(const mill_vec_f64 *)(with_p[m] + l);
       *to = s;
     }
 }
 
-/** Add a cell's sums of function times x to sum [pitch]; moment: the moments of x. */
+/** Over the pixels of a cell, add the sum of p_k times x to sum[k]; moment: the moments of x. */
 MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
                                double *sum)
 {

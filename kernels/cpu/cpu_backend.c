@@ -90,17 +90,19 @@ static int are_alike(int n, mill_slot *const *slot)
  *  Neighbouring stars with the same templates form groups.  A group loads a template once. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
-  float *sum[MILL_GUESS_STARS];
-  for (int j = 0; j < MILL_GUESS_STARS; j++)
+  enum { ALL = MILL_GUESS_STARS, HALF = ALL / 2 };
+  float *sum[ALL];
+  for (int j = 0; j < ALL; j++)
     sum[j] = (float *)t->work[j].grid;
   for (int i = 0, n; i < t->n; i += n) {
-    /* group size n: MILL_GUESS_STARS or its half, if the next n stars share templates; else 1 */
-    for (n = MILL_GUESS_STARS; n > 1 && (n > t->n - i || !are_alike(n, t->slot + i));)
-      n = n > MILL_GUESS_STARS / 2 ? MILL_GUESS_STARS / 2 : 1;
-    if (n == MILL_GUESS_STARS)
-      mill_block_guess_matches(b, t->m, k0, MILL_GUESS_STARS, t->slot + i, sum);
-    else if (n > 1)
-      mill_block_guess_matches(b, t->m, k0, MILL_GUESS_STARS / 2, t->slot + i, sum);
+    /* group size n: ALL or HALF, if the next n stars share templates; else 1 */
+    n = t->n - i >= ALL && are_alike(ALL, t->slot + i)     ? ALL
+        : t->n - i >= HALF && are_alike(HALF, t->slot + i) ? HALF
+                                                           : 1;
+    if (n == ALL)
+      mill_block_guess_matches(b, t->m, k0, ALL, t->slot + i, sum);
+    else if (n == HALF)
+      mill_block_guess_matches(b, t->m, k0, HALF, t->slot + i, sum);
     else
       mill_block_guess_match(b, t->m, k0, t->slot[i], t->work);
   }
@@ -174,6 +176,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
   mill_workspace_counts(m->n_deriv, mill_n_pixel_row(m), m->max_pix_pad, m->max_seg_pix,
                         m->set.precision, m->guess_n, count);
+  /* arrays that a GPU keeps in shared memory: largest sizes */
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -285,7 +288,7 @@ static int reserve(mill_device *d, const mill_model *m)
 static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                     mill_slot *const *slot, int n_slot)
 {
-  (void)model;
+  (void)model; /* d_model is in host memory too */
   d->model = d_model;
   d->slot = slot;
   MILL_CHECK(reserve(d, d_model));
@@ -304,8 +307,7 @@ static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d
 /** mill_backend.start: a thread starts up to MILL_GROUP slots together. */
 static int cpu_start(mill_device *d, const int *index, int n)
 {
-  int together = (n + d->n_thread - 1) / d->n_thread;
-  together = together < MILL_GROUP ? together : MILL_GROUP;
+  const int together = (int)fmin((n + d->n_thread - 1) / d->n_thread, MILL_GROUP);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
   for (int first = 0; first < n; first += together) {
     mill_lane *lane = &d->lane[omp_get_thread_num()];
@@ -374,7 +376,6 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     for (; i < n; i++) {
       if (!mill_slot_wants(active[i], arm))
         continue;
-      /* the template is there: answer at once; if not, the slot joins the batch */
       if (active[i]->stored > 0 ? stored_is_there(m, arm, active[i], &part)
                                 : mill_template_there(m, active[i])) {
         answer_slot(m, arm, active[i], &lane->work[0], &part, timing, last);
@@ -487,8 +488,8 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   }
   d->n_active = n;
   /* few slots: smaller groups, so that every thread has one */
-  int group = (n + d->n_thread - 1) / d->n_thread;
-  group = group > MILL_GROUP ? MILL_GROUP : (group < 1 ? 1 : group);
+  const int share = (n + d->n_thread - 1) / d->n_thread;
+  const int group = (int)fmax(1, fmin(share, MILL_GROUP));
   const int n_group = (n + group - 1) / group;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
   for (int g = 0; g < n_group; g++) {
@@ -518,14 +519,14 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
-/** mill_backend.store: all threads emulate equally many batches of templates, with tangents. */
+/** mill_backend.store: all threads emulate equally many batches of templates with tangents. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  const int fit = MILL_BATCH_ROWS / (1 + m->n_label);
-  const int most = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
-  const int n_full = (m->n_stored + most - 1) / most;   /* tasks of `most` templates */
-  const int n_task = (n_full + d->n_thread - 1) / d->n_thread * d->n_thread;
-  const int each = (m->n_stored + n_task - 1) / n_task;
+  /* templates of a batch: at most `most`; `each`, so that n_thread divides the number of batches */
+  const int most = (int)fmin(MILL_BATCH_ROWS / (1 + m->n_label), MILL_GROUP);
+  const int n_least = (m->n_stored + most - 1) / most;
+  const int n_batch = (n_least + d->n_thread - 1) / d->n_thread * d->n_thread;
+  const int each = (m->n_stored + n_batch - 1) / n_batch;
   MILL_OWNED mill_slot *star = NULL;
   MILL_CHECK(reserve(d, m));
   MILL_CHECK(MILL_ALLOC(m->n_stored, &star));

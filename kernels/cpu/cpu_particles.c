@@ -14,7 +14,7 @@
 #include "kernels/cpu/kernel_sum.h"
 
 enum {
-  LEAST_PART = 4096, /* least particles of a part */
+  FULL_PART = 4096, /* particles of a part, about */
   MOST_PART = 64,
   PART_BYTES = 32 << 20, /* most memory of the densities of a problem's parts, about */
   AT_ONCE_BYTES = 256 << 20
@@ -94,7 +94,8 @@ static void body_move(mill_block *b, void *argument)
     mill_block_particles(b, &c, t->part, t->step + i);
 }
 
-/* Exact form: sum the kernels of a part's particles on the grid. Binned: spread them over nodes. */
+/* Exact form: sum the kernels of a part's particles at grid points.  Binned form: spread the
+ * particles over nodes. */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -237,15 +238,14 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
     }
-  /* some LEAST_PART particles per part; PART_BYTES limits the parts, but not below 4 parts */
-  e.n_part = (s->n_particle + LEAST_PART - 1) / LEAST_PART;
+  /* parts of FULL_PART particles at most, unless MOST_PART or PART_BYTES (always 4) allows fewer */
+  const int wanted = (s->n_particle + FULL_PART - 1) / FULL_PART;
   const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
-  e.n_part = e.n_part < MOST_PART ? e.n_part : MOST_PART;
-  e.n_part = e.n_part < most ? e.n_part : (most > 4 ? most : 4);
+  const int part = wanted < MOST_PART ? wanted : MOST_PART;
+  e.n_part = part < most ? part : (int)fmax(most, 4);
   const size_t bytes = sizeof(double) * ((size_t)(s->n_dim + 1) * (size_t)s->n_particle +
                                          (size_t)(e.n_part + 2) * (size_t)e.n_out);
-  int n_once = (int)(AT_ONCE_BYTES / bytes);
-  n_once = n_once < 1 ? 1 : (n_once < n_problem ? n_once : n_problem);
+  const int n_once = (int)fmax(1, fmin((double)(AT_ONCE_BYTES / bytes), n_problem));
   MILL_CHECK(make_clouds(&e, n_once));
   for (int first = 0; first < n_problem; first += n_once) {
     const int n = n_problem - first < n_once ? n_problem - first : n_once;

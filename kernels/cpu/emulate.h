@@ -61,11 +61,11 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   mill_layer *last = &arm->layer[whole->n_layer - 1];
   double low = whole->n_pix, high = 0.0;
   for (int j = 0; j < n; j++) {
-    double vsini = slot[j]->theta[MILL_PAR_VSINI];
+    double vsini_km_s = slot[j]->theta[MILL_PAR_VSINI];
     if (slot[j]->stored != 0) /* for every rotation of a start */
-      vsini = fmax(vsini, m->guess_vsini[m->n_guess_vsini - 1]);
-    vsini /= MILL_C_KM_S * whole->ln_step;
-    const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini) +
+      vsini_km_s = fmax(vsini_km_s, m->guess_vsini[m->n_guess_vsini - 1]);
+    const double vsini_points = vsini_km_s / (MILL_C_KM_S * whole->ln_step);
+    const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini_points) +
                         ceil(MILL_BLUR_REACH * slot[j]->blur[i_arm]) + MILL_PART_EDGE;
     for (int i = 0; i < slot[j]->n_segment; i++) {
       const mill_waveset *ws = slot[j]->segment[i].ws;
@@ -198,7 +198,7 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
   }
 }
 
-/** Compute a hidden layer and its activation, from the lane's buffers [from] to the other ones. */
+/** Compute a hidden layer and its activation, from the lane's buffers [from] to [1 - from]. */
 static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
 {
   double *to[MILL_BATCH_ROWS];

@@ -56,8 +56,9 @@ MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int
 MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pitch, const double *x,
                                      const double *z, const int *at, mill_vec_f64 *const *sum)
 {
+#define MILL_GRAM_KEY(NR, NC, WHOLE) (((WHOLE)*8 + (NR)) * 8 + (NC))
 #define MILL_GRAM_CASE(NR, NC, WHOLE)                                                              \
-  case ((WHOLE)*8 + (NR)) * 8 + (NC):                                                              \
+  case MILL_GRAM_KEY(NR, NC, WHOLE):                                                               \
     mill_gram_tile(NR, NC, WHOLE, len, pitch, x, z, at, sum);                                      \
     break;
 #define MILL_GRAM_CASES(NR)                                                                        \
@@ -65,7 +66,7 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
   MILL_GRAM_CASE(NR, 2, 1)                                                                         \
   MILL_GRAM_CASE(NR, 3, 1)                                                                         \
   MILL_GRAM_CASE(NR, NR, 0)
-  switch ((whole * 8 + nr) * 8 + nc) {
+  switch (MILL_GRAM_KEY(nr, nc, whole)) {
     MILL_GRAM_CASES(1)
     MILL_GRAM_CASES(2)
     MILL_GRAM_CASES(3)
@@ -79,6 +80,7 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
   default:
     break; /* no other tile exists */
   }
+#undef MILL_GRAM_KEY
 #undef MILL_GRAM_CASE
 #undef MILL_GRAM_CASES
 }
@@ -87,13 +89,13 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
  *
  *  row [n][pitch]  in      len numbers per row, padded with zeros to whole vectors
  *  of [n]          in      number of each row in the segment's matrix of products, ascending
- *  origin          in      mill_gram_at of the first element that sum holds
+ *  origin          in      mill_gram_at(r, c) of the element that is sum[0]
  *  sum             in/out  element (r, c) of that matrix at mill_gram_at(r, c) - origin */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
                                  const int *of, int origin, mill_vec_f64 *sum)
 {
   enum { T = MILL_GRAM_TILE };
-  /* tiles of nearly equal size: a small tile has too few independent sums */
+  /* tile i begins at row bound[i]; sizes are nearly equal, as small tiles have too few sums */
   const int n_before = (first + T - 1) / T, n_tile = n_before + (n - first + T - 1) / T;
   int bound[MILL_MAX_ROWS / T + 3];
   for (int i = 0; i < n_before; i++)

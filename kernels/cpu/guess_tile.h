@@ -66,20 +66,21 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {
-  for (int half = 1, more; half < n / 4; half *= more) {
-    more = half < n / 8 ? 4 : 2;
-    MILL_FOR(b, j, n / more)
+  enum { INVERSE = 1, KEEP_ONE = 1, KEEP_ALL = 4 };
+  for (int apart = 1, radix; apart < n / 4; apart *= radix) {
+    radix = apart < n / 8 ? 4 : 2;
+    MILL_FOR(b, j, n / radix)
     {
-      if (more == 4)
-        mill_fourier_quad(n, half, j, root, 4, sum);
+      if (radix == 4)
+        mill_fourier_quad(n, apart, j, root, KEEP_ALL, sum);
       else
-        mill_fourier_pair(n, half, j, 1, root, MILL_FOURIER_LANE, sum);
+        mill_fourier_pair(n, apart, j, INVERSE, root, MILL_FOURIER_LANE, sum);
     }
     MILL_BARRIER(b);
   }
   MILL_FOR(b, v, nv)
   {
-    mill_fourier_quad(n, n / 4, v, root, 1, sum);
+    mill_fourier_quad(n, n / 4, v, root, KEEP_ONE, sum);
   }
   MILL_BARRIER(b);
   MILL_FOR(b, k, n_lane)

@@ -67,11 +67,11 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
     low += fmin(x, y);
     high += fmax(x, y);
   }
-  low = rint(low / mill_grid_step(s, last)) - 1.0;
-  high = rint(high / mill_grid_step(s, last)) + 1.0;
-  l->n_cell = high - low < MILL_KERNEL_MAX_CELL - l->n_point ? l->n_point + (int)(high - low)
-                                                             : MILL_KERNEL_MAX_CELL + 1;
-  l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
+  const double low_step = rint(low / mill_grid_step(s, last)) - 1.0;
+  const double high_step = rint(high / mill_grid_step(s, last)) + 1.0;
+  const int are_few = high_step - low_step < MILL_KERNEL_MAX_CELL - l->n_point;
+  l->n_cell = are_few ? l->n_point + (int)(high_step - low_step) : MILL_KERNEL_MAX_CELL + 1;
+  l->low_cell = are_few ? (int)low_step : 0;
 }
 
 /** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at w->first[c]. */
@@ -152,6 +152,7 @@ static inline int mill_kernel_start(const mill_kernel_lines *l, const double *ot
   }
   if (any == 0.0)
     return 0;
+  /* the kernel's ratio from one point to the next is exp(e) upwards, exp(-e) downwards */
   MILL_SIMD
   for (int q = 0; q < MILL_KERNEL_LANES; q++) {
     const double e = rho2 * d[q], less = mill_exp_negative(-fabs(e)), more = 1.0 / less;
@@ -197,10 +198,10 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
   double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
-    const int there = l->low_cell + cell - (int)rint(shift); /* nearest point, may be off grid */
-    const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
+    const int nearest = l->low_cell + cell - (int)rint(shift), end_point = l->n_point - 1;
+    const int point = nearest < 0 ? 0 : (nearest < end_point ? nearest : end_point);
     const double delta = (l->low_cell + cell) - shift - point; /* cell's centre less point */
-    const int n_up = point + l->reach < l->n_point ? l->reach : l->n_point - 1 - point;
+    const int n_up = point + l->reach < end_point ? l->reach : end_point - point;
     const int n_down = point < l->reach ? point : l->reach;
     mill_vec_f64 *up = w->sum[0], *down = w->sum[1];
     double *to = out + (size_t)line * (size_t)l->n_point + point, middle = 0.0;
@@ -279,6 +280,7 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
                                       const mill_particle_batch *batch, double *out)
 {
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
+  /* nodes along the first and second axis; 1 if that axis is absent or last (loop over q) */
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   for (int a = 0; a < s->n_dim; a++) {
     mill_node_axis(s, k, a, &low[a], &spacing);

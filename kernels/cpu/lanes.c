@@ -25,7 +25,7 @@ MILL_AVX2_BODY activate(mill_lanes_activation activation, int n, mill_lanes *out
   } else if (activation == MILL_LANES_EXP) {
     MILL_SIMD
     for (int i = 0; i < n * MILL_LANE; i++) {
-      const double size = fabs(z[i]);
+      const double size = fabs(z[i]); /* clipped to 300, so that 1 / exp(-size) is finite */
       const double e = mill_exp_negative(size < 300.0 ? -size : -300.0), inverse = 1.0 / e;
       z[i] = z[i] < 0.0 ? e : inverse;
     }
@@ -111,11 +111,11 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
   const mill_lanes *mean = f->mean + (ptrdiff_t)group * f->n_bin;
   mill_four a[MILL_MAX_CONT + MILL_LANES_TILE][N_VEC];
   const mill_four zero = {0.0, 0.0, 0.0, 0.0};
-  /* right-hand sides of the continuum fits: sums of basis times mean over the data's bins */
+  /* right-hand sides of the continuum fits: sums of basis times template over the data's bins */
   for (int k0 = 0; k0 < nk; k0 += MILL_LANES_TILE) {
     mill_four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,
               s31 = zero, s40 = zero, s41 = zero;
-    for (int i = f->half; i < f->half + f->n; i++) {
+    for (int i = f->side; i < f->side + f->n; i++) {
       if (mill_lanes_count(f, i) == 0)
         continue;
       const mill_lanes *m = &mean[f->first + i];
@@ -149,7 +149,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (mill_lanes_count(f, i) == 0) {
-      /* no grid points: 0, the mean of template / continuum - 1, favours no shift */
+      /* a bin without grid points favours no shift: 0 is the mean of normalised templates */
       memset(out, 0, MILL_LANE * sizeof *out);
       continue;
     }
@@ -165,7 +165,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-/* mill_lanes_transform_group: m^2 + i m of template / continuum - 1 (m), by blocks of bins. */
+/* mill_lanes_transform_group: m is a normalised template, from mill_lanes_fill_half. */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

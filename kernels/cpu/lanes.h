@@ -50,7 +50,7 @@ enum { MILL_LANES_TILE = 5 };
 /** Task: normalise an arm's templates on the bins of a wavelength range. */
 typedef struct mill_lanes_fill {
   int nk, pitch;          /**< number of continuum functions; nk padded to whole tiles */
-  int half, n, width;     /**< bins: on each side of the data; of the data; in total */
+  int side, n, width;     /**< bins: on each side of the data; of the data; in total */
   int n_bin;              /**< bins of the arm */
   const int *count;       /**< [n_bin] grid points in a bin */
   const mill_lanes *mean; /**< [groups][n_bin] mean flux in a bin */
@@ -78,5 +78,5 @@ typedef struct mill_lanes_transform {
   float *work;       /**< [n][2][MILL_GUESS_LANE] */
   float *to;         /**< [n][n_block][2][MILL_GUESS_LANE] */
 } mill_lanes_transform;
-/** Transform m^2 + i m of one group's templates m, block by block, divided by n. */
+/** Fourier-transform (m^2 + i m) / n of one group's normalised templates m by blocks; i^2 = -1. */
 void mill_lanes_transform_group(const mill_lanes_transform *task);

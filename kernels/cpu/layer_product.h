@@ -109,11 +109,11 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
   static mill_tile *const tile[] = {NULL, MILL_TILES(MILL_TILE_NAME)};
   enum { ROWS = sizeof(tile) / sizeof(tile[0]) - 1 }; /* rows of the highest tile */
   enum { PANEL = MILL_PANEL, COLUMNS = MILL_TILE_COLUMNS };
+  enum { LINE = 64 / sizeof(mill_real) }; /* numbers of a cache line */
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;
   const int n_tile = (n_row + ROWS - 1) / ROWS;
-  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* numbers of a strip */
-  enum { LINE = 64 / sizeof(mill_real) };
+  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* weights of a strip */
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {
     const mill_strip s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
     const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;

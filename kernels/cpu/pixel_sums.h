@@ -86,6 +86,9 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
     }
 }
 
+/** Vectors of pixels that a loop sums together: 4, or 1 if 4 do not divide a chunk. */
+enum { MILL_PIXEL_VECS = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1 };
+
 /** Compute quad = p^T N^-1 p at every pixel of a chunk (symbols: head of this file).
  *
  *  inverse                  in   N^-1
@@ -95,10 +98,7 @@ MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inve
 MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
                                         const int *which, int len, const double *p, double *quad)
 {
-  enum {
-    N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
-    N_TILE = N_VEC * MILL_VEC_N_F64
-  };
+  enum { N_VEC = MILL_PIXEL_VECS, N_TILE = N_VEC * MILL_VEC_N_F64 };
   for (int i = 0; i < len; i += N_TILE) {
     mill_vec_f64 total[N_VEC];
     for (int v = 0; v < N_VEC; v++)
@@ -106,7 +106,7 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
     for (int k = 0; k < n; k++) {
       const double *row = inverse[which[k]], *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
       mill_vec_f64 z[N_VEC];
-      /* z: half of the diagonal's term plus the terms of functions l < k; quad = 2 sum_k z p_k */
+      /* quad = sum_k 2 z_k p_k, where z_k = N^-1_kk p_k / 2 + sum_{l < k} N^-1_kl p_l */
       for (int v = 0; v < N_VEC; v++)
         z[v] = 0.5 * row[which[k]] * *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
       for (int l = 0; l < k; l++) {
@@ -124,8 +124,8 @@ MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], 
 }
 
 /** Factor the normal matrix a [n][n] (lower triangle) as L L^T, and replace the right-hand side
- *  v [n] by the solution.  out: [0] ln det a, [1] |L^-1 v|^2.  Returns the result of mill_cholesky
- *  (0: no failure) on all threads. */
+ *  v [n] by the solution.  out [3]: ln det a, |L^-1 v|^2, result of mill_cholesky (0: no failure).
+ *  Returns this result on all threads. */
 MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, double *out)
 {
   MILL_SERIAL(b)
@@ -151,7 +151,7 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
  *  sums                     in   from mill_normal_sums
  *  a [nk][nk], v [nk]       out  normal matrix (lower triangle), right-hand side
  *  with_s [n_error][nk]     out  products of E with P t (continuum functions times template)
- *  with_residual [n_error]  out  products of E with the data D
+ *  with_residual [n_error]  out  products of E with the data D; the caller makes them E r
  *
  *  No barrier at the end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
@@ -171,7 +171,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* a -= S^T E^T E S, v -= S^T E^T E D, S = P t; an inner loop has independent sums */
+    /* S = P t: a -= S^T E^T E S, v -= S^T E^T E D.  Row by row of E, so that loops vectorise. */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
@@ -322,7 +322,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   enum { MAX_ROW = MILL_MAX_ERROR + MILL_MAX_CONT + 1, MAX_SUM = MILL_BLOCK_MAX_SUM };
   const int n_sum = mill_gram_at(ne + nk, 0) - mill_gram_at(ne, 0) + ne + nk;
   mill_vec_f64 acc[MAX_SUM];
-  for (int q = 0; q <= n_sum; q++)
+  for (int q = 0; q <= n_sum; q++) /* acc[n_sum]: D with itself, which mill_gram_add also adds */
     acc[q] = mill_vec_zero_f64();
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
@@ -370,10 +370,7 @@ MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
                                    const double *poly, double *slope)
 {
-  enum {
-    N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
-    N_TILE = N_VEC * MILL_VEC_N_F64
-  };
+  enum { N_VEC = MILL_PIXEL_VECS, N_TILE = N_VEC * MILL_VEC_N_F64 };
   const int nk = s->ws->n_cont, q = s->n_error;
   const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
   const double *solved = work->error + MILL_ERROR_SOLVED;

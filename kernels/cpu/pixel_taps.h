@@ -175,9 +175,9 @@ MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n
          high + MILL_TAPS_END + 1 < n_grid;
 }
 
-/** Compute the template and its derivatives at the pixels, in place of mill_block_template_row and
- *  mill_block_pixel_row.  Returns 0, with nothing done, if the grid is too coarse, the kernel too
- *  broad or a pixel too near an end of the grid. */
+/** Compute the template and its derivatives (row 2: in v sin i) at the pixels, in place of
+ *  mill_block_template_row and mill_block_pixel_row.  Returns 0, with nothing done, if the grid is
+ *  too coarse, the kernel too broad or a pixel too near an end of the grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {

@@ -30,8 +30,8 @@ enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 
 #define MILL_INLINE    static inline __attribute__((always_inline))
 #define MILL_HD_INLINE MILL_INLINE
 
-/* Load two neighbouring floats as one double.  The order of pairs in a vector keeps later shuffles
- * within 128 bits. */
+/* Load two neighbouring floats (a pair) as one double.  MILL_PAIRS takes pairs p, p + 1, p + 4 ...
+ * so that MILL_SHUFFLE moves floats only within 128 bits. */
 typedef double mill_vec_pair __attribute__((vector_size(MILL_VEC_BYTES)));
 typedef float mill_vec_ends __attribute__((vector_size(MILL_VEC_BYTES)));
 #if MILL_VEC_BYTES == 64
@@ -104,7 +104,7 @@ MILL_INLINE double mill_pair_at(const float *from)
   return pair;
 }
 
-/** Load from[index[i]] and the next number, for n indices, into left[i] and right[i]. */
+/** Set left[i] to from[index[i]] and right[i] to the number after it, for i < n. */
 MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index, float *left,
                                      float *right)
 {

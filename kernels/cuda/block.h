@@ -103,11 +103,11 @@ static __device__ inline double mill_warp_sum(double x)
   return x;
 }
 
-/** Sum part [n] over the threads of a block, in a fixed order; all threads get total [n]. */
+/** Sum part [n] over the threads of a block, in a fixed order: the lanes of each warp, then the
+ *  warps.  All threads get total [n]. */
 static __device__ inline void mill_block_sum_n(mill_block *b, const double *part, int n,
                                                double *total)
 {
-  /* fixed order: lanes of a warp by shuffles, then warps in turn */
   const int lane = b->thread & 31, warp = b->thread >> 5, n_warp = b->n_thread >> 5;
   for (int first = 0; first < n; first += MILL_BLOCK_SUMS_AT_ONCE) {
     const int end = n - first < MILL_BLOCK_SUMS_AT_ONCE ? n : first + MILL_BLOCK_SUMS_AT_ONCE;

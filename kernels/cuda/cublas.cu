@@ -42,7 +42,8 @@ template <size_t n> static int load(const char *stem, int version, const symbol 
   for (const symbol &one : all) {
     void *found = dlsym(library, one.name);
     if (!found)
-      return MILL_ERROR(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name,
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s lacks a function that training calls: %s; use --backend cpu", name,
                         dlerror());
     memcpy(one.to, &found, sizeof found);
   }

@@ -158,7 +158,7 @@ static int cuda_open(int n_thread, mill_device **out)
   }
   err = MILL_GIVE(&d, out);
 done:
-  cuda_close(d);
+  cuda_close(d); /* after a failure; else d is NULL */
   return err;
 }
 
@@ -166,9 +166,8 @@ done:
 static int cuda_pin(size_t bytes, void **out)
 {
   int id = 0;
-  cudaError_t status = cudaSuccess;
   MILL_CHECK(mill_cuda_open(&id));
-  status = cudaMallocHost(out, bytes);
+  const cudaError_t status = cudaMallocHost(out, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     return MILL_ERROR(
@@ -251,8 +250,7 @@ static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int
 /** mill_backend.collect: wait for the rounds, then download the rows that finished in them. */
 static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
-  int err = MILL_OK;
-  int n = 0, in_range = 0;
+  int err = MILL_OK, n = 0, in_range = 0;
   *n_finished = 0;
   TRY_CUDA(cudaSetDevice(d->id));
   TRY_CUDA_AT("rounds", cudaEventSynchronize(d->ended));
@@ -260,7 +258,7 @@ static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int
   mill_cuda_bury(d); /* free what was released during the rounds */
   n = d->h_state->n_finished;
   if (n < 0 || n > d->n_slot)
-    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: %d of %d stars ended: report it", n, d->n_slot);
+    MILL_TRY(MILL_BUG("backend cuda: the GPU reports %d finished stars of %d", n, d->n_slot));
   if (n == 0)
     goto done;
   mill_range_begin(MILL_RANGE_DOWNLOAD);
@@ -312,7 +310,7 @@ const mill_backend *mill_backend_cuda(int *out)
   mill_gpu_facts facts;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
-  MILL_TRY(choose_graph(&has_graph));
+  MILL_TRY(choose_graph(&has_graph)); /* only a check: cuda_open chooses */
   memset(&facts, 0, sizeof facts);
   memcpy(facts.name, prop.name, sizeof facts.name - 1);
   facts.major = prop.major;

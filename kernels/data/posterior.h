@@ -20,7 +20,7 @@
   X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
     "a posterior standard deviation is below 0.8 or above 1.25 times the fit's formal error")      \
   X(MILL_POST_LOWER, 64, "LOWER_MINIMUM",                                                          \
-    "a sample's -2 ln L is more than 1 below the fit's: the fit missed a better minimum")          \
+    "a sample's -2 ln L is more than 1 below the fit's or the refit's, which missed a minimum")    \
   X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
   X(MILL_POST_SHAPE, 256, "NOT_GAUSSIAN",                                                          \
     "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \

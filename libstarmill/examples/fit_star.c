@@ -7,7 +7,7 @@
 enum { MOST = 20000 };
 static double wave[MOST], theta[32];
 static float flux[MOST], ivar[MOST];
-static char settings[100];
+static char settings[100], name[64];
 
 int main(int argc, char **argv)
 {
@@ -17,7 +17,7 @@ int main(int argc, char **argv)
   starmill_table *table = NULL;
   starmill_column value, sigma;
   starmill_parameter par;
-  double sd, m2ll = 0;
+  double sd, m2ll;
   int n = 0;
   FILE *in = argc > 2 ? fopen(argv[2], "r") : NULL;
   if (!in)
@@ -34,7 +34,6 @@ int main(int argc, char **argv)
       starmill_minus2loglike(library, star, 1, theta, &m2ll, NULL, NULL, NULL, &error))
     fprintf(stderr, "%s\n", error.message);
   for (int j = 0; error.code == 0 && j < starmill_library_n_par(library); j++) {
-    char name[64];
     starmill_library_parameter(library, j, &par, NULL);
     snprintf(name, sizeof name, "%s_ERR", par.column);
     if (!starmill_table_column(table, par.column, &value, &error) &&
@@ -42,7 +41,8 @@ int main(int argc, char **argv)
       printf("%s %.17g +- %.3g %s\n", par.column, *(const double *)value.data,
              *(const double *)sigma.data, par.unit);
   }
-  printf("-2 ln L %.17g\n", m2ll);
+  if (error.code == 0)
+    printf("-2 ln L %.17g\n", m2ll);
   starmill_table_free(table);
   starmill_star_free(star);
   starmill_library_close(library);

@@ -7,6 +7,7 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
+#include "src/system/order.h"
 
 enum {
   SPLINE_MARGIN = 64,  /* extra grid points at each end of a cut arm: splines are inexact there */
@@ -132,23 +133,23 @@ int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
     if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
-      char names[512] = "";
+      char names[512] = "", channel[MILL_MAX_NAME + 16] = "";
       size_t n = 0;
       for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      const char *const only = lib->arm[0].name, *channel = config->arm[i].channel;
+      const char *const only = lib->arm[0].name, *name = config->arm[i].arm;
+      if (config->arm[i].channel[0])
+        snprintf(channel, sizeof channel, ", channel: %s", config->arm[i].channel);
       if (lib->n_arm > 1)
         return MILL_ERROR(MILL_ERR_CONFIG,
                           "arms: no arm %s; the library has %s: give one of these, or min and max "
                           "for a part of one",
-                          config->arm[i].arm, names);
+                          name, names);
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
-                        "%s%s%s}, or {name: %s, min: FIRST, max: LAST%s%s} for a part of it",
-                        config->arm[i].arm, only, lib->arm[0].wave_aa[0],
-                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only,
-                        channel[0] ? ", channel: " : "", channel, config->arm[i].arm,
-                        channel[0] ? ", channel: " : "", channel);
+                        "%s%s}, or {name: %s, min: FIRST, max: LAST%s} for a part of it",
+                        name, only, lib->arm[0].wave_aa[0],
+                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only, channel, name, channel);
     }
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
@@ -423,32 +424,42 @@ static mill_arm_choice take_camera(const mill_config *config, int k, const mill_
   return choice;
 }
 
-void mill_config_take_cameras(const mill_library *lib, const char *format,
-                              const mill_arm_choice *camera, int n, int are_channels,
-                              mill_config *config)
+int mill_config_take_cameras(const mill_library *lib, const char *format,
+                             const mill_arm_choice *camera, int n, int are_channels,
+                             mill_config *config)
 {
   int first, end, n_covered = 0, n_taken = 0;
+  unsigned known = 0; /* bits: configured arms that are cameras */
   mill_arm_choice taken[MILL_MAX_ARM];
+  char covered[MILL_MAX_ARM * (MILL_MAX_NAME + 1) + 1] = "";
   if (!mill_config_lacks_ranges(config, lib))
-    return;
+    return MILL_OK;
   for (int i = 0; i < n; i++)
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
-      return; /* the library's arms are the cameras already */
+      return MILL_OK; /* the library's arms are the cameras already */
   for (int i = 0; i < n; i++) {
     const int k = mill_config_find_arm(config, camera[i].arm);
     const mill_arm *arm = arm_with(lib, &camera[i]);
     if (lib->n_arm > 1 &&
         (camera[i].min_aa < arm->wave_aa[0] || camera[i].max_aa > arm->wave_aa[arm->n_pix - 1]))
-      return; /* the camera extends beyond its library arm */
+      return MILL_OK; /* the camera extends beyond its library arm */
     window(config, arm, &camera[i], &first, &end);
     if (end - first < LEAST_CAMERA)
       continue;
     n_covered++;
+    strcat(strcat(covered, " "), camera[i].arm);
+    known |= k >= 0 ? 1u << k : 0;
     if (config->n_arm == 0 || k >= 0)
       taken[n_taken++] = take_camera(config, k, &camera[i]);
   }
+  for (int i = 0; i < config->n_arm && n_covered > 0; i++) /* bind_arms advises on channels */
+    if (!(known >> i & 1u) && !config->arm[i].channel[0])
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arms: no arm %s; the library is cut into the cameras%s of %s: name some "
+                        "of these",
+                        config->arm[i].arm, covered, format);
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
-    return; /* mill_config_bind refuses names that are not cameras */
+    return MILL_OK;
   if (are_channels && n_taken < n_covered)
     for (int i = 0; i < n_taken; i++)
       if (!taken[i].channel[0]) /* else the arm could take pixels of a channel left out, too */
@@ -456,17 +467,16 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
   memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
   config->n_arm = n_taken;
   snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
+  return MILL_OK;
 }
 
 /* Order by wavelength, so that the order in the configuration does not matter. */
 static int compare_choice(const void *a, const void *b)
 {
   const mill_arm_choice *x = a, *y = b;
-  if (x->min_aa != y->min_aa)
-    return x->min_aa < y->min_aa ? -1 : 1;
-  if (x->max_aa != y->max_aa)
-    return x->max_aa < y->max_aa ? -1 : 1;
-  return strcmp(x->arm, y->arm);
+  const int by_min = mill_by_double(&x->min_aa, &y->min_aa);
+  const int by_max = mill_by_double(&x->max_aa, &y->max_aa);
+  return by_min ? by_min : by_max ? by_max : strcmp(x->arm, y->arm);
 }
 
 /* Narrow the library's arms to their ranges, or replace them by the parts that config names. */

@@ -32,11 +32,11 @@ int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
  *  are_channels  each camera is a channel of the same name
  *
  *  Changes nothing if mill_config_lacks_ranges returns 0, if an arm of the library has a camera's
- *  name, if the library has several arms and a camera extends beyond its arm, or if the library
- *  lacks a configured camera. */
-void mill_config_take_cameras(const mill_library *lib, const char *format,
-                              const mill_arm_choice *camera, int n, int are_channels,
-                              mill_config *config);
+ *  name, or if the library has several arms and a camera extends beyond its arm.
+ *  MILL_ERR_CONFIG: a configured arm is none of the cameras that the library covers. */
+int mill_config_take_cameras(const mill_library *lib, const char *format,
+                             const mill_arm_choice *camera, int n, int are_channels,
+                             mill_config *config);
 
 /** Choose the sampling of arms without a configured sampling, for mill_config_cut_arms.  It is the
  *  largest, up to MILL_MAX_SAMPLING, that the narrowest line-spread function allows with all n_lib

@@ -232,7 +232,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   continuum_at_bins(table, set, range, pitch, n_thread, basis);
   const mill_lanes_fill task = {.nk = nk,
                                 .pitch = pitch,
-                                .half = half,
+                                .side = half,
                                 .n = n,
                                 .width = width,
                                 .n_bin = arm->n_bin,

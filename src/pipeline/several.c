@@ -4,8 +4,8 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
-/** Row A has the flag HULL, row B has not.  B wins if B's excess (mill_fit_result) is below
- *  1 + EDGE times A's.  Rows with labels far apart must also tie (MILL_TWO_MINIMA_GAP). */
+/** Row A has the flag HULL, row B has not.  B wins if they tie (MILL_TWO_MINIMA_GAP) or if their
+ *  labels are near and B's excess (mill_fit_result) is below 1 + EDGE times A's. */
 static const double EDGE = 0.25;
 /** A second choice's guess lowers chi-square by at least this fraction of the best guess's drop. */
 static const double NEARLY = 0.9;
@@ -104,7 +104,7 @@ static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_res
       gap < MILL_TWO_MINIMA_GAP * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
   const int far = is_far(lib, row->label, best->label);
   const int only_low_has_hull = low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL);
-  const int gives_way = only_low_has_hull && gap < EDGE * low->excess && (is_tie || !far);
+  const int gives_way = only_low_has_hull && (is_tie || (!far && gap < EDGE * low->excess));
   mill_fit_result *better = gives_way ? high : low;
   better->info |= is_tie && far ? MILL_INFO_TWO_MINIMA : 0;
   return better == row;

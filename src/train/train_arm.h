@@ -25,7 +25,8 @@ typedef struct mill_train_arm_settings {
   enum mill_train_unit unit;
   double sn; /**< S/N of MILL_TRAIN_NOISE, above 0 */
   enum mill_train_last last;
-  int n_component; /**< 0: enough to leave out at most 1e-8 of the variance; at most 256 */
+  /** principal components; 0: the fewest, up to 256, that leave out at most 1e-8 of the variance */
+  int n_component;
   double keep_gib; /**< PIXELS: if the spectra need more GiB, each step reads them again */
 } mill_train_arm_settings;
 
@@ -49,7 +50,7 @@ typedef struct mill_train_arm_task {
 typedef struct mill_train_arm_report {
   int n_component; /**< number of components used */
   double rest;     /**< fraction of the variance outside the components */
-  /** final loss, and loss before the last layer was solved, of models left out (if none, of all) */
+  /** loss of the models left out (none: of all), at the end and before solving the last layer */
   double loss, loss_unsolved;
   /** wall seconds of this call for statistics and for gradient steps */
   double statistics_s, gradient_s;

@@ -37,6 +37,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
   MILL_CHECK(MILL_ALLOC(settings->n_epoch, &state->epoch));
   const int last = shape.n_layer - 1;
   for (int l = 0; l < last; l++) {
+    /* a layer's biases follow its weights */
     const size_t n = (size_t)(shape.n_in[l] + 1) * (size_t)shape.n_out[l];
     const double bound = 1 / sqrt((double)shape.n_in[l]);
     mill_random_begin(&r, settings->seed, (uint64_t)l, INIT_STREAM);
@@ -53,7 +54,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
 {
   MILL_AT_END(mill_train_shares_clear) mill_train_shares shares = {0};
-  if (mpi->size == 1) /* else each rank has updated only its share of Adam's moments m and v */
+  if (mpi->size == 1) /* with several ranks each has only its own share of m and v */
     return MILL_OK;
   MILL_CHECK(mill_train_shares_create(mpi, state->n_param, &shares));
   MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count,
@@ -63,6 +64,7 @@ int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
   return MILL_OK;
 }
 
+/* The team takes as many models at a time as it has room for. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)
@@ -75,7 +77,7 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
   for (int i = 0; i < n; i += w->net.n_room) {
     const int n_row = n - i < w->net.n_room ? n - i : w->net.n_room;
     memcpy(w->model, model + i, (size_t)n_row * sizeof *model);
-    MILL_CHECK(mill_train_team_rows(w, n_row, 0));
+    MILL_CHECK(mill_train_team_rows(w, n_row, 0)); /* without targets */
     MILL_CHECK(ops->hidden(w->work, &w->rows, h + (size_t)i * width));
   }
   return MILL_OK;
@@ -96,12 +98,12 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
                                 .epsilon = 1e-8,
                                 .n_step = ++state->n_step};
   float *gradient = NULL;
-  if (mpi->size == 1)
+  if (mpi->size == 1) /* NULL: the gradient of w->work */
     return w->ops->adam(w->work, &adam, 0, state->n_param, NULL);
   MILL_CHECK(mill_mpi_agree(mpi, w->ops->gradient(w->work, &gradient)));
   MILL_CHECK_MPI(MPI_Alltoallv(gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
                                shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
-  float *sum = gradient + first;
+  float *sum = gradient + first; /* overwrites this rank's own gradient, which is in received too */
   memcpy(sum, shares->received, n * sizeof *sum);
   for (int r = 1; r < mpi->size; r++) {
     const float *part = shares->received + (size_t)r * n;
@@ -111,7 +113,7 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
   MILL_CHECK(mill_mpi_agree(mpi, w->ops->adam(w->work, &adam, first, n, sum)));
   MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
                                 shares->start, MPI_FLOAT, mpi->comm));
-  return mill_mpi_agree(mpi, w->ops->renew(w->work));
+  return mill_mpi_agree(mpi, w->ops->renew(w->work)); /* a GPU copies the other ranks' shares */
 }
 
 /* Set the order of the models in an epoch, a function of seed and epoch alone. */
@@ -140,21 +142,17 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
   shuffle(settings->seed, state->n_epoch, p->n_train, order);
   for (int i = 0; i < p->n_train; i += settings->batch) {
     const int64_t n = p->n_train - i < settings->batch ? p->n_train - i : settings->batch;
-    int64_t end;
+    int64_t end; /* this rank has the models [first, end) of the batch */
     const int first = (int)mill_mpi_share(mpi, n, &end), n_row = (int)end - first;
     memcpy(w->model, order + i + first, (size_t)n_row * sizeof *order);
     err = mill_train_team_rows(w, n_row, 1);
     MILL_STEP(w->ops->slopes(w->work, &w->rows, (int)n));
-    if (mpi->size > 1)
-      err = mill_mpi_agree(mpi, err);
-    MILL_TRY(err);
+    MILL_TRY(mpi->size > 1 ? mill_mpi_agree(mpi, err) : err);
     MILL_TRY(step(mpi, settings, w, shares, state));
   }
   err = w->ops->take_loss(w->work, &mine);
   MILL_STEP(w->ops->fetch(w->work));
-  if (err == MILL_OK || mpi->size > 1)
-    err = mill_mpi_agree(mpi, err);
-  MILL_TRY(err);
+  MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_train_sum_over_ranks(mpi, mine, &sum));
   epoch->train = sum / (p->n_train * p->n_norm) + p->train_floor;
   epoch->rate = state->rate;

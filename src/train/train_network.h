@@ -28,8 +28,8 @@ typedef struct mill_train_state {
   mill_train_epoch *epoch; /**< [n_epoch of the settings], owned */
 } mill_train_state;
 
-/** Initialise a state: the problem's last layer; others uniform within +-1 / sqrt(n_in).  Clear the
- *  state also after a failure. */
+/** Initialise a state.  Hidden layers are random, uniform within +-1 / sqrt(n_in of the layer); the
+ *  last layer is the problem's.  Clear the state also after a failure. */
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state);
 void mill_train_state_clear(mill_train_state *state); /* NULL is allowed */

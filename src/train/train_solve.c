@@ -30,19 +30,20 @@ typedef struct normal {
   double *change;
 } normal;
 
-static int allocate(const mill_train_problem *p, int width, normal *q)
+/* Allocate the arrays, with zeros.  The caller frees them, also after a failure. */
+static int allocate(const mill_train_problem *p, int layer_width, normal *q)
 {
-  const size_t n = (size_t)width, n_out = (size_t)p->n_out;
+  const size_t width = (size_t)layer_width, n_out = (size_t)p->n_out;
   q->n = p->n_train;
-  q->width = width;
+  q->width = layer_width;
   q->n_out = p->n_out;
-  MILL_CHECK(MILL_ALLOC((size_t)q->n * n, &q->h));
-  MILL_CHECK(MILL_ALLOC(n, &q->mean_h));
+  MILL_CHECK(MILL_ALLOC((size_t)q->n * width, &q->h));
+  MILL_CHECK(MILL_ALLOC(width, &q->mean_h));
   MILL_CHECK(MILL_ALLOC(n_out, &q->mean_rest));
-  MILL_CHECK(MILL_ALLOC(n * n, &q->vector));
-  MILL_CHECK(MILL_ALLOC(n, &q->value));
-  MILL_CHECK(MILL_ALLOC(n * n_out, &q->right));
-  return MILL_ALLOC(n * n_out, &q->change);
+  MILL_CHECK(MILL_ALLOC(width * width, &q->vector));
+  MILL_CHECK(MILL_ALLOC(width, &q->value));
+  MILL_CHECK(MILL_ALLOC(width * n_out, &q->right));
+  return MILL_ALLOC(width * n_out, &q->change);
 }
 
 /* Sum h h^T (into q->vector) and h rest^T (into q->change) over the training models.  h: inputs of
@@ -50,19 +51,18 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
-  double *product = q->change;
-  MILL_OWNED double *wide = NULL, *rest = NULL, *h = NULL;
+  /* rest and h: of ROWS models at a time */
+  MILL_OWNED double *weight64 = NULL, *rest = NULL, *h = NULL;
   MILL_OWNED const float **row = NULL;
   int model[ROWS];
   MILL_CHECK(MILL_ALLOC(ROWS * width, &h));
   MILL_CHECK(MILL_ALLOC(ROWS * n_out, &rest));
-  MILL_CHECK(MILL_ALLOC(n_out * width, &wide));
+  MILL_CHECK(MILL_ALLOC(n_out * width, &weight64));
   MILL_CHECK(mill_alloc_bytes(ROWS, sizeof *row, (void **)&row));
   for (size_t i = 0; i < n_out * width; i++)
-    wide[i] = (double)weight[i];
+    weight64[i] = (double)weight[i];
   for (size_t i = 0; i < (size_t)q->n * width; i++)
     q->mean_h[i % width] += (double)q->h[i] / q->n;
-  memset(product, 0, width * n_out * sizeof *product);
   for (int i = 0; i < q->n; i += ROWS) {
     const int n = q->n - i < ROWS ? q->n - i : ROWS;
     for (int k = 0; k < n; k++)
@@ -75,7 +75,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
         rest[(size_t)k * n_out + j] = (double)row[k][j] - (double)bias[j];
     }
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, q->n_out, q->width, -1, h, q->width,
-                wide, q->width, 1, rest, q->n_out);
+                weight64, q->width, 1, rest, q->n_out); /* rest -= h weight^T */
     for (size_t k = 0; k < (size_t)n * n_out; k++)
       q->mean_rest[k % n_out] += rest[k] / q->n;
     for (size_t k = 0; k < (size_t)n * width; k++)
@@ -84,7 +84,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
                 q->width);
     /* h has mean 0, so the mean of the residuals adds nothing */
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, n, 1, h, q->width,
-                rest, q->n_out, 1, product, q->n_out);
+                rest, q->n_out, 1, q->change, q->n_out);
   }
   return MILL_OK;
 }
@@ -108,6 +108,7 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
                       float *weight, float *bias)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
+  /* eigenvalues below 0 are rounding errors of 0 */
   double trace = 0;
   MILL_OWNED double *scaled = NULL;
   MILL_CHECK(MILL_ALLOC(width * width, &scaled));
@@ -119,6 +120,7 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
       const double divisor = fmax(q->value[k], 0) + add;
       scaled[i * width + k] = divisor > 0 ? q->vector[i * width + k] / divisor : 0;
     }
+  /* change = (vector diag(1 / (value + add)) right)^T */
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasTrans, q->n_out, q->width, q->width, 1, q->right,
               q->n_out, scaled, q->width, 0, q->change, q->width);
   for (size_t j = 0; j < n_out; j++) {
@@ -166,9 +168,11 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   /* tried: parameters under test; first: the last layer before solving */
   float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
-  const size_t weight = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
+  /* where the last layer's weights and, right after them, its biases begin in the parameters */
+  const size_t weights = shape.weight[shape.n_layer - 1], biases = shape.bias[shape.n_layer - 1];
+  const size_t n_last = shape.n_param - weights;
   int err = MILL_ALLOC(shape.n_param, &tried);
-  MILL_STEP(MILL_ALLOC(shape.n_param - weight, &first));
+  MILL_STEP(MILL_ALLOC(n_last, &first));
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
   MILL_STEP(
@@ -177,17 +181,18 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   MILL_TRY(validate(mpi, team, state->best, before));
   *after = *before;
   memcpy(tried, state->best, shape.n_param * sizeof *tried);
-  memcpy(first, state->best + weight, (shape.n_param - weight) * sizeof *first);
+  memcpy(first, state->best + weights, n_last * sizeof *first);
   for (int i = 0; i < N_RIDGE; i++) {
     double loss = 0;
     if (mpi->rank == 0)
-      err = with_ridge(&q, ridge[i], first, first + (bias - weight), tried + weight, tried + bias);
+      err = with_ridge(&q, ridge[i], first, first + (biases - weights), tried + weights,
+                       tried + biases);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    MILL_MPI(MPI_Bcast(tried + weight, (int)(shape.n_param - weight), MPI_FLOAT, 0, mpi->comm));
+    MILL_MPI(MPI_Bcast(tried + weights, (int)n_last, MPI_FLOAT, 0, mpi->comm));
     MILL_TRY(validate(mpi, team, tried, &loss));
     if (loss < *after) {
       *after = loss;
-      memcpy(state->best + weight, tried + weight, (shape.n_param - weight) * sizeof *tried);
+      memcpy(state->best + weights, tried + weights, n_last * sizeof *tried);
     }
   }
 done:

@@ -59,7 +59,7 @@ static int condense(mill_train_statistics *s)
   /* the rows of two ranks, and a row for the change of the mean, fit into the room */
   const int n = s->n_room / 2 - 1;
   const size_t n_pix = (size_t)s->n_pix;
-  MILL_OWNED double *rows = NULL, *value = NULL;
+  MILL_OWNED double *rows = NULL, *value = NULL; /* value: eigenvalues, not needed here */
   if (s->n_row <= n)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(n, &value));
@@ -72,8 +72,8 @@ static int condense(mill_train_statistics *s)
 
 /* ---- spectra that come in ---- */
 
-/* Include n_other spectra, whose rows less their mean are in s->row already: combine means and
- * squares, and add a row for the difference of the means. */
+/* Include n_other spectra, whose rows less their mean are in s->row already: combine means and sums
+ * of squares.  Unless they are the first spectra, add a row for the difference of the means. */
 static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
                       const double *square_other)
 {
@@ -140,7 +140,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
 {
   const size_t n_pix = (size_t)s->n_pix;
-  int64_t size[2];
+  int64_t size[2]; /* as in send: numbers of spectra and of rows */
   int code = MILL_OK;
   MILL_CHECK_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
   if (s->n_row + size[1] + 1 > s->n_room)
@@ -161,13 +161,13 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
 {
   int answer = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
-  const int64_t size[2] = {s->n, s->n_row};
+  const int64_t size[2] = {s->n, s->n_row}; /* numbers of spectra and of rows */
   memcpy(pixel, s->mean, n_pix * sizeof *pixel);
   memcpy(pixel + n_pix, s->square, n_pix * sizeof *pixel);
   MILL_CHECK_MPI(MPI_Send(size, 2, MPI_INT64_T, 0, 0, mpi->comm));
   MILL_CHECK_MPI(MPI_Recv(&answer, 1, MPI_INT, 0, 1, mpi->comm, MPI_STATUS_IGNORE));
   if (answer != MILL_OK || s->n == 0)
-    return MILL_OK;
+    return MILL_OK; /* rank 0 reports its own failure */
   MILL_CHECK_MPI(MPI_Send(pixel, 2 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
   for (int i = 0; i < s->n_row; i++)
     MILL_CHECK_MPI(MPI_Send(s->row + (size_t)i * n_pix, s->n_pix, MPI_DOUBLE, 0, 3, mpi->comm));
@@ -180,7 +180,7 @@ int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
   int err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
   MILL_STEP(centre(s));
   if (err == MILL_OK && mpi->rank > 0)
-    err = condense(s); /* rank 0 has room for so many rows */
+    err = condense(s); /* rank 0 has room for the remaining rows */
   MILL_TRY(mill_mpi_agree(mpi, err));
   for (int from = 1; from < mpi->size; from++) {
     if (mpi->rank == 0)
@@ -224,8 +224,8 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Scale a principal direction, row [n_pix], to a pattern in the spectra's units whose scores have
- * mean square 1.  The row's sum of squares is n times the variance. */
+/* Turn a principal direction, row [n_pix], into a pattern in the spectra's units, with its largest
+ * element positive.  The factor 1 / sqrt(number of spectra) makes the scores' mean square 1. */
 static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
                          double *pattern)
 {
@@ -312,7 +312,7 @@ int mill_train_components_scores(const mill_train_components *c, const double *s
       x[i * n_pix + p] = u * scale[p];
     }
   }
-  /* z_k = pattern_k . scale^2 (y - mean) / variance_k: scaled patterns are orthogonal */
+  /* scaled patterns are orthogonal, so z_k = pattern_k . scale^2 (y - mean) / variance_k */
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, c->n_component, c->n_pix, 1, x, c->n_pix,
               c->pattern, c->n_pix, 0, z, c->n_component);
   for (size_t i = 0; i < (size_t)n; i++)

@@ -53,7 +53,7 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* operations a weight: 2 for output, 2 for its gradient and, after layer 0, 2 for the input's */
+  /* operations per weight: 2 for the output, 2 for its own gradient, 2 for the input's if l > 0 */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;
@@ -164,9 +164,8 @@ int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *lo
     MILL_TRY(w->ops->losses(w->work, &w->rows, &part));
     mine += part;
   }
-done:
-  if (err == MILL_OK || mpi->size > 1)
-    err = mill_mpi_agree(mpi, err);
+done: /* also after a failure: the other ranks wait here; *loss then stays NaN */
+  err = mill_mpi_agree(mpi, err);
   MILL_STEP(mill_train_sum_over_ranks(mpi, mine, loss));
   *loss = *loss / ((double)n * p->n_norm) + p->validation_floor;
   return err;
@@ -177,8 +176,9 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
   const size_t n_rank = (size_t)mpi->size;
   if (n_param > INT_MAX)
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "a network of %zu parameters is too large; at most %d are possible", n_param,
-                      INT_MAX);
+                      "a network of %zu parameters is too large, expected at most %d: give a "
+                      "smaller --hidden",
+                      n_param, INT_MAX);
   MILL_CHECK(MILL_ALLOC(n_rank, &shares->start));
   MILL_CHECK(MILL_ALLOC(n_rank, &shares->count));
   MILL_CHECK(MILL_ALLOC(n_rank, &shares->mine_start));
@@ -187,14 +187,14 @@ int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_sha
     shares->start[r] = (int)(n_param * r / n_rank);
     shares->count[r] = (int)(n_param * (r + 1) / n_rank) - shares->start[r];
   }
-  const int mine = shares->count[mpi->rank];
   if (mpi->size == 1)
     return MILL_OK;
-  MILL_CHECK(MILL_ALLOC(n_rank * (size_t)mine, &shares->received));
+  const int mine = shares->count[mpi->rank]; /* parameters of this rank's share */
   if (n_rank * (size_t)mine > INT_MAX)
     return MILL_ERROR(MILL_ERR_RANGE,
                       "%zu parameters are too many for %zu ranks: give a smaller --hidden", n_param,
                       n_rank);
+  MILL_CHECK(MILL_ALLOC(n_rank * (size_t)mine, &shares->received));
   for (int r = 0; r < mpi->size; r++) {
     shares->mine_start[r] = r * mine; /* where in `received` rank r's gradients begin */
     shares->mine_count[r] = mine;

@@ -8,7 +8,7 @@
 #include "src/ranks/mpi_context.h"
 
 enum mill_train_schedule {
-  MILL_TRAIN_COSINE = 0, /**< half a cosine over all epochs, from the first rate to the least */
+  MILL_TRAIN_COSINE = 0, /**< the rate falls from first to least as half a cosine over all epochs */
   MILL_TRAIN_PLATEAU /**< multiply the rate by `factor` when the validation loss stops falling */
 };
 
@@ -83,7 +83,7 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 MILL_CLOSER(mill_train_team, mill_train_team_destroy)
 
-/** Use a copy of param [n_param] as parameters, without Adam's moments: take no step with them. */
+/** Use a copy of param [n_param] as parameters.  Without Adam's moments, no step is possible. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
 /** Fill team->rows for the models numbered in team->model [n], with or without targets. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tests that every backend must pass, on stars that reach every branch of the code.  Results may
- *  differ from those of the CPU's best backend by the order of sums alone. */
+ *  differ from those of the CPU's best backend only by the order of sums. */
 #pragma once
 
 #include "tests/fit/made_star.h"
@@ -46,8 +46,8 @@ static inline void work_make(work_input *in, int kind)
     in->truth[i][WORK_PAR] = 6.5;
     made_star_fill(&in->lib, in->truth[i], work_sn[i], 1, &random, &in->star[i]);
   }
-  /* The second exposure gets another velocity.  The search for an exposure's velocity then goes far
-   * from the velocity of the joint fit. */
+  /* The second exposure gets another velocity, so that the search for its velocity goes far from
+   * the velocity of the joint fit. */
   static made_star moved;
   moved = in->star[1];
   in->truth[1][MILL_PAR_VRAD] += WORK_SHIFT;
@@ -90,7 +90,7 @@ static inline void work_make(work_input *in, int kind)
   }
 }
 
-/** Fit the stars with models; then ask star 0 for all kinds of answers, in->thin for tangents. */
+/** Fit the stars with models.  Then ask star 0 each kind of question, and in->thin for tangents. */
 static inline void work_run(const mill_backend *backend, work_input *in, int precision,
                             work_output *out)
 {

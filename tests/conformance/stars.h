@@ -14,7 +14,7 @@
 enum { N_STAR = CONFORMANCE_STARS, N_LABEL = 4, N_ARM = 3, N_PAR = N_LABEL + 2, SEED = 20 };
 enum { N_DIAG = 11, MAX_PIX = 140, MAX_SEGMENT = 4 };
 
-/* at or just above multiples of a chunk, a warp and a block of threads */
+/* Pixels per arm: a multiple of a CPU's chunk, of a warp and of a block of threads, or 1 more. */
 static const int n_pix_arm[N_ARM] = {97, 128, 129};
 
 /* Tests fit the stars 0 ... n_fit - 1. */
@@ -33,7 +33,7 @@ static struct survey {
   float model[N_STAR][MADE_MAX_SEG][MADE_MAX_PIX];
 } data;
 
-/** Spoil stars: bad pixels of every kind, no good pixel in arm or star, no matrix, changed sign. */
+/** Spoil stars: bad pixels, no good pixel in arm or star, no resolution matrix, negative flux. */
 static inline void spoil(made_star *star)
 {
   made_segment *bad = star[3].segment;
@@ -79,7 +79,7 @@ static inline int survey_make(void **state)
       s->n_diag = N_DIAG;
       for (int p = 0; p < n; p++)
         s->wave_aa[p] = first + (last - first) * p / (n - 1);
-      /* Gaussian of 0.9 pixels; diagonal d holds offset h - d, stored by column */
+      /* Gaussian of 0.9 pixels; diagonal d has offset N_DIAG / 2 - d, and is stored by column */
       for (int d = 0; d < N_DIAG; d++)
         for (int p = 0; p < n; p++) {
           const double off = (N_DIAG / 2 - d) / 0.9;

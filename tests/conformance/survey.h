@@ -82,7 +82,7 @@ MILL_TEST(many_continuum_functions_equal_the_cpu)
     memcpy(expected, data.result, (size_t)n_fit * sizeof expected[0]);
     fit(tested, 4);
     for (int k = 0; k < n_fit; k++) {
-      /* tolerance of whole fits; rounding may decide if moments take 25 or 41 velocities */
+      /* tolerance of whole fits: rounding may decide if a profile has 25 or 41 velocities */
       const double err = expected[k].vrad_err_km_s;
       assert_close(data.result[k].vrad_km_s, expected[k].vrad_km_s, 0.05 * err);
       assert_close(data.result[k].vrad_err_km_s, err, 0.05 * err);
@@ -237,7 +237,7 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 }
 
 /* Upload pieces that begin every `step` bytes, and check what arrives.  Every fifth piece is zeros.
- * The host overwrites a piece right after the call, or after settle() if the piece `stays`. */
+ * The host overwrites a piece's source after the call, or after settle() if the piece `stays`. */
 static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
 {
   enum { N_BYTE = 7 << 20 };
@@ -299,7 +299,7 @@ MILL_TEST(pieces_come_as_they_were_when_sent)
 }
 
 /** Replace the survey's library by another one with the same arms; return the survey's library.
- *  No star fits the other library, so fits get few starts and evaluations. */
+ *  The stars do not fit the other library; few starts and evaluations keep their fits short. */
 static inline mill_library other_library(void)
 {
   const mill_library usual = data.lib;
@@ -359,7 +359,7 @@ MILL_TEST(other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch)
 
 /** Tolerances on the stars of branches.h; an adapter may set larger ones.  float64: backends add
  *  the 500 terms of a sum in different orders.  float32: a compiler that fuses multiplications
- *  and additions changes templates by 6e-8 of a flux of 40 sigma. */
+ *  and additions changes templates by 6e-8 of the flux, which has an S/N of 40. */
 static double branch_float32 = 1e-6, branch_float64 = 1e-11;
 
 static inline void check_branches(int precision, int kind)

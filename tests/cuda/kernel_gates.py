@@ -202,9 +202,9 @@ def study(path, resources, disassembler, source):
 
 
 def loop_of(loops, function, op):
-    """Return a function's inner loop that contains the instruction op; None: there is none.  Of the
-    loops that unrolling leaves, take the loop with the most loads under way; for tensor cores
-    (DMMA), with the fewest."""
+    """Return a function's inner loop that contains the instruction op; None: there is none.  If
+    unrolling leaves several, take the loop with the most loads under way or, for tensor cores
+    (DMMA), the loop with the fewest."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]
             and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm_f32"
             and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]

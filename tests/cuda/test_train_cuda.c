@@ -85,8 +85,8 @@ static double slopes_of(const mill_train_ops *ops, const int *model, const float
 
 MILL_TEST(slopes_are_the_cpu_s)
 {
-  /* A slope sums some hundred products.  Each is off by 6e-8 (float32, other order); with rounded
-   * factors by 5e-4 or 4e-3.  The emulated cuBLAS must round factors too: `least`. */
+  /* A slope sums some hundred products, each off by 6e-8 (float32), or by 5e-4 or 4e-3 (factors
+   * rounded to TF32 or BF16).  `least` shows that the emulated cuBLAS rounds factors too. */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
   int model[BATCH];
   for (int i = 0; i < BATCH; i++)

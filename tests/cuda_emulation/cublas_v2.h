@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A CPU in the place of cuBLAS: what kernels/cuda/train_cuda.cu calls, on the emulated streams. */
+/** cuBLAS on the CPU: the functions that kernels/cuda/train_cuda.cu calls, on emulated streams. */
 #pragma once
 
 #include "cuda_runtime.h"

@@ -29,7 +29,7 @@ MILL_TEST(the_host_waits_for_rounds_only)
   assert_true(n_graph >= 1);
   /* a graph holds many rounds, a round a dozen kernels and more */
   assert_true(n_kernel > 20 * n_graph);
-  /* rows come back once a star, not once a round, and models with them */
+  /* a star's row comes back once, with its models, not in every round */
   assert_true(after.download_bytes - before.download_bytes <
               n_fit * (long)(sizeof(mill_fit_result) +
                              MAX_SEGMENT * (MAX_PIX * sizeof(float) + sizeof(mill_segment)) + 64) +
@@ -55,7 +55,7 @@ static int slots_of_run(mill_pipeline *p)
 
 MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
 {
-  /* slots for all stars at once; n_upload leaves out lists of slots, as they are short */
+  /* all stars get slots at once; n_upload does not count lists of slots, as they are short */
   mill_pipeline *p = pipeline(tested, 8 * (n_fit + 1));
   (void)slots_of_run(p);
   const mill_emulation_counts before = mill_emulation_count();

@@ -99,7 +99,7 @@ def content(path, mode="rb"):
 
 
 def put(name, data):
-    """Write text or bytes to a file, in the temporary folder unless name is a path; its path."""
+    """Write text or bytes to name, a path or a name in the temporary folder; return the path."""
     path = tmp(name)
     with open(path, "wb") as f:
         f.write(data if isinstance(data, (bytes, bytearray)) else data.encode())
@@ -276,8 +276,8 @@ def age(name):
 
 
 def shared_and_said(out, *args, inputs=()):
-    """The library that `starmill library ARGS INPUTS` makes, with the plain program also for
-    scripts on emulated GPUs."""
+    """Path of the library that `starmill library ARGS INPUTS` makes, and the process that made it:
+    the program for CPUs, also if the script tests emulated GPUs."""
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Coadd files of simulated stars with given velocities: seen several times, or two stars each."""
+"""Coadds of simulated stars with given velocities: stars at several times, or pairs of stars."""
 
 import copy
 import os

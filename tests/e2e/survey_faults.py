@@ -69,7 +69,7 @@ WRONG = {
         ("COADD ANDMASK@2=nan", "(COADD): column ANDMASK", "pixel 2 is nan"),
         ("COADD ANDMASK@2=1e12", "(COADD): column ANDMASK", "integers of 32 bits"),
         ("!HELIO;+HELIO   = 'yes'", "HDU 1: keyword HELIO", "must hold T or F"),
-        ("COADD/2", "HDU 2 (COADD)", "2 rows of 8 values"),
+        *((f"COADD/{n}", "HDU 2 (COADD)", f"{n} rows of 8 values") for n in (2, 8)),
         ("!FIBERID;+FIBERID = 'a text of more than thirty characters'",
          "HDU 1: keyword FIBERID must hold an integer of 32 bits"),
         ("!FIBERID;+FIBERID = 2147483648",

@@ -106,7 +106,7 @@ class Hdu:
 
 
 def packed(hdus, shift=0):
-    """A file's bytes; where each HDU and its data begin.  shift is added to vectors' places."""
+    """A file's bytes; where each HDU and its data begin.  shift is added to heap offsets."""
     out, starts = b"", []
     for hdu in hdus:
         if not hdu.gone:
@@ -273,7 +273,7 @@ def sdss(s):
 
 
 def sdss_v(s):
-    """COADD at HDU 2, SPALL, ZALL, exposures 353048 and 353049 of both cameras in s.single."""
+    """COADD at HDU 2, SPALL, ZALL; s.single: exposures 353048 and 353049 of both cameras."""
     row = s.row(z=-3.5e-5, fiber=-1, fits_row=1, object="27021598054114233", spectype="STAR", subtype="F9",
                 identifier="sdss 112360-60000-27021598054114233", target_id=56789012)
     n = 6 + int(s.rng.integers(8))
@@ -461,7 +461,7 @@ def fourmost_single(s):
 
 
 def pfs(s, has_wave=False):
-    """FLUX of two visits at HDU 2; the first pixel has number 2, as in files of PFS's library."""
+    """FLUX of two visits at HDU 2; pixels count from 2 for CRPIX1, as in files of PFS's library."""
     n = 6 + int(s.rng.integers(8))
     p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
@@ -489,7 +489,7 @@ def pfs(s, has_wave=False):
 
 
 def generic(s, plain=True):
-    """SPECTRA at HDU 2.  plain: vectors of one length and the plainest types, else as drawn."""
+    """SPECTRA at HDU 2.  plain: fixed lengths, types and unit; else these are drawn at random."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
     variable, is_error, is_double = (0, 0, 0) if plain else s.rng.integers(2, size=3)
     unit = "Angstrom" if plain else str(s.rng.choice(list(units)))

@@ -151,7 +151,7 @@ OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "g
 
 class Config(ProgramTest):
     def read(self, *texts):
-        """Read texts as files, each over the one before: printed text and identity, or refusal."""
+        """Read texts as files, each over the one before: printed text and identity, or error."""
         paths = [text if text.startswith(SOURCE) else put(f"{i}.yaml", text.encode("latin-1"))
                  for i, text in enumerate(texts)]
         return Reader.ask("config", *paths)
@@ -268,7 +268,7 @@ class Config(ProgramTest):
             self.assertOneLine(starmill("fit", "--print-config", *words.split()), *parts, status=2)
 
     def test_what_is_printed_is_read(self):
-        """Also texts that YAML would read as something else, and the largest and least numbers."""
+        """Values are texts that YAML would read as something else, and the most extreme numbers."""
         number = ("-1.7976931348623157e+308", "-0.0", "5e-324", "0.30000000000000004", "0.1", "1e22",
                   "1.7976931348623157e+308")
         for i, text in enumerate(("~", "null", "'", "a: b", "#", "- a", "{a}", "%", " a ", '"\\"',

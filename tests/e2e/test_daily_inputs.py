@@ -154,6 +154,10 @@ class Daily(ProgramTest):
                          [os.path.realpath(p) for p in files])
         self.run_fit("next.h5", *self.daily)
         self.assertEqual(self.inputs("next.h5"), [os.path.relpath(later, self.folder)])
+        # a run that ended early, whose inputs another run has fitted since
+        self.run_fit("dead.h5", *self.daily[:2])
+        unfinish(self.at("dead.h5"), 1)
+        self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished", "remove it", status=2)
 
     def test_redrock_belongs_to_the_input(self):
         star = self.add("coadd-x.fits")
@@ -167,7 +171,7 @@ class Daily(ProgramTest):
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
-        # without --redrock the redrock file only classifies: it appears after a fit, then vanishes
+        # without --redrock the redrock file only sets a warning; it exists for fit d alone
         beside, daily = self.at("redrock-y.fits"), (*daily[1:-1], self.add("coadd-y.fits"))
         self.run_fit("c.h5", *daily)
         write_redrock(beside, target, [0.5], ["GALAXY"])
@@ -241,7 +245,7 @@ class Daily(ProgramTest):
             self.assertEqual("line 3 is damaged" in done.stderr, n > 0)  # a newline alone costs nothing
 
     def test_texts_that_a_table_cannot_hold(self):
-        """Tabs end columns, newlines lines: a reason loses both, a path with them is refused."""
+        """Tabs end columns, newlines lines: reasons lose them, paths with them are refused."""
         bad = shutil.copy(STAR, self.at("a\tb.fits"))
         done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
         self.assertOneLine(done, "a", "tab", status=2)

@@ -120,6 +120,12 @@ class Epochs(ProgramTest):
         # the same spectra in another order: sums differ in their last digits, fits by 0.01 errors
         np.testing.assert_allclose(arms["VRAD_CHI2"] ** 0.5, whole["VRAD_CHI2"] ** 0.5, atol=0.05, rtol=1e-3)
 
+    def test_rows_of_one_exposure_have_no_epochs(self):
+        for i, args in enumerate((("--config", JOIN), ())):
+            done = run("fit", *args, "--library", self.library, "--epochs", "exposure", "--plan",
+                       "--output", tmp("plan.h5"), *self.files)
+            self.assertEqual("no row has more than one exposure" in done.stderr, i == 1)
+
     def test_nights(self):
         of = self.by_star(tmp("nights.h5"))
         np.testing.assert_array_equal(of["EPOCH"], np.tile((0, 0, 1, 1), (len(AMPLITUDE), 1)))
@@ -214,7 +220,7 @@ class Epochs(ProgramTest):
 
 class FaintEpochs(ProgramTest):
     def test_far_velocities_are_found(self):
-        """Those of the last of five epochs, with a prior of VRAD or errors that are too large."""
+        """The last of five epochs has a far velocity. VRAD has a prior, or errors are too large."""
         far = np.array([60.0, 70, 80, 90, 100, 120, 140, 160] * 3)
         velocity = np.outer(far, [0, 0, 0, 0, 1])
         files, _ = pair_survey.make_epochs(tmp("faint"), os.environ["STARMILL"], velocity, seed=5,
@@ -286,7 +292,7 @@ class Pairs(ProgramTest):
             np.testing.assert_array_equal(np.isfinite(self.row[name]), found)
 
     def test_ratio_of_fluxes(self):
-        """RATIO is made over arm r, so FLUX_RATIO_R is compared; S/N 30 to 60 leave some per cent."""
+        """RATIO and FLUX_RATIO_R are ratios in arm r. S/N 30 to 60 leave some per cent of error."""
         found = self.row["SB2"] == 1
         turned = np.abs(self.row["VRAD"] - self.stars.vrad_km_s) > 0.5 * np.abs(APART)
         true = np.where(turned, 1 / np.maximum(RATIO, 1e-9), RATIO)

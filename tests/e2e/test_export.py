@@ -360,7 +360,7 @@ class Export(ProgramTest):
         self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
     def test_sn_of_an_arm_without_good_pixels(self):
-        """It is -1e9 in HDF5 and NaN in FITS; compare takes the S/N of the star's other arms."""
+        """This S/N is -1e9 in HDF5, NaN in FITS; compare takes the S/N of the star's other arms."""
         path = shutil.copy(OUT, tmp("no-b.h5"))
         edited(path, lambda fits, _: fits["SN_B"].put(3, -1e9))
         self.export("--to", "fits", "--output", tmp("no-b.fits"), path)

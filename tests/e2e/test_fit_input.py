@@ -26,7 +26,7 @@ class BadFiles(EndToEnd):
         self.assertIn("finished already", again.stdout)
 
     def test_cut_after_a_whole_arm(self):
-        # nothing distinguishes it from a file of one arm but the columns of SCORES
+        # only the columns of SCORES distinguish this cut file from a file of one arm
         done = self.fit("few9.h5", few_hdus(self.good, 9))
         self.assertIn("few9.fits", done.stderr)
         self.assertIn("truncated", done.stderr)

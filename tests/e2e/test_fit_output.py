@@ -226,7 +226,7 @@ class Models(EndToEnd):
                                [1, 3], options)
 
     def test_rows_on_different_wavelengths_have_their_own(self):
-        """Arm r of the second file is shifted, and 20 pixels shorter in the third."""
+        """Arm r is shifted in the second file, and 20 pixels shorter in the third."""
         def shift(hdus):
             hdus["R_WAVELENGTH"].data += 1.6
 

@@ -15,7 +15,7 @@ class Redrock(EndToEnd):
         self.redrock = tmp("redrock-same.fits")
 
     def write(self, kept, path=None):
-        """A redrock file in which the kept rows are stars; all have one size and time."""
+        """Write a redrock file: kept rows are stars.  All such files agree in size and time."""
         path, n = path or self.redrock, len(self.ids)
         write_redrock(path, self.ids, np.full(n, 0.5), ["STAR" if i in kept else "GALAXY" for i in range(n)])
         os.utime(path, (1.7e9, 1.7e9))
@@ -229,7 +229,7 @@ class Repaired(EndToEnd):
             self.fit("out.h5", *inputs, status=3, ranks=ranks, says=[self.bad, "when the result was begun"])
             self.assertEqual(list(read(self.path)["STATUS"]), 3 * [FITTED])
         self.retry(*inputs, status=4, says=["it could not be read then"])
-        # a later start: it stops, for another one, also if the file is missing
+        # a later start cannot read or find the file: it stops, so that a next start may read it
         self.fit("late.h5", *inputs)
         self.fit("late.h5", *inputs, status=4, env=unread, says=[self.bad, "could be read when"])
         unfinish(self.path)

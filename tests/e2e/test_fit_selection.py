@@ -197,7 +197,7 @@ class Join(EndToEnd):
             fits = read(self.path)
             self.assertTrue((fits["FIT_INFO"] & 64 > 0).all())  # GIVEN_START
             np.testing.assert_allclose(fits["TEFF"], expected, atol=1)
-        # a table by position: only a fit of the second star sees that two of its rows are one place
+        # two rows of a table by position are the second star: only a fit of this star sees both
         ra, dec = (pyfits.getdata(files[0], "FIBERMAP")[f"TARGET_{name}"] for name in ("RA", "DEC"))
         bintable({"RA": [*ra, ra[1]], "DEC": [*dec, dec[1]], "TEFF": [5100.0] * 3,
                   "TEFF_ERR": [0.1] * 3}).writeto(tmp("doubled.fits"))

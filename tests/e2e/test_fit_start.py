@@ -66,7 +66,6 @@ class FitStart(ProgramTest):
         self.assertLess(given["NEVAL"].sum(), guessed["NEVAL"].sum())
 
     def test_a_result_as_start_is_where_fits_begin(self):
-        # evaluations: one at the start, which expects no gain, one profile, one at the end
         first = shutil.copy(tmp("guessed.h5"), tmp("first.h5"))
         # the same values in a FITS table are the same start and continue the same run
         self.run_fit("same.h5", "--start", first)
@@ -81,7 +80,7 @@ class FitStart(ProgramTest):
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed)
         self.assertEqual(np.median(again["NJAC"]), 1)
-        # with the profile, the models and a round for the velocities of the arms
+        # one each: at the start, which expects no gain; profile; models; velocities of arms
         self.assertEqual(np.median(again["NEVAL"]), 4)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
         self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])
@@ -410,6 +409,11 @@ class FitPriors(ProgramTest):
         os.makedirs(tmp("night"))
         other = shutil.copy(SURVEY, tmp("night"))
         self.assertRefused(tmp("priors.h5"), "IDENTIFIER", other, SURVEY, args=(other,))
+        ids = self.ids[0], read(tmp("free.h5"), "catalog")["IDENTIFIER"][0].decode()
+        for by_name in 0, 1:  # as a list of rows does
+            done = run("fit", "--library", LIBRARY, "--plan", "--object", ids[by_name], "--output", tmp("no.h5"), SURVEY,
+                       other)
+            self.assertEqual("have the same name" in done.stderr, by_name)
         self.one_fit("two.h5", "--prior-table", self.table, other)
         self.assertIn("8 rows have priors", self.done.stdout)
 
@@ -472,6 +476,14 @@ class FitPriors(ProgramTest):
         )):
             with self.subTest(parts):
                 self.assertRefused(self.save(f"wrong{k}.fits", change), *parts)
+        # the result's unit in any spelling, or no unit
+        for column, unit, is_right in (("TEFF", "kK", 0), ("TEFF", "Kelvin", 1), ("TEFF_ERR", "m/s", 0), ("VRAD", "m/s", 0),
+                                       ("VRAD", "km.s**-1", 1), ("VRAD_ERR", "m s-1", 0), ("LOGG", "log(cm/s2)", 1)):
+            path = self.save("unit.fits", edit(VRAD=0.0, VRAD_ERR=1.0, LOGG_ERR=np.inf))
+            with pyfits.open(path, mode="update") as hdus:
+                hdus[1].columns[column].unit = unit
+            with self.subTest(column=column, unit=unit):
+                self.assertRefused(path, "LOGG" if is_right else f"{column} is in {unit}; convert")
         # a float -9999 for a missing value is reported; an integer column's null is no value
         for value, is_number in (-9999.0, True), (-9999, False):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))

@@ -76,6 +76,9 @@ class Surveys(EndToEnd):
         self.assertEqual(list(table["STATUS"]), [FITTED])
         for arm in "BRZ":
             self.assertGreater(table["NPIX_" + arm][0], 1000)
+        for arms, first in ("b,q", "q"), ("R", "R"):
+            self.fit("named.h5", "--arms", arms, cut("desi.fits", [3]), status=2,
+                     lib=os.path.join(SOURCE, "libraries", "fgk.h5"), says=[f"no arm {first};", "cameras b r z of desi"])
         for arms in ("b,r,z", "b,r", "b"):  # some or all of them by name
             self.fit("named.h5", "--overwrite", "--arms", arms, cut("desi.fits", [3]),
                      lib=os.path.join(SOURCE, "libraries", "fgk.h5"))

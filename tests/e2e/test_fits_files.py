@@ -21,7 +21,7 @@ def small():
 
 class Files(unittest.TestCase):
     def says(self, data, *parts, config="", name="file.fits", error=3):
-        """The reader refuses a file of these bytes (None: the file as it is) with these parts."""
+        """The reader refuses a file of these bytes (None: as it is); its message has all parts."""
         path = tmp(name) if data is None else put(name, data)
         answer = Reader.read(path, config)
         self.assertEqual(answer.get("error"), error, answer)

@@ -170,7 +170,7 @@ class Alike(Formats):
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
     def test_keys_by_which_a_file_has_nothing_to_select(self):
-        """A file without the values that a key tests is refused; all rows would fail or pass."""
+        """A file without the values that a key needs is refused: all rows would fail or pass."""
         no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
         for kind in KINDS:
             edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
@@ -270,9 +270,11 @@ class Desi(Formats):
         for kind, edits, mjd in (
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11T21:26:04.25'", 55876 + 77164.25 / 86400),
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11'", 55877),
-                ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436689.5 / 86400),
-                ("sdss", tai + middles + no_middle, 4458000008.5 / 86400),
-                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 51597.2222222222)):
+                ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436657.5 / 86400),
+                ("sdss", tai + middles + no_middle, 4457999976.5 / 86400),
+                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
+                *(("sdss", f"+TAI     = {57754 * 86400 + s}.0", 57754 + (s - leap) / 86400)
+                  for s, leap in ((-10**8, 35), (35, 36), (37, 37)))):
             np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
 
     def exposures(self, s, config=""):
@@ -444,13 +446,13 @@ class Others(Formats):
             answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
             self.assertEqual([(r["n_exposure"], r["exp_id"], r["target_id"]) for r in answer["rows"]],
                              [(2, -1, 56789012)] if joint else [(1, 353048, 56789012), (1, 353049, 56789012)])
-            np.testing.assert_allclose(answer["exposure_mjd"], (5184020207 + 1000 * np.arange(2)) / 86400, rtol=1e-14)
+            np.testing.assert_allclose(answer["exposure_mjd"], (5184020170 + 1000 * np.arange(2)) / 86400, rtol=1e-14)
             self.assertSegments(answer["segments"], s.single)
         s.edit("SPALL SDSS_ID@0=-999")
         self.assertEqual(self.read(s)["rows"][0]["target_id"], -1)
         answer = self.read(Sample("mwm visit"), "exposures: joint\n")
         self.assertEqual([r["n_exposure"] for r in answer["rows"]], [3])
-        np.testing.assert_allclose(answer["exposure_mjd"], 5184020257 / 86400 + np.arange(3), rtol=1e-14)
+        np.testing.assert_allclose(answer["exposure_mjd"], 5184020220 / 86400 + np.arange(3), rtol=1e-14)
 
     def test_astra_widths_contain_the_pixel(self):
         for kind in "mwm star", "mwm visit":  # without a parallax

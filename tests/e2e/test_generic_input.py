@@ -296,7 +296,7 @@ class Generic(ProgramTest):
                 done = starmill("convert", "--medium", "vacuum", "--overwrite", "--output",
                                 tmp("s.fits"), path)
                 if sigma is not None and sigma[0] == 0.2:
-                    self.assertOneLine(done, path, "SIGMA is the error again", status=3)
+                    self.assertOneLine(done, path, "SIGMA equals the error", status=3)
                     continue
                 row = pyfits.getdata(tmp("s.fits"))[0]
                 np.testing.assert_allclose(row["IVAR"], ivar, rtol=1e-6)  # float32

@@ -6,7 +6,7 @@ from base import *  # noqa: F403
 
 SCRIPT = os.path.join(SOURCE, "packaging", "gpu-programme")
 
-# each records its call; the program named in $HANG hangs, the one in $FAIL fails
+# each stand-in records its call; the program named in $HANG hangs, the one in $FAIL fails
 HEAD = ('#!/bin/bash\necho "${0##*/} $*" >>"$RECORD"\n[[ ${0##*/} != "$HANG" ]] || exec sleep 1000\n'
         '[[ ${0##*/} != "$FAIL" ]] || { echo broken; exit 3; }\n')
 FAKE = r'''
@@ -65,7 +65,7 @@ class GpuProgramme(unittest.TestCase):
         said = self.programme("--expect", put(os.path.join(self.folder, "expect"), "answer_arm_f32 1.0\n"))
         self.assertEqual(re.findall(r"^## (\w+)$", said, re.M), [
             "check", "plain", "graph", "fits", "end", "profile", "crossover", "sanitize"])
-        # by hand: 4 ms and 0.5 ms by 10,000 stars; 8 MB in 4 ms
+        # calculated by hand: 4 ms / 10,000 stars, 0.5 ms / 10,000 stars, 8 MB / 4 ms
         self.assertIn("| answer_arm_f32 | 2 | 0.400 | 2 | 1.0 | 0.40 |", said)
         self.assertIn("| round_digest | 1 | 0.050 | 0 |  |  |", said)
         self.assertIn("| all | | 0.450 |", said)

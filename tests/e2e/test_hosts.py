@@ -80,7 +80,7 @@ exec ip netns exec {self.name}-$n unshare -u -m sh -c '
 
 class Hosts(EndToEnd):
     def test_three_hosts(self):
-        """Three hosts: one rank's bits, an output on two of them, a clock ahead, a dead host."""
+        """Three hosts have one rank's bits. Faults: unshared output, fast clock, dead host."""
         fit = ("--library", library(), "--threads", 1, cut("hosts.fits", range(ROWS)))
         run("fit", "--output", tmp("alone.h5"), *fit)
         alone = read(tmp("alone.h5"))

@@ -68,7 +68,7 @@ def image(flux, **card):
 
 
 def write_phoenix(folder, labels, wave=WAVE, of=spectrum):
-    """PHOENIX HiRes: an image of one axis, cards, a table of abundances, wavelengths apart."""
+    """PHOENIX HiRes files: image, cards, table of abundances; one file has the wavelengths."""
     os.makedirs(tmp(folder), exist_ok=True)
     for i, (teff, logg, feh) in enumerate(labels):
         hdu = image(of((teff, logg, feh), wave).astype("f4"), PHXTEFF=teff, PHXLOGG=logg,

@@ -252,7 +252,7 @@ class LibraryCorrect(ProgramTest):
         wave, after = made.emulate(tmp("corrected.h5"), inside)
         change = np.log(after / made.emulate(tmp("bare.h5"), inside)[1])
         at = np.argmin(abs(wave - LINE))
-        # spectra of S/N 500 know the strength to 1 %; it falls to 0 where stars are few
+        # spectra of S/N 500 give the strength to 1 %; the correction falls to 0 where stars are few
         wrong = change[:, at] - missing(inside)
         self.assertLess(np.sqrt(np.mean(wrong**2) / np.mean(missing(inside) ** 2)), 0.1)
         # elsewhere only the smooth continuum changes, which the spectra lack
@@ -279,7 +279,7 @@ class LibraryCorrect(ProgramTest):
             self.assertGreater(f["arms/arm0/model_error/fraction"][1245:1270].min(), 1e-4)
 
     def test_missing_pixels_and_errors(self):
-        """Residuals are of known pixels; labels without an error get the scale of benchmark stars."""
+        """Only known pixels count; labels without an error get the scale of benchmark stars."""
         wave = np.arange(5000.0, 5100)
         one = types.SimpleNamespace(wave=wave, measures=wave, known=wave[None] < 5025, name="b",
                                     x=np.where(wave < 5025, 0.01, 9)[None], degree=1, use=[], ridge=0.1)
@@ -329,7 +329,7 @@ class LibraryCorrect(ProgramTest):
                              for name in ("bare.h5", "scaled.h5"))
             ratio = np.log(after / before)
             change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
-        # a part of the 150 K is left: benchmark stars are some of the calibrators
+        # not all of the 150 K is found, as the benchmark stars are an eighth of the calibrators
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
         twins = library_file.read(tmp("bare.h5"))
@@ -350,7 +350,7 @@ class LibraryCorrect(ProgramTest):
                                       scale=np.full(3, 60.0), shifts=lambda *_: shift)
         scale, _ = correction.scale_of(stars, [0, 1, 2], [Label(n, unit="K") for n in "abc"])
         self.assertLess(abs(scale(line.mean(axis=0)[None]) - 30).max(), 40)
-        # stars on a line do not give the slope across it: without a prior it is off by 200 K
+        # stars on a line do not give the slope across it: without a prior the scale is off by 200 K
         self.assertLess(abs(scale(np.array([[1.0, -1, 0], [-1, 1, 0]])) - 30).max(), 100)
 
     def test_every_emulator_takes_it(self):

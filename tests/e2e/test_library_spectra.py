@@ -124,7 +124,7 @@ class LibrarySpectra(ProgramTest):
     @staticmethod
     @functools.cache
     def plain():
-        """Make the library plain.h5 of plain.fits: path of the spectra, process that made it."""
+        """Make plain.h5 from plain.fits; return the path of the spectra and the ended process."""
         path = write("plain.fits")
         return path, built("plain.h5", path, *GIVEN)
 
@@ -204,7 +204,7 @@ class LibrarySpectra(ProgramTest):
         self.assertLessEqual({"TEFF", "GRAVITY", "M_H", "TEFF_ERR", "GRAVITY_ERR", "M_H_ERR",
                               "SN_OPT", "CHISQ_OPT"}, set(got))
         self.assertFalse({"LOGG", "FEH", "ALPHAFE", "ALPHAFE_ERR", "CHISQ_B"} & set(got))
-        # S/N 100 over a thousand pixels, and a library from spectra of S/N 500
+        # limits for S/N 100 over a thousand pixels, and a library from spectra of S/N 500
         for name, true, limit in zip(("VRAD", "TEFF", "GRAVITY", "M_H"), (VRAD, *TRUTH.T),
                                      (1.5, 80, 0.3, 0.1)):
             self.assertLess(abs(got[name] - true).max(), limit, name)

@@ -117,7 +117,7 @@ class Train(ProgramTest):
                      "--output", path, GRID)
 
     def test_networks(self):
-        """Networks find unseen spectra: by one rank and by two, ln flux or flux, other losses."""
+        """Networks predict unseen spectra: of one rank or two, ln flux or flux, two losses."""
         label = np.random.default_rng(5).uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
             "two.h5": ((), 2, 0.01),

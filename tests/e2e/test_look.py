@@ -366,7 +366,7 @@ class Plot(Look):
                              (bits & ~np.uint32(ignored) != 0).tolist())
 
     def test_wavelengths_in_air(self):
-        # Ciddor's index of air, another fit of the same data: at most 0.5 m/s apart
+        # Ciddor's index of air differs from ours, another fit of the same data, by 0.5 m/s at most
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2
         for _ in range(3):

@@ -103,7 +103,7 @@ class Merge(ProgramTest):
         self.assertEqual(content(parts[0]), before)
 
     def test_killed_at_its_end(self):
-        """The same command says that all is done, and removes what the killed one left."""
+        """The same command says that all is done, and removes the lock that a kill left."""
         part, out = self.part("killed.h5", FILES[:1]), tmp("killed-all.h5")
         self.merge(out, part)
         before = content(out)
@@ -371,7 +371,7 @@ class Calibration(ProgramTest):
                 k = names.index(name)
                 n = (250 if name == "VSINI" else self.N // 2 - 220)
                 self.assertEqual(said["CAL_PAIRS"][k], n)
-                # six standard deviations of a width from n pairs; a floor shows in some of them
+                # six standard deviations of a width from a bin's pairs; a floor shows in some pairs
                 few = 6 / np.sqrt(2 * n / len(said["CAL_SN"]))
                 self.assertLess(np.abs(said["CAL_FACTOR"][k] / factor - 1).max(), few)
                 self.assertLessEqual(abs(said["CAL_FLOOR"][k] - floor), (few + 0.1) * floor)

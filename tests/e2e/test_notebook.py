@@ -78,7 +78,7 @@ class Notebook(unittest.TestCase):
             self.assertEqual(Result(path)["IDENTIFIER"].dtype.kind, "U")
 
     def test_threads_open_results(self):
-        """Opening one forks a process, in which no lock of another thread may stay locked."""
+        """Opening a result forks a process, in which no lock of another thread may stay locked."""
         opened = ThreadPoolExecutor(4).map(lambda _: Result(OUT)["VRAD"], range(24), timeout=PATIENCE)
         self.assertEqual(len(list(opened)), 24)
 

@@ -156,7 +156,7 @@ class Overwrite(ProgramTest):
         self.assertTrue(content(new) == begun)
 
     def test_two_starts_at_once(self):
-        """A run looks again under the lock: another one may have made the file meanwhile."""
+        """A run that has the lock looks again: another run may have made the file meanwhile."""
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
@@ -261,7 +261,7 @@ ROWS = [3, 17, 38, 39, 5]
 
 class Damaged(ProgramTest):
     def damage(self, path):
-        """Damage five rows: a value, the key, STATUS unknown, STATUS and key 0, STATUS 0."""
+        """Damage five rows: VRAD; TARGETID; an unknown STATUS; STATUS and TARGETID 0; STATUS 0."""
         with h5py.File(path, "r+") as f:
             for name, row in zip(("VRAD", "TARGETID"), ROWS):
                 values = f["fits/" + name]

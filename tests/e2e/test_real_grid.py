@@ -263,7 +263,7 @@ class Run(ProgramTest):
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
-        # layers have the temperature Teff, but at one corner 6000 K, where the stand-in fails
+        # layers have the temperature Teff; in one corner 6000 K, for which the stand-in fails
         nodes = {}
         for t in np.arange(3750.0, 7501, 250):
             for g in np.arange(0.0, 5.51, 0.5):
@@ -542,7 +542,7 @@ class RealLibrary(ProgramTest):
         self.assertEqual(len(line), 1, done.stdout)
         cells = [c.strip().replace("−", "-") for c in line[0].split("|")]
         self.assertEqual(cells[3], "40")
-        # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
+        # 60 models in four labels give Teff to 25 K, 1 % of its range
         self.assertLess(abs(float(cells[6].split()[0])), 25)
         # the spectra's mean velocity, 20 km/s, does not become the templates' velocity
         self.assertLess(abs(float(cells[9].split()[0])), 1)

@@ -74,7 +74,7 @@ class RealStars(EndToEnd):
         """|Median| and robust scatter of starmill minus LASP are within limits set before any fit.
 
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
-        and CurveFit.  Medians of velocities have no limit, as LAMOST's are low by 5 km/s.
+        and CurveFit.  Medians of velocities have no limit, as LASP's are low by 5 km/s.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)
@@ -141,8 +141,8 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        """The option does, as does the key with `lsf: resolving_power`.  An arm's configured width
-        stays.  With `lsf: auto` the cameras' widths stay."""
+        """--resolving-power replaces them, as does the key with `lsf: resolving_power`.  An arm's
+        configured width stays.  With `lsf: auto` the cameras' widths stay."""
         text = re.sub("(?m)^(lsf|resolving_power): .*", "", content(self.lamost, "r"))
         for i, (keys, option, expected) in enumerate((
                 ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),

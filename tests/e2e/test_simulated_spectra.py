@@ -285,7 +285,7 @@ class Instrument(ProgramTest):
 
 
 class Error(ProgramTest):
-    """Two waves and a fraction that grows over the arm, correlated over 20 pixels."""
+    """Model error: two waves, and a fraction that grows over the arm, correlated over 20 pixels."""
 
     @staticmethod
     def put(library):

@@ -64,7 +64,7 @@ class SpectraFiles(unittest.TestCase):
             read_all(*list_files([tmp("folder")], request), request)
 
     def test_holes_in_wavelengths(self):
-        """A spline across a hole is no spectrum: its pixels are bad, an arm that needs them refuses."""
+        """A spline across a hole has bad pixels; an arm that needs these refuses the spectrum."""
         wave = 5000 + np.cumsum(np.r_[0, np.full(400, 0.1), np.full(600, 0.3)])  # grids change their step
         flux, to = 1 + 0.5 * np.sin(wave), np.arange(5001, 5219, 0.25)
         whole, keep = interpolated(wave, flux, to), (wave <= 5100) | (wave >= 5110)

@@ -38,7 +38,7 @@ static site site_list[MAX_SITE];
 static int n_site;
 static const site *lost[2]; /**< barriers left out; NULL: none */
 
-/* These fits are in float32; hidden layers run in float64 and have no barrier. */
+/* These fits are in float32.  Of the float64 code only hidden layers run; they have no barriers. */
 mill_answer_arm mill_answer_arm_f64_fiber;
 void mill_layer_product_f64_fiber(const mill_layer *, const void *, int, const double *,
                                   const int *, double *const *);

@@ -45,7 +45,7 @@ typedef struct made_answer {
   int n_good[MILL_MAX_ARM];
 } made_answer;
 
-/* Irwin-Hall: sums of twelve numbers, good to 3 sigma; stars do not depend on libm */
+/* Sum of twelve uniform numbers: normal up to 3 sigma.  No libm, so stars are the same anywhere. */
 static inline double made_normal(uint64_t *state)
 {
   double sum = 0;

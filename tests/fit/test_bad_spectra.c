@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows of spectra with unusable pixels or arms, and of no star; flags of elements. */
+/* Rows of spectra that have unusable pixels or arms, or show no star; flags of elements. */
 #include "tests/mill_test.h"
 
 enum { SEED = 31337, MAX_STAR = 30, N_LABEL = 4, N_ARM = 3 };
@@ -11,7 +11,7 @@ MILL_TEST(an_unusable_arm_is_left_out)
 {
   make_stars(2, 30, 60);
   static float model[2 * MADE_MAX_SEG * MADE_MAX_PIX];
-  /* star 0, one exposure: masked; star 1, two exposures: NaN in one of them */
+  /* arm 1 of star 0: its only exposure is masked; of star 1: one of two exposures is NaN */
   for (int p = 0; p < star[0].segment[1].n_pix; p++)
     star[0].segment[1].mask[p] = 4;
   for (int p = 0; p < star[1].segment[2].n_pix; p++)
@@ -131,7 +131,7 @@ MILL_TEST(good_stars_have_no_flags)
     assert_int_equal(result[0][i].warn, 0);
 }
 
-/* Add n_sigma to the twentieth of the pixels where the template follows label l most. */
+/* Add +-n_sigma to the 5 % of pixels where the template depends most on label l. */
 static void spoil_lines(made_star *of, double *theta, int l, double n_sigma)
 {
   for (int i = 0; i < of->n_segment; i++) {
@@ -183,7 +183,7 @@ MILL_TEST(elements_have_flags_of_their_own)
       fit(N, result[is_element]);
       for (int i = 0; i < N; i++) {
         const mill_fit_result *r = &result[is_element][i];
-        /* beyond a facet: it moves the other labels by 2 to 6 errors, so the row gets HULL too */
+        /* MG beyond a facet moves the other labels by 2 to 6 errors, so the row gets HULL too */
         const int at_hull = row[k].outside > 0;
         assert_int_equal(r->label_flag[MG], is_element ? row[k].flag : MILL_ELEMENT_NONE);
         assert_int_equal(r->warn, at_hull ? MILL_WARN_HULL : 0);

@@ -177,8 +177,8 @@ static void compare_gradient(int at_zero)
       found = at_zero && j == 1 ? forward(theta, j, step) : richardson(value, theta, j, step);
       if (j >= fx.lib.n_label + 2) /* priors are no part of a Jacobian's answer */
         found -= 2 * theta[j] / pow(fx.set.velocity_offset_sigma_km_s, 2);
-      /* Differences have the noise 1e-9 |F| / step.  For velocities a pixel's place in a grid
-       * interval is float32; its rounding, 6e-8, also adds noise, to differences and gradient. */
+      /* Differences have the noise 1e-9 |F| / step.  A pixel's place in a grid interval is float32:
+       * its rounding, 6e-8, adds noise to the difference and the gradient by a velocity. */
       const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
       worst = fmax(worst, fabs(eval.grad[j] - found) / unit);
       assert_close(eval.grad[j] / unit, found / unit, 2e-5);

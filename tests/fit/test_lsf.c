@@ -35,7 +35,7 @@ static double about_one(double x)
   return 1.0 + 0.25 * x;
 }
 
-/** From almost nothing over the change of weights (0.6 to 0.8) to well sampled. */
+/** lack_pix from almost 0, through the change of weights at 0.6 to 0.8, to well sampled 1.65. */
 static double through_the_change(double x)
 {
   return 0.05 + 1.6 * x;
@@ -85,7 +85,7 @@ static void matrix_for_sigma(const made_star *from, made_star *to)
   }
 }
 
-/** The two ways leave out different numbers of pixels at the ends: mask more than either. */
+/** Matrix and sigma leave out different numbers of pixels at the ends: mask more than either. */
 static void mask_ends(made_star *s)
 {
   for (int i = 0; i < s->n_segment; i++)
@@ -114,8 +114,8 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&star[0], at, MILL_REQ_TANGENTS, &a, &ra);
     evaluate(&with_matrix, at, MILL_REQ_TANGENTS, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
-    /* A part of the line-spread function's sigma acts on the templates' grid, which is more exact
-     * than the matrix.  F differs by 1e-3 where residuals are as large as the noise. */
+    /* A part of sigma blurs the templates on their grid, more exactly than the matrix blurs pixels.
+     * F differs by 1e-3 where residuals are as large as the noise. */
     assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
       const double size = sqrt(b.hess[j * N_PAR + j]);
@@ -198,7 +198,7 @@ static void fit_both(int n, void (*change)(made_segment *))
   made_fit(&lib, &set, backend, 4, 1, n, changed, NULL, result[1], NULL);
 }
 
-/** Parameters of the changed stars are those expected, within a part of their errors. */
+/** Parameters of the changed stars agree with the expected ones within n_error errors. */
 static void assert_near(const mill_fit_result *expected, double n_error)
 {
   for (int i = 0; i < 3; i++)
@@ -282,7 +282,7 @@ static void narrow_60(made_segment *s)
   s->sigma_aa[60] = 0.01f;
 }
 
-/* Templates of 0.5 A are blurred for pixels of 0.7 A, by less than the sharpest fitted pixel. */
+/* For pixels of 0.7 A templates of 0.5 A are blurred, if the sharpest fitted pixel allows it. */
 MILL_TEST(a_single_sigma_does_not_change_the_other_pixels)
 {
   for (int how = 0; how < 3; how++) { /* pixel 60 has a mask, has no weight, or is fitted */
@@ -378,7 +378,7 @@ MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
     assert_int_equal(result[1][i].info & (MILL_INFO_LSF_NARROW | MILL_INFO_LSF_UNUSABLE), 0);
 }
 
-/** As as_matrix, with rows of 0 (empty even) or NaN: every ninth, or all (empty above 1). */
+/** as_empty_matrix spoils every ninth row, or all (empty > 1), by 0 (empty is even) or NaN. */
 static int empty;
 
 static void as_empty_matrix(made_segment *s)

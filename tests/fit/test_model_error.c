@@ -136,7 +136,7 @@ static void add_sky_rows(const made_segment *s, dense *d)
   }
 }
 
-/** The covariance of a segment with its model error at place, from the definition. */
+/** A segment's covariance, with the model error at the parameters `place`, by its definition. */
 static void make_dense(const made_segment *s, double n_share, dense *d)
 {
   const mill_arm *arm = &fx.lib.arm[s->arm];
@@ -349,7 +349,7 @@ MILL_TEST(width_of_the_line_spread_function)
     if (kind > 1)
       assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
-    /* the component's second derivative is right within 1 %, and the component is some sigma */
+    /* the width's error adds components of some sigma, with second derivatives right within 1 % */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
   }

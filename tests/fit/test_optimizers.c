@@ -44,8 +44,8 @@ MILL_TEST(optimizers_agree)
   static const char *const name[3] = {"hybrid", "nelder-mead", "levenberg-marquardt"};
   for (int o = 0; o < 3; o++)
     printf("%s: %.1f values and %.1f Jacobians a star\n", name[o], evaluations[o], jacobians[o]);
-  /* a simplex along axes of the curvature needs a fifth of the 430 evaluations in plain units */
-  assert_true(evaluations[0] <= 45 && evaluations[1] <= 160);
+  /* 3 and 69 are usual; a simplex in plain units, not along axes of the curvature, needs 430 */
+  assert_true(evaluations[0] <= 5 && evaluations[1] <= 85);
 }
 
 /** The networks are wide, so that their last layer takes most time. */

@@ -208,7 +208,7 @@ MILL_TEST(velocity_offsets_are_found)
         assert_close(free->vrad_km_s + found, free->vrad_arm_km_s[a], 0.05 * err);
         if (i == 0) /* the prior outweighs the arms */
           continue;
-        /* at least the errors of both arms' velocities; labels and v sin i add to them */
+        /* err is at least that of both arms' velocities; labels and v sin i add to it */
         assert_true(err > 0.98 * hypot(free->vrad_arm_err_km_s[0], free->vrad_arm_err_km_s[a]));
         chi2 += pow((found - (shift[a] - shift[0])) / err, 2);
         n++;
@@ -257,7 +257,7 @@ static double outer(double u)
   return set.rotation == MILL_ROT_LINEAR ? u : sqrt(u * u + 60 * u);
 }
 
-/** Error of u of which VSINI_ERR is half the interval, cut off at 0. */
+/** Error of u for which half the interval of v sin i, cut off at 0, is VSINI_ERR `err`. */
 static double inner_error(double v, double err)
 {
   const double u = inner(v);
@@ -319,8 +319,8 @@ MILL_TEST(hull_is_respected)
     for (int i = 0; i < 8; i++) {
       const mill_fit_result *r = &result[o][i];
       assert_int_equal(r->status, MILL_STATUS_FITTED);
-      /* -2 ln L gains some 10 per sigma of 0.2 outside; the penalty's stiffness is
-       * 10 N_pix N_arm = 1e4: 50 / 2e4 */
+      /* Outside, -2 ln L falls by some 10 per label error of 0.2.  The penalty is 1e4 hull_dist^2
+       * (10 N_pix N_arm = 1e4), so the sum is least at 50 / 2e4. */
       assert_close(r->hull_dist, 0, 5e-3);
       if (r->hull_dist > 0)
         assert_true(r->warn & MILL_WARN_HULL);

@@ -150,7 +150,7 @@ static int filling_source(void *context, mill_star **out)
 }
 
 /** The third star equals the second.  Slot 0 is free first, but has too little memory.  So the
- *  third star waits for slot 1, where both libraries' turns must start anew. */
+ *  third star waits for slot 1, where the turns of both libraries must begin again. */
 MILL_TEST(a_star_in_another_slot_has_the_same_row)
 {
   static made_star dark;

@@ -48,7 +48,7 @@ static double touch(const mill_read_batch *batch)
   return sum;
 }
 
-/* Read as io/stars/reader.c does: in batches, and a batch that fails row by row. */
+/* Read as io/stars/reader.c does: in batches; if a batch fails, its rows one by one. */
 static int read_rows(mill_spectra *spectra, const mill_file_index *index)
 {
   static volatile double sink;

@@ -42,7 +42,8 @@ int fuzz_priors(const uint8_t *bytes, size_t n)
   mill_prior_table *table;
   int64_t row;
   two_labels();
-  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &lib, &set, &limits, &table);
+  const int err =
+      mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &lib, &set, &limits, 0, &table);
   if (fuzz_check_code("table of priors", err, allowed) != MILL_OK)
     return FUZZ_REFUSED;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -90,7 +90,7 @@ static inline void by_exposure(made_star *made)
     }
 }
 
-/** -2 ln L and, where it is not NULL, the penalty of n points. */
+/** -2 ln L of n points and, unless penalty is NULL, their penalties. */
 static inline void values_of(starmill_library *library, const starmill_star *star, int n,
                              const double *theta, double *m2ll, double *penalty)
 {

@@ -112,7 +112,7 @@ MILL_TEST(gradient_and_curvature_match_differences)
     around(fx.star[0], theta, j, step, value);
     const double wide = (value[2] - value[1]) / (2 * step), near = (value[4] - value[3]) / step;
     const double unit = fmax(sqrt(c), fabs(gradient[j]));
-    /* rounding of values, 1e-8, over a tenth of a deviation; error of one extrapolation */
+    /* values round by 1e-8, the step is 0.1 deviations; one extrapolation leaves an error */
     assert_close(gradient[j] / unit, (4 * near - wide) / 3 / unit, 1e-4);
   }
   /* At high S/N and without residuals the Gauss-Newton curvature is exact, but for the small
@@ -132,7 +132,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
 {
   static float systematic[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
-  fx.made[0].segment[0].ivar[30] = -1e3f; /* a bad pixel, though 1 / (1 / ivar + e^2) is above 0 */
+  fx.made[0].segment[0].ivar[30] = -1e3f; /* below 0: bad, though 1 / (1 / ivar + e^2) is above 0 */
   made_star noisier = fx.made[0];
   MILL_AT_END(starmill_star_free_at) starmill_star *by_hand = NULL, *with = NULL;
   const int n = spectra_of(&fx.made[0], spectrum);
@@ -282,7 +282,7 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   const double without = m2ll_of(library, star[0], theta);
   check(fix_model_error, library, star[0], theta);
   values_of(library, star[0], 1, theta, &with, &penalty);
-  /* the fit took the error at its last Jacobian, within 0.1 errors: F is off by 0.01 */
+  /* the fit has its model error from the last Jacobian, 0.1 errors away: F is off by 0.01 */
   assert_close(with + penalty, number_of(table, "M2LL"), 0.02);
   assert_true(fabs(with - without) > 1);
   (void)m2ll_of(library, star[1], theta); /* another star in between */

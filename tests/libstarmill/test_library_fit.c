@@ -82,6 +82,19 @@ MILL_TEST(velocity_offsets_are_parameters)
   assert_close(m2ll + penalty, number_of(table, "M2LL"), 1e-6 * fabs(m2ll));
 }
 
+MILL_TEST(a_named_format_has_its_error_of_widths)
+{
+  static const char *const keys[] = {"format: sdss\n", "lsf_width_error: 0.1\n", ""};
+  double m2ll[3];
+  for (int k = 0; k < 3; k++) {
+    MILL_AT_END(starmill_library_close_at) starmill_library *library = open_with(keys[k]);
+    MILL_AT_END(starmill_star_free_at) starmill_star *star = make_star(library, &fx.made[0]);
+    MILL_AT_END(starmill_table_free_at) starmill_table *table = fit_of(library, &star, 1);
+    m2ll[k] = number_of(table, "M2LL");
+  }
+  assert_true(m2ll[0] == m2ll[1] && m2ll[0] != m2ll[2]);
+}
+
 MILL_TEST(two_stars_have_columns)
 {
   MILL_AT_END(starmill_library_close_at) starmill_library *library = open_with("binaries: true\n");

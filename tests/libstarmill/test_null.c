@@ -5,7 +5,7 @@
 #include "libstarmill/include/starmill/starmill.h"
 
 /* clang-format off */
-/* X(function, number of needed pointers, arguments), of which p(k) is the k-th of them. */
+/* X(function, number of needed pointers, arguments): p(k) is the k-th needed pointer. */
 #define FALLIBLE(X)                                                                               \
   X(library_open, 2, (p(0), NULL, p(1), e))        X(library_parameter, 2, (p(0), 0, p(1), e))    \
   X(library_check, 2, (p(0), NULL, 0, p(1), e))    X(channels_open, 2, (p(0), NULL, p(1), e))     \

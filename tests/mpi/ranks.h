@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by tests of several ranks: the ranks, and an end that all of them reach. */
+/** Shared by tests of several ranks: `mpi`, and a main function that ends on all ranks. */
 #pragma once
 
 #include "src/ranks/mpi_context.h"

@@ -228,7 +228,7 @@ static inline int is_wanted(const mill_result_file *file, int64_t row)
   return bits[row / 8] >> (row % 8) & 1;
 }
 
-/* Put this rank's share (row % size == rank) of the wanted rows below n, backwards. */
+/* Put this rank's wanted rows below n (row % size == rank) into the file, the last row first. */
 static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t n)
 {
   int64_t n_put = 0;
@@ -317,7 +317,7 @@ static inline void refuses(const survey *s, const char *path, const char *why)
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Nothing of an output is left: neither itself, nor lock, nor a temporary file. */
+/* Number of files that are left of an output: itself, its lock, temporary files. */
 static inline int n_left_over(const char *name)
 {
   char command[2048];

@@ -208,7 +208,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
     if (has_gpu)
       assert_placed(mpi.rank, 1);
   }
-  /* the first rank sees no GPU; each of the others gets the same GPU as if it saw one */
+  /* the first rank sees no GPU; this does not change which GPU each other rank gets */
   good_machine(mpi.rank == 0 ? 0 : mpi.size);
   if (mpi.size > 1) {
     assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
@@ -314,7 +314,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
   assert_says(result);
   for (int i = 0; i < N_FAULT; i++) {
     faulty_machine(&fault[i]);
-    /* without GPUs the machine is the wrong one for that file; a GPU that fails is a failure */
+    /* no GPU: this result cannot be continued here; a GPU that fails: its own error */
     const int code = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
     const int shows = mpi.size >= fault[i].least;
     settled(fault[i].what, begun_on, 1, shows ? code : MILL_OK);

@@ -339,7 +339,7 @@ static void check_row(const mill_join *join, int64_t new_row, int i, const mill_
                         (made->kind.z == kind.z || (isnan(made->kind.z) && isnan(kind.z)))));
 }
 
-/* Is a row of owner i among the stars -40 to -20, star 1 and star 7? */
+/* Does the object whose first row is i have a row of the stars -40 to -20, star 1 or star 7? */
 static int is_listed(int i)
 {
   int n = 0;

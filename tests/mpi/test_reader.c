@@ -11,7 +11,7 @@ enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
 static int n_thread; /* that read, of each rank */
 static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
-/* The same files unpacked, once by rank 0, as every opening of a packed file unpacks it again. */
+/* Paths of `input`, unpacked once by rank 0, as every opening of a packed file unpacks it again. */
 static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
@@ -186,7 +186,7 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
   close_catalog();
 }
 
-/* The second file has changed in size; by_rows: only in the rows that are selected. */
+/* The second file has changed: its size, or (by_rows) the list of selected rows. */
 static void changed_file_costs_its_rows(const char *result, int by_rows)
 {
   mill_reader *reader = NULL;

@@ -318,8 +318,9 @@ MILL_TEST(other_identity_is_refused)
   close_all(open_as(&s, path, 0, MILL_OPEN_CONTINUE), NULL);
 }
 
-/* Ranks write at fixed places of a contiguous column, so a chunked column is refused. */
-MILL_TEST(columns_in_chunks_are_refused)
+/* Ranks write at fixed places of a contiguous column, so a chunked column is refused.  Without
+ * START_TIME an overwritten file would not be noticed. */
+MILL_TEST(files_of_another_layout_are_refused)
 {
   MILL_AT_END(survey_free) survey s;
   const char *path = in_folder("chunks.h5");
@@ -336,6 +337,13 @@ MILL_TEST(columns_in_chunks_are_refused)
   }
   MPI_Barrier(MPI_COMM_WORLD);
   assert_fails(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT, "SN_B is in chunks");
+  if (mpi.rank == 0) {
+    MILL_AT_END(mill_h5_id_close) const hid_t h5 = open_plain(path, H5F_ACC_RDWR);
+    assert_true(H5Ldelete(h5, "provenance/START_TIME", H5P_DEFAULT) >= 0);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  assert_fails(open_code(&s, path, 0, &file, &outcome), MILL_ERR_OUTPUT,
+               "START_TIME cannot be read");
 }
 
 /* Wavelengths of models, of the first arm alone. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An arm's network trained by several ranks: as by one, and the same bits each time. */
+/* Several ranks train an arm's network as one rank does, with the same bits each time. */
 #include "tests/mill_test.h"
 
 #include "src/train/train_arm.h"

@@ -209,7 +209,7 @@ class Submit(unittest.TestCase):
             self.assertEqual(content(listed, "r"), "real/in")
 
     def test_the_mark_of_parts_is_not_for_the_output(self):
-        """With the mark of parts in --output the job would look for the lists in other folders."""
+        """With {part} in --output the job would look for the lists of inputs in other folders."""
         self.write("list.txt", "a.fits\nb.fits\n")
         self.bin = self.folder
         os.mkdir(os.path.join(self.folder, "d-{part}"))

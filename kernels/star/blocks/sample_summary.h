@@ -396,7 +396,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   flag |= modes.n > 1 ? MILL_POST_MODES : 0;
   flag |= mill_block_post_beyond_hull(b, m, slot, &samples) ? MILL_POST_HULL : 0;
-  flag |= s->least < worse - 1.0 ? MILL_POST_LOWER : 0; /* a fit missed a minimum */
+  flag |= s->least < worse - 1.0 ? MILL_POST_LOWER : 0; /* fit or refit missed a minimum */
   flag |= slot->starts.is_several ? MILL_POST_ONE_STAR : 0;
   MILL_SERIAL(b)
   {

@@ -30,8 +30,8 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
   const double max_exponent = 600.0; /* largest exponent, so that no term underflows */
   const int odd = n % 2;
-  double left = fmax(0.5 * x - max_exponent, 0.0); /* term lacks the factor exp(-left) */
-  double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
+  double left = fmax(0.5 * x - max_exponent, 0.0); /* sum and term lack the factor exp(-left) */
+  double sum = odd ? exp(fmin(left, max_exponent)) * erfc(sqrt(0.5 * x)) : 0.0;
   double term = exp(left - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
   if (n < 1)
     return 1.0;

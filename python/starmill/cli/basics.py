@@ -188,7 +188,7 @@ def version(program):
 
 
 def writing(path, *more):
-    """Turn an OSError, or an error of the types `more`, into a Failure: path cannot be written."""
+    """Turn an OSError, or an error of types `more`, into a Failure that path cannot be written."""
     return as_failure(OUTPUT, f"{path} cannot be written", OSError, *more,
                       advice=": make room or choose another output")
 
@@ -263,7 +263,7 @@ def write_whole(path, pieces, overwrite):
 
 
 def did_you_mean(word, known, near=()):
-    """Return "; did you mean WORD?" with near[0], else the most similar known word, else ""."""
+    """Return "; did you mean WORD?" or "".  WORD is near[0], else the most similar known word."""
     import difflib  # slow; needed only after a mistake
     near = near or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {near[0]}?" if near else ""

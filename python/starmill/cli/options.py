@@ -9,7 +9,7 @@ from starmill.cli.basics import PACKAGES, USAGE, Failure, did_you_mean, need
 
 
 def with_facts(text, *facts):
-    """Append facts to a help text, in its last parenthesis if it ends in one."""
+    """Append facts in brackets to a help text, or inside the brackets at its end."""
     said = "; ".join(fact for fact in facts if fact)
     if not said:
         return text

@@ -172,7 +172,7 @@ def is_alive(pid):
 
 def own_text():
     job = os.environ.get("SLURM_JOB_ID", "")
-    job = job if re.fullmatch("[0-9A-Za-z_-]{1,63}", job) else "-"
+    job = job if re.fullmatch("[0-9_-]{1,63}", job) else "-"
     restart = os.environ.get("SLURM_RESTART_COUNT", "")
     try:
         space = os.readlink("/proc/self/ns/pid")

@@ -74,7 +74,7 @@ def read_atlas(folder, index, teffs):
             if not teffs[0] <= key[0] <= teffs[1] or key[2] < -2.5:
                 continue
             i = next(k for k, line in enumerate(lines) if line.startswith("READ DECK6")) + 1
-            # fields of 15, then 9 and 10 characters, which may touch; the first five count
+            # the first five fields, which have blanks between them; later fields may touch
             data = np.array([[float(x) for x in line.split()[:5]] for line in lines[i : i + 72]])
             if not (data > 0).all():
                 raise ValueError("not a model structure: %g %g %g %g" % key)

@@ -139,7 +139,8 @@ def read_spectrum(path, piece):
          "flux above the continuum at %g-%g A: %.3f" % (first, last, data[:, 1].max()))
     wave = first - lines.PAD + step * np.arange(len(data))
     good = data[:, 1] > 0.3  # the normalised flux has five decimals, too few in line cores
-    need(good.sum() >= 0.02 * len(good), BadModel, "no continuum at %g-%g A" % (first, last))
+    need(good.sum() >= 0.02 * len(good), BadModel,
+         "at %g-%g A under 2 %% of samples have a flux above 0.3 of continuum" % (first, last))
     cont = np.exp(np.interp(wave, wave[good], np.log(data[good, 2] / data[good, 1])))
     return wave, data[:, 2], cont
 

@@ -127,7 +127,7 @@ def _magnitudes(arm_r, teff_k, group, sn):
 def kinds(per_1000, index):
     """Return the kinds [n] of the rows in index.  Of every 1000 rows, per_1000 evenly spaced rows
     have a defect; the kinds of defects take turns."""
-    # the number of defects up to a row grows by 1 in a row with a defect
+    # before, after: numbers of defects in the rows before this row, and with this row
     block, j = np.divmod(index, 1000)
     before, after = (block * per_1000 + i * per_1000 // 1000 for i in (j, j + 1))
     return np.where(before == after, KINDS[0], np.array(KINDS[1:])[before % (len(KINDS) - 1)])

@@ -136,7 +136,7 @@ def open_coadd(path, survey, n_row):
 
 
 def put_coadd(file, row, survey, stars, observed=None):
-    """Write stars to the rows from row on.  observed: what observe() returns for them, if known."""
+    """Write stars to the rows `row`, row + 1, ...  observed: result of observe(), if known."""
     spectra, median_sn = observed or observe.observe(survey, stars)
     tables = _coadd_tables(stars, median_sn)
     for name, columns in COADD.items():

@@ -14,7 +14,7 @@ from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, versi
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
-# increment this when equal settings give other contents: an older survey then is not complete
+# increment this when equal settings give other contents: older surveys then do not count as made
 CONTENTS = 4
 BLOCK_ROWS, TRUTH_ROWS = 32, 4096  # rows that a process makes at once
 MAX_FILE = 1000000
@@ -123,7 +123,7 @@ class Batch:
 
 
 def make_block(survey, block):
-    """Draw the stars of a block and write them to all files of its batch, in any process."""
+    """Draw the stars of a block and write them to all files of its batch; runs in a worker."""
     batch, row, n = block
     stars = draw.draw(survey, batch.first + row, n)
     for what, file in batch.outputs.items():
@@ -131,7 +131,7 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, lock, tell):
-    """Make all batches in parallel; call tell(batch, n), which may raise, after each n rows."""
+    """Make all batches in parallel; call tell(batch, n), which may raise, after n rows each."""
     under_way, order = [], deque()
 
     def blocks():

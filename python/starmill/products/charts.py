@@ -111,7 +111,7 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw points; over MANY, as cells of their median colour, or without colour their number."""
+    """Draw points.  More than MANY become cells, shaded by median colour, else by number."""
     if len(x) > MANY:
         how = dict(mincnt=1, cmap="viridis", norm=LogNorm(1)) if colour is None else how
         return axes.hexbin(x, y, C=colour, reduce_C_function=np.median, gridsize=60, linewidths=0,
@@ -252,7 +252,7 @@ def maps(survey):
 
 
 def sky_axes(figure, place, wcs, shape, whole):
-    """Make the axes of a map of sky_frame, with a coordinate grid.  whole: of the whole sky."""
+    """Make the axes of a map of sky_frame, with a coordinate grid.  whole: the whole sky."""
     axes = figure.add_subplot(place, projection=wcs,
                               frame_class=EllipticalFrame if whole else RectangularFrame)
     axes.set(xlim=(-0.5, shape[1] - 0.5), ylim=(-0.5, shape[0] - 0.5), aspect="equal")
@@ -348,7 +348,7 @@ def pairs(survey):
 
 
 def curves(result, rows):
-    """Draw a panel per row: velocities of its epochs against time, or against their number."""
+    """Draw a panel per row: velocities of its epochs against time, else against number of epoch."""
     figure, grid = panels(len(rows), 2.2)
     for axes, row in zip(grid, rows):
         exposure, _ = result.exposures_of(np.array([row]))

@@ -95,7 +95,8 @@ def match(a, b):
     once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
-    need(both, USAGE, f"no {'+'.join(by)} has one row in each file: are they of the same stars?")
+    need(both, USAGE,
+         f"no {'+'.join(by)} is in each file exactly once: are they of the same stars?")
 
     def lost(before, after):
         return " and ".join(str(len(x) - len(y)) for x, y in zip(before, after))

@@ -183,7 +183,7 @@ class Export:
         return Done("written", n_damaged=n_left_out)
 
     def parts(self, header, whole):
-        """Return what writers of formats but FITS take: columns, result, mask of rows, facts."""
+        """Return what writers of non-FITS formats take: columns, result, mask of rows, facts."""
         facts = [(key, str(value)) for key, value in header.items()
                  if key not in (*head(""), "LONGSTRN")]
         facts += [(key, words(value)) for key, (value, _) in table.meanings(self.result).items()]

@@ -40,7 +40,7 @@ class Column:
              f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """Check the same column of another part; take its type if texts about files are longer."""
+        """Check the same column of another part.  For texts about files take the longer type."""
         is_text = self.unit == FILES and self.dtype.kind == "S"
         need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind) and
              (is_text or other.type == self.type), USAGE,
@@ -214,8 +214,8 @@ def copy_part(part, start, columns, file, lock, folder):
 
 def by_place(name, ra, dec):
     """Return for each row [n] the first row of its star.  name [n]: a number for each name.  A row
-    over FAR_AM arcmin from all earlier stars of its name begins a new star.  Once a name has
-    MOST_PLACES stars, such a row is a star that no other row joins.  A row without a position
+    over FAR_AM arcmin from all earlier stars of its name begins a new star.  Other rows near it
+    join this star, but only the first MOST_PLACES stars of a name.  A row without a position
     belongs to the first star of its name."""
     _, first, star, n = np.unique(name, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
@@ -322,7 +322,7 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Return whether this command made the output before; with parts: whether it has their rows."""
+    """Return whether this command made the output and, if parts are given, from these parts."""
     with contextlib.suppress(Failure):
         result = Result(output)
         with result.file:

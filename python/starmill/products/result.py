@@ -303,8 +303,8 @@ class Result:
         return names
 
     def calibrate(self):
-        """From now on scale errors by the factors and floors of starmill merge --calibrate.  Return
-        a text about parameters without a factor; "" if all have one."""
+        """Scale errors in all later reads by the calibration of starmill merge --calibrate.  Return
+        a text about parameters without a factor, "" if all have one."""
         attrs = self.fits.attrs
         need("CAL_FACTOR" in attrs, USAGE, f"{self.path} has no calibration of its errors: make a "
              "result with one by starmill merge --calibrate")

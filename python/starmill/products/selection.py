@@ -29,7 +29,7 @@ BITWISE = ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert
 ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
 MAX_SHOWN = 200  # characters of an expression in a message
 # C's operators outside quotes become Python's; comments and blanks become a blank.  ! becomes ~,
-# which binds as tightly; the form feed marks this ~, and not a ~ of the user.
+# which binds as tightly, with a form feed to tell it from a ~ of the user.
 WORDS = {"&&": " and ", "||": " or ", "!": "~\f"}
 SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=)|#.*|\s)")
 

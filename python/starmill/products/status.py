@@ -62,7 +62,7 @@ class Job:
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status
         self.run, self.age_s, self.damage = read_status(status), math.inf, ""
-        # the lock before the result: a run that ends meanwhile then shows as finished
+        # read the lock before the result: a run that ends meanwhile then shows as finished
         self.lock = Holder(output)
         self.begun, self.result = os.path.realpath(output), None
         new = self.begun + ".new"

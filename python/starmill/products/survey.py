@@ -54,8 +54,8 @@ def object_keys(objects):
 def joined(key, has_id, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows left out of repeats.  A star's rows
     share a key and lie within FAR_AS of the first row with this key.  by_place: a row with a unique
-    key joins a star within NEAR_AS by its position.  No row does so where over CROWD rows have one
-    position, or where TARGETIDs within NEAR_AS differ.  has_id: the row's key is its TARGETID."""
+    key joins a star within NEAR_AS, unless over CROWD rows have this position or TARGETIDs within
+    NEAR_AS differ.  has_id: the row's key is its TARGETID."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -205,7 +205,7 @@ class Survey:
 
     def _find_repeats(self):
         """Return the Repeats: a star's first two rows are a pair, the next two another.  delta: the
-        difference of a pair's parameters, each less its prior's part; errors, sn: of both rows."""
+        difference of a pair's parameters, with the prior removed; errors, sn: of both rows."""
         key, has_id, row, place = (np.concatenate(part, axis=-1) for part in zip(*self._keys))
         key, unjoined = joined(key, has_id, *place, by_place=self.key_every == 1)
         self._keys = None

@@ -58,7 +58,7 @@ def printable(values):
 
 
 def words(one):
-    """Return a text as a keyword's value, with " for ': astropy ends values at ' before a blank."""
+    """Return a text as a keyword's value.  ' becomes ": astropy ends a value at ' and a blank."""
     text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
     return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
 
@@ -176,7 +176,7 @@ def ucd_of(name, unit=""):
 
 
 def column(name, source, form=None):
-    """Return the Column of a dataset.  form: FITS type; None: the type that keeps its values."""
+    """Return the Column of a dataset.  form: FITS type; None: that of the dataset."""
     if source is None:
         return Column(name, form or "D", 1, "", "the library has no such label", ucd_of(name), None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
@@ -289,7 +289,7 @@ def write_files(product, result):
 
 
 def rows(result, columns, whole, texts, start=0):
-    """Yield packed rows of a result in blocks.  start: first row; whole: mask from there on."""
+    """Yield packed rows of a result in blocks.  whole: mask of the rows from `start` on."""
     for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 

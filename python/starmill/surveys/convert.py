@@ -214,7 +214,7 @@ def row_of(path, request, power):
     elif len(one.extra) > 1:
         pull = one.extra[1][ivar > 0] * np.sqrt(ivar[ivar > 0])
         need(not np.allclose(pull, 1, 0.01) or np.ptp(one.extra[1]) == 0, INPUT, f"{path}: column "
-             "SIGMA is the error again, not the LSF's sigma: give --columns WAVE,FLUX,ERROR")
+             "SIGMA equals the error, so is not the LSF's sigma: give --columns WAVE,FLUX,ERROR")
         row["LSF_SIGMA"] = one.extra[1] * unit_aa(path, "the unit of SIGMA",
                                                   one.origin.units[3] or one.origin.unit)
     return row

@@ -155,8 +155,8 @@ def model_errors(result, library):
 
 
 def arms_with_error(names, path, hashes):
-    """Return {arm name: Arm of the library} for arms with a model error; {} if the hash of the
-    library at path is not in `hashes`, which the result records.  names: arms of the fit."""
+    """Return {arm name: Arm of the library} for arms with a model error; {} unless the hash of the
+    library at path is in `hashes`, those of the result.  names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):
@@ -198,8 +198,8 @@ def matched(channels, models, path):
 
 
 def pixels(have, wanted):
-    """Return the indices in `have` of the wavelengths `wanted`, up to the first that `have` lacks
-    or that does not ascend."""
+    """Return the indices in `have` of the wavelengths `wanted`.  Stop at the first one that `have`
+    lacks, or whose index does not ascend."""
     if len(have) < 2:
         return []
     at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)

@@ -28,7 +28,7 @@ def numbers(option, text, n):
 
 
 def where_to_measure(options):
-    """Return a function of wavelength (A): 1 in --range, 0 outside and in --mask, without steps."""
+    """Return a function of wavelength (A): 1 in --range, smoothly 0 outside and in --mask."""
     low, high = options.range or (0, np.inf)
     need(low != high, USAGE, "--range takes MIN,MAX with MIN below MAX")
     masks = [numbers("mask", part.replace(":", ","), 2)

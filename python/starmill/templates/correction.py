@@ -103,7 +103,7 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
 
     sigma_aa   sigma (A) of the spectra's line-spread function
     kernel_aa  sigma (A) that convolves templates to the spectra's resolution
-    measures   function of wavelength, 0 to 1: share of the correction to apply there
+    measures   function of wavelength: share (0 to 1) of the correction that is applied
     size       [n_label] errors of the spectra's labels
     slope      Calibrators.slope, if known from earlier Calibrators of these spectra; None: compute
     """
@@ -229,7 +229,7 @@ def without_trend(shift, terms):
 
 
 def learn(calibrators, use, degree, ridge, rounds=ROUNDS):
-    """Return the Correction by all calibrators; fit its coefficients and their labels by turns."""
+    """Return the Correction by all calibrators; fit coefficients and stars' labels by turns."""
     found = Correction(use, degree, ridge, None, np.zeros(calibrators.labels.shape))
     terms = found.terms(calibrators.mapped)
     trend = emulate.monomials(calibrators.mapped[:, use], 1)
@@ -286,7 +286,7 @@ def scale_of(stars, use, label):
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
-        # terms, shifts and their errors: first of the n stars, then of the priors of the slopes
+        # data: terms, shifts and errors of shifts, for the n stars and then the slopes' priors
         data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
                 np.append(shift[known, k], zeros),
                 np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))

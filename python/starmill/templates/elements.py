@@ -41,7 +41,7 @@ class Models:
     """
 
     def __init__(self, grid, library):
-        """Take the grid's good models but cool carbon-rich ones (CARBON); arm 0 of the library."""
+        """Take arm 0 of the grid's good models, except cool carbon-rich ones (CARBON)."""
         rows = grid.good(False)
         labels = grid.values[rows]
         a = labels[:, N_FOUR:] - np.column_stack(
@@ -162,7 +162,7 @@ def add_labels(library, floors):
         label = Label(card.lower(), card, "dex", std=0.25, scale=0.1, floor=float(floor),
                       min=low + alpha.min * from_alpha[0], max=high + alpha.max * from_alpha[1])
         facets = [[-1, 0, alpha.map(alpha.min)], [1, 0, -alpha.map(alpha.max)]]
-        # in mapped [alpha/Fe] and label: sign (label - alpha * follows - limit) <= 0
+        # sign (label - [alpha/Fe] * follows - limit) <= 0, as a facet in mapped values of both
         for sign, limit, follows in zip((-1, 1), (low, high), from_alpha):
             facet = sign * np.array([-alpha.std * follows, label.std,
                                      -alpha.mean * follows - limit])
@@ -191,7 +191,7 @@ def join(library, parts, values):
         shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
-    # layer 1: SMALL times a + q, -a - q, a - q, -a + q; q: a part's factor, fitted by the old units
+    # layer 1: SMALL times a + q, -a - q, a - q, -a + q.  q: a part's factor, from layer 0's units
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
     coef = np.linalg.solve(design.T @ design + 1e-6 * np.eye(design.shape[1]), design.T @ score).T

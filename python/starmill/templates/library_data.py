@@ -48,7 +48,7 @@ class SplineGrid:
 
 @dataclass
 class Radial:
-    """|u - u_i|^3 around centers and a polynomial in u = x / length; they feed the last layer."""
+    """Inputs of the last layer: |u - u_i|^3 for all centers u_i, a polynomial in u = x / length."""
     degree: int
     length: np.ndarray  # [n_label]
     center: np.ndarray  # [n_center][n_label], mapped

@@ -46,7 +46,7 @@ def arm_errors(library, i_arm, models):
 
 
 def pixel_lines(library, models, n_component):
-    """Return lines of text on pixels, lines on residuals, and each arm's ModelError or None."""
+    """Return lines of text on pixels, lines on residuals, and [ModelError or None] by arm."""
     n, errors, residual_lines, model_errors = len(models.labels), [], [], []
     for i, arm in enumerate(library.arm):
         error, residual = arm_errors(library, i, models)

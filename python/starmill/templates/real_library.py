@@ -196,7 +196,7 @@ def fit_spectra(recipe, path, library, spectra, medium, keys):
 
 
 def fit_miles(recipe, work, library, wave, flux, rows, more=""):
-    """Return the columns of /fits of stars of MILES (ascending rows); more: keys for the fit."""
+    """Fit MILES stars `rows` (ascending); return the columns of /fits.  more: keys of the fit."""
     spectra = []
     for i in rows:
         good = np.isfinite(flux[i])
@@ -335,7 +335,7 @@ def make(args):
     write_attributes(full, recipe, name, n, sources)
     size = os.path.getsize(full) / 1e6
     need(size <= args.limit, SystemExit, "real-library: %s has %.1f MB, more than %g (--limit): "
-         "fewer components, or pixels" % (full, size, args.limit))
+         "give fewer components or pixels" % (full, size, args.limit))
     recipe.run("library", "info", full)
     os.makedirs(os.path.dirname(os.path.realpath(args.out)), exist_ok=True)
     shutil.copy(full, args.out + ".part")

@@ -258,7 +258,7 @@ class Functions:
         residual is the geometric mean of the residuals in fits with and without the spectrum."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
-        # at least 1e-4: no spectrum is doubtful where all fit up to rounding errors
+        # a divisor of 1e-4 or more: no ratio is large if all spectra fit up to rounding errors
         return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
 
     def _reject(self, ratio):
@@ -319,7 +319,7 @@ def find_velocities(functions, ln_step):
 
 def align(functions, ln_step, velocity, rows):
     """Measure the velocities left in the spectra `rows`, add them to velocity [n_spectrum] (km/s)
-    and make the median 0.  Return the robust scatter of the changes."""
+    and subtract the median.  Return the robust scatter of the changes."""
     found = find_velocities(functions, ln_step)
     good = np.isfinite(found)
     at = rows[good]

@@ -210,7 +210,7 @@ def rule_of_header(path, hdus, i, request, origin):
 
 
 def step_of(path, hdus, i, k):
-    """Return the main card of an image's step along axis k, and the step (None: no card)."""
+    """Return the name of the card for an image's step along axis k, and the step or None."""
     keys = f"CD{k}_{k}", f"CDELT{k}", f"PC{k}_{k}"
     matrix, step, turn = (card(path, hdus, i, key) for key in keys)
     if matrix is not None:  # the FITS standard: CDELT does not count then

@@ -53,7 +53,7 @@ def read_labels(text, most):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             raise Failure(USAGE, f"--labels {text}: a name is made of letters, digits and _")
         need(name in KNOWN or name.lower() not in KNOWN, USAGE, f"--labels {text}: write "
-             f"{name.lower()}={column}; only this name has its unit, and teff its logarithm")
+             f"{name.lower()}={column}: {name.lower()} has a known unit, {name} has not")
         need(name.lower() not in [other.lower() for other, _ in labels[:i]], USAGE,
              f"--labels {text}: {name} appears twice")
         need(len(column) <= 31, USAGE, f"--labels {text}: {column} is too long")
@@ -186,7 +186,7 @@ def read_pattern(pattern, names):
 
 
 def labels_of_name(pattern, names, name):
-    """Return [n_label] from a file's name, or None if it does not match the pattern."""
+    """Return the labels [n_label] in a file's name; None if it does not match the pattern."""
     compiled, divisor = read_pattern(pattern, names)
     match = compiled.fullmatch(name)
     signs = str.maketrans("pm", "+-")

@@ -168,8 +168,8 @@ class Lattice:
 
     def estimates(self, i_node, known, value, most, way):
         """Yield (number of nodes used, weight in the mean, estimate) of a node's value, by
-        polynomials along each label.  way 0: through up to `most` nodes on both sides; 1: through
-        the next two on one side; 2: through the next one."""
+        polynomials along each label.  way 0: interpolate from up to `most` nodes on both sides; 1:
+        extrapolate from the next two on one side; 2: copy the next one."""
         for axis, c in enumerate(np.unravel_index(i_node, self.model.shape)):
             line, x, uses = self.line(i_node, axis), self.node[axis], []  # uses: (nodes, weight)
             places = np.flatnonzero(known[line])
@@ -222,7 +222,7 @@ class Maker:
             lattice = Lattice(library.label, mapped, [grid.name[i] for i in models])
             for label, node in zip(library.label, lattice.node):
                 need(len(node) >= (2 if self.kind == "linear" else 4), INPUT, f"label {label.name} "
-                     f"has {len(node)} values; splines need 4, --emulator linear 2 and radial none")
+                     f"has {len(node)} values, splines need 4 and linear 2: use --emulator radial")
             if not fill_gaps:
                 lattice.refuse_gaps()
         layers = [self.make_layer(grid, i, models) for i in range(len(library.arm))]
@@ -394,8 +394,8 @@ def report_left_out(options, maker, grid, models, library):
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options.model_error):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"--left-out wants {n_wanted} of {n} models, with others on all "
-             "sides, and finds none: give a larger --left-out, or --validation GRID.h5 instead")
+        need(out.any(), INPUT, f"--left-out of {n_wanted} of {n} models found none with others "
+             "on all sides: give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
         maker.make(grid, models[~out], without, True)

@@ -23,7 +23,7 @@ static int begin(void **state)
   return unsetenv("SLURM_JOB_ID");
 }
 
-/* Start a child that takes the lock, says so by a pipe, and ends with keep_alive. */
+/* Start a child that takes the lock, says so by a pipe, and ends when keep_alive is closed. */
 static pid_t start_holder(int *keep_alive)
 {
   int ready[2], hold[2];
@@ -78,8 +78,11 @@ MILL_TEST(unreaped_holder_is_gone)
 MILL_TEST(leftovers_go_only_with_the_lock)
 {
   MILL_AT_END(mill_lock_release) mill_lock lock = {.path = ""};
-  char left[320], other[320];
-  snprintf(left, sizeof left, "%s.tmp-pid1", output);
+  char left[420], other[320], job[96];
+  setenv("SLURM_JOB_ID", "12ab", 1); /* no id of Slurm, so the process id names the file */
+  mill_lock_job(job, sizeof job);
+  unsetenv("SLURM_JOB_ID");
+  snprintf(left, sizeof left, "%s.tmp-%s", output, job);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
   save_file(left, "", 0);
   save_file(other, "", 0);
@@ -163,7 +166,7 @@ MILL_TEST(who_may_take_it_over)
   mill_lock_beat_s = 10;
 }
 
-/* A lock that looks old, as another host's clock is ahead, but whose holder touches it. */
+/* The lock looks old, as another host's clock is ahead, but its holder touches it. */
 MILL_TEST(old_lock_that_is_touched)
 {
   mill_lock lock = {.path = ""};

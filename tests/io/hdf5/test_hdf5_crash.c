@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests of the message that a process prints when an HDF5 file crashes it, and of results that link
- * to other files.  e2e/test_hostile_files.py has damaged files. */
+ * to other files.  e2e/test_hostile_files.py tests damaged files. */
 #include "tests/test_folder.h"
 
 #include <signal.h>
@@ -60,7 +60,7 @@ static int signal_of(int kind)
   return end_signal[kind < 8 ? kind / 2 : kind - 8];
 }
 
-/* Crash after table.h5 was opened, and another file opened and closed.  kind >= 8: table.h5 too. */
+/* Crash while table.h5 is open, after other.h5 was closed.  kind >= 8: table.h5 is closed, too. */
 static void *crash(void *context)
 {
   const int kind = *(int *)context;

@@ -283,7 +283,7 @@ MILL_TEST(crc_covers_every_byte_before_it)
   assert_int_equal(crc, crc32(0, (const Bytef *)row, (uInt)n_byte));
   assert_int_equal(crc32(0, (const Bytef *)"123456789", 9), 0xcbf43926);
   assert_int_equal(columns.column[columns.i_status].at, n_byte + 4);
-  /* the key leaves out STATUS, but readers take only a row of a known STATUS as done */
+  /* the CRC leaves out STATUS, but a row is whole only with the STATUS of a done row */
   static mill_table table;
   table.columns = columns;
   const mill_stored_rows rows = {.table = &table};
@@ -344,7 +344,7 @@ static void print_markdown(FILE *out)
   }
 }
 
-/* What stands in the documentation between <!-- NAME begin --> and <!-- NAME end --> */
+/* Compare columns with formats.md's table between <!-- NAME begin --> and <!-- NAME end --> */
 static void check_documented(const char *name)
 {
   char begin[64], end[64], *table = NULL;
@@ -375,7 +375,7 @@ MILL_TEST(documentation_has_the_same_columns)
 {
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_ANY_FIT, &columns));
   check_documented("fits columns");
-  /* of a sample's columns only those of the posterior; --draws 1 stands for any number */
+  /* of a sample only the posterior's columns are documented; --draws 1 stands for any number */
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(1), &columns));
   int n = 0;
   for (int i = 0; i < columns.n_column; i++)

@@ -93,7 +93,7 @@ static int make_toy_file(void **state)
   return status;
 }
 
-/* A library of three arms that overlap, and one channel of all of it. */
+/* Make a library of three arms that overlap, and one channel that covers all arms. */
 static int begin(void **state)
 {
   (void)state;
@@ -227,7 +227,7 @@ MILL_TEST(which_pixels_go_to_which_arm)
   } row[] = {
       /* cut in the middle of overlaps */
       {"coadd", NULL, 7, NULL, {{b, b_r}, {b_r, r_z}, {r_z, z_end}}},
-      /* a channel named like an arm goes there whole: the pipeline leaves out what is too much */
+      /* an arm gets all of the channel with its name; the pipeline leaves out pixels off the arm */
       {"r", NULL, 7, NULL, {[ARM_R] = {0, INFINITY}}},
       /* an arm that is not wanted keeps its channel from the others */
       {"r", NULL, 5, NULL, {{0, 0}}},
@@ -236,7 +236,7 @@ MILL_TEST(which_pixels_go_to_which_arm)
       /* arms that are narrowed: an end belongs to its arm */
       {"coadd", NULL, 7, narrowed, {{4000, 5001}, {r, r_z}, {r_z, 8001}}},
       {"b", NULL, 7, narrowed, {{4000, 5001}}},
-      /* a channel that is named: coadd is cut among b and r, red is of z alone */
+      /* z is set to channel RED and gets red whole; coadd is cut between b and r */
       {"coadd", "red", 7, named, {{b, b_r}, {b_r, r_end}, {z, z_end}}}};
   for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
     int n_segment = 0;
@@ -428,7 +428,7 @@ static uint64_t fnv1a(uint64_t hash, const char *text)
   return *text ? fnv1a((hash ^ (uint64_t)*text) * UINT64_C(0x100000001b3), text + 1) : hash;
 }
 
-/* The hash by Python of all columns of desitarget's yaml files, with their bits in order. */
+/* Python made this hash of all columns of desitarget's yaml files, with their bits in order. */
 MILL_TEST(bits_are_those_of_desitarget)
 {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -94,7 +94,7 @@ MILL_TEST(what_counts)
   assert_true(fabs(widths.sum_aa[1] - (0.9 + 1.0 + 1.1)) < 1e-6);
 }
 
-/* --- the shift of air is seen, and not that of other stars --- */
+/* --- a median of +-83 km/s shows a mistaken medium, other medians do not --- */
 
 /* n velocities at the quantiles (i + 1/2) / n of a logistic distribution.  Its scale s gives it
  * the quartiles of a normal distribution: 0.6745 sigma = ln(3) s. */
@@ -134,7 +134,7 @@ MILL_TEST(other_stars_are_none)
   assert_int_equal(sign_of(1001, -120, 40), 0);
   assert_int_equal(sign_of(1001, 400, 40), 0);
   assert_int_equal(sign_of(0, 0, 1), 0);
-  /* no sign if 1.253 sigma / sqrt(n) is above 10 km/s, or of fewer than 10 stars */
+  /* no sign if the median's error, 1.253 sigma / sqrt(n), is above 10 km/s, or n below 10 */
   assert_int_equal(sign_of(21, -83, 100), 0);
   assert_int_equal(sign_of(9, -83, 5), 0);
 }

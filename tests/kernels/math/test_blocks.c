@@ -31,7 +31,7 @@ MILL_TEST(continuum_functions_match_numpy)
   compare_continuum(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
 }
 
-/* npoly, or more for a wide arm; at most half the pixels and the maximum. */
+/* npoly functions, or more for a wide arm; at most half its pixels, and MILL_MAX_CONT. */
 MILL_TEST(number_of_functions)
 {
   mill_fit_settings set = {.n_cont = 10};
@@ -205,8 +205,8 @@ MILL_TEST(inner_parameter_of_rotation)
       assert_close(mill_vsini_outer(kind, u) / v, 1, 1e-14);
       const double slope =
           (mill_vsini_outer(kind, u + h) - mill_vsini_outer(kind, u - h)) / (2 * h);
-      /* the difference's error: h^2 times a third derivative, 3/8 of the slope below the
-       * softening, and rounding / h */
+      /* the difference is off by rounding / h and, by its third derivative, a relative
+       * (h / u)^2 / 8 (u below the softening) */
       assert_close(mill_vsini_outer_slope(kind, u) / slope, 1, 1e-8);
       /* the chain rule that the Jacobian uses */
       const double per = 0.06, r = v * per, e = 1e-5;
@@ -255,7 +255,7 @@ static void compare_f64(const reference *r)
   mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
                          b.work.frac, out, mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
-    /* float32 position in an interval: 3e-8, times up to 0.2 from knot to knot */
+    /* a position in an interval is off by 3e-8 (float32); values change by 0.2 an interval */
     assert_close(out[i], r->value[i], 2e-8);
     /* dT/dv = dT/dwave dwave/dv; the position's error times a second derivative of 0.1 */
     const double per_km_s = r->slope[i] * r->wave[i] * mill_doppler_ln_slope(vel);

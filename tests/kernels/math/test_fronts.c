@@ -93,7 +93,7 @@ MILL_TEST(basis_matches_the_recurrence)
         const double expected = ref_basis(n, knot, 3, i, x, &expected_slope);
         const int at = i - first;
         const double w = at >= 0 && at < 4 ? weight[at] : 0, s = at >= 0 && at < 4 ? slope[at] : 0;
-        /* sums of a few terms round by some 1e-16 of 1 and of the slopes */
+        /* sums of a few terms are off by some 1e-16 of their terms, at most 1 or a slope */
         assert_close(w, expected, 1e-14 * size);
         assert_close(s, expected_slope, 1e-14 * size);
         worst = fmax(worst, fabs(w - expected) / size);

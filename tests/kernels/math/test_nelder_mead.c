@@ -90,7 +90,7 @@ MILL_TEST(points_are_scipys)
   assert_int_equal(n_max, MILL_MAX_PAR);
 }
 
-/* With any limit of evaluations, ours makes as many, at the same points, and returns the best. */
+/* Ours evaluates as many points as the limit allows: SciPy's points.  It returns the best. */
 static void check_every_max_eval(const char *name)
 {
   const reference_nm *ref = find_case(name);

@@ -131,7 +131,7 @@ MILL_TEST(edges_and_times)
   }
 }
 
-/* Splines reproduce a parabola, so particles move as in the potential with this name. */
+/* Splines reproduce a parabola, so particles move as in the potential MILL_HARMONIC. */
 MILL_TEST(parabola_is_the_named_one)
 {
   static double value[33 * 33];

@@ -253,7 +253,8 @@ static void explains_much(void)
   answers[MILL_ANSWER_CHISQ_C_DATA] = 1e5;
 }
 
-/* What is hardly a star has one short start, unless its template explains more than the guess's. */
+/* A spectrum with hardly a star gets one short start, unless the fit's template lowers chi-square
+ * more than the guess's template. */
 MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
 {
   const double near[NP] = {20, 80, 0.6, 0, 0.3}, other[NP] = {-30, 30, 0, 0, 0};
@@ -274,7 +275,7 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
   }
 }
 
-/* Doubts, and the second template's chi-square, on both sides of the limits in numerics.md. */
+/* Values on both sides of the limits (numerics.md) of doubts and of the second template. */
 MILL_TEST(doubts_begin_at_their_limits)
 {
   const double f = 1000 * (1.1 + 3 * sqrt(2 / 1000.0)); /* of 1000 pixels; labels are below 1 */
@@ -393,7 +394,7 @@ MILL_TEST(error_of_vsini)
       mill_vsini_outer_slope(MILL_ROT_SPLINE, mill_vsini_inner(MILL_ROT_SPLINE, 80));
   assert_close(vsini_err(80, 2, MILL_ROT_SPLINE) / (2 * slope), 1, 1e-3);
   assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
-  /* 0 is within one sigma: half the interval from 0 to where u is one sigma higher */
+  /* 0 is within one sigma: the error is half of the interval from 0 to v sin i at u + sigma */
   const double u = mill_vsini_inner(MILL_ROT_SPLINE, 8);
   assert_close(vsini_err(8, 2, MILL_ROT_SPLINE), 0.5 * mill_vsini_outer(MILL_ROT_SPLINE, u + 2),
                1e-12);
@@ -499,7 +500,7 @@ MILL_TEST(limit_of_vsini)
           assert_close(slot.result.covar[NP + j - 1], 0, 0);
         const double u = mill_vsini_inner(kinds[k], limit + inwards * slot.result.vsini_err_km_s) -
                          mill_vsini_inner(kinds[k], limit);
-        /* least of grad u + d H d over the others: Schur's complement by elimination */
+        /* minimise grad u + d H d over the other parameters: Schur's complement by elimination */
         static const int idx[4] = {0, 2, 3, 4};
         double a[16], rhs[4];
         for (int i = 0; i < 4; i++) {

@@ -99,7 +99,7 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   g.slot.guess.velocity = g.velocity;
 }
 
-/** Address of w of the data's bin i; -2 w n lies MILL_GUESS_LANE numbers further. */
+/** Address of w (guess.h) of the data's bin i; its -2 w n lies MILL_GUESS_LANE numbers on. */
 static float *data_bin(int i)
 {
   const int n = g.b.model.guess_n, n_kept = n - 2 * g.b.model.guess_half, block = i / n_kept;
@@ -123,7 +123,7 @@ MILL_TEST(a_prior_of_an_element_does_not_count)
   }
 }
 
-/** Every template at every shift: with one block of bins, many, or a last block partly full. */
+/** Compare all templates at all shifts, with one block of bins, many, or a last one partly full. */
 MILL_TEST(match_is_the_sum_over_bins)
 {
   static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},
@@ -166,7 +166,7 @@ MILL_TEST(match_is_the_sum_over_bins)
   }
 }
 
-/** Data over continuum, weights less for the sky's residuals, and pixels that do not count. */
+/** Bins sum data over continuum.  Sky residuals lower the weights; bad pixels do not count. */
 MILL_TEST(bins_sum_good_pixels)
 {
   uint64_t random = SEED + 1;
@@ -215,7 +215,7 @@ MILL_TEST(bins_sum_good_pixels)
       w += c * c / variance;
     }
     expected2 += w * w + 4 * wn * wn;
-    /* float32 transforms there and back are off by 2e-7 of a block's sum, at most some 3e5 */
+    /* float32 transforms there and back are off by 2e-7 of a block's sum; sums are below 3e5 */
     assert_close((double)data_bin(i)[0] / n_fourier, w, 0.3);
     assert_close((double)data_bin(i)[MILL_GUESS_LANE] / n_fourier, -2 * wn, 0.3);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The polish on functions with a known minimum: quadratics, a valley, walls; flags of the end. */
+/* The polish of functions with known minima (quadratics, a valley, walls), and flags of fits. */
 #include "tests/mill_test.h"
 
 #include "kernels/star/logic/fit_star.h"
@@ -15,8 +15,8 @@ static void make(void)
   paraboloid(30, 8);
 }
 
-/** F = d H d (+ bend d_2^4 + hidden d_2^2), d in the inner parameters: value, gradient and
- *  curvature to slot->eval. */
+/** Return F = d H d + bend d_2^4 + hidden d_2^2 + penalties, d in the inner parameters.  Store the
+ *  gradient and H in slot->eval. */
 static double answer(double bend)
 {
   double d[NP], f = 0;
@@ -51,7 +51,7 @@ static int polish(const double *start, double bend)
   return MILL_POLISH_GO;
 }
 
-/* at the last evaluated point the polish expected to gain below 1e-2; its end has less left */
+/* at the last evaluated point the polish expected to gain below 1e-2; its end is still lower */
 static void assert_at_minimum(const double *expected, double f_expected)
 {
   const mill_polish *p = &slot.polish;
@@ -139,7 +139,7 @@ MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
         double *row = rows[h] + 3 * i;
         row[0] = cos(angle);
         row[1] = sin(angle);
-        /* about half a unit beyond all of them, 0.6 below the minimum in each label */
+        /* the point 0.6 below the minimum in each label is half a unit outside all facets */
         row[2] = 0.5 + 0.01 * test_library_random(&random) -
                  row[0] * (centre[2 + label[h][0]] - 0.6) -
                  row[1] * (centre[2 + label[h][1]] - 0.6);
@@ -335,7 +335,7 @@ MILL_TEST(near_hull)
            {0.91, 0, 0, 1, 0, 1},
            {1.30, 0, 0, 1, 0, 1},
            {0.91, 0.95, 0, 0, 1, 1},
-           /* across (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126 and 0.063 for 0.6 */
+           /* along (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126, 0.063 for rho 0.6 */
            {0.88 * r, 0.88 * r, 0.6, r, r, 1},
            {0.88 * r, 0.88 * r, 0, r, r, 0},
            {0.92 * r, -0.92 * r, 0, r, -r, 1},

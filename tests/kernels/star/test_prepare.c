@@ -157,7 +157,7 @@ static void check(void)
   for (int i = 0; i < N; i++) {
     const double d = expected.flux[i] / expected.sigma[i];
     assert_int_equal(b.good[i], expected.good[i]);
-    /* float32 storage, 6e-8 (or one denormal), and a floor made from a float32 median */
+    /* errors by float32 storage, 6e-8 (or one denormal), and by the float32 median of a floor */
     assert_close((double)b.d[i], d, 1.3e-7 * fabs(d));
     assert_close((double)b.is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i] + 1.5e-45);
     ln_var += 2 * log(expected.sigma[i]);
@@ -401,7 +401,7 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
       for (int k = 0; k < ND; k++) {
         const double as_stored = (double)raw[(ND - 1 - k) * NR + i - H + k];
         const double shifted = abs(k - H) == 1 ? 0.25 * (k - H) * (i % 3 - 1) : 0;
-        /* 0.9 but for what lies beyond 5 pixels (4e-4 of a width of 1.3) and float32 */
+        /* rows sum to 0.9, less what lies beyond 5 pixels (4e-4 of a width of 1.3); float32 */
         assert_close((double)res[k * PITCH + i],
                      i >= n_narrow ? 2 * as_stored : 0.9 * ((k == H) + shifted),
                      i >= n_narrow || abs(k - H) > 1 ? 1e-7 : 1e-3);
@@ -448,7 +448,7 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
   assert_int_equal(b.s.n_good, N - 10); /* edge_pix on each side */
   memcpy(whole, res, sizeof whole);
   memcpy(base, b.base, sizeof base);
-  /* row 0 at the edge, 20, 21 and 40; diagonal 0 of the file is the last weight of a row */
+  /* rows 0, 20, 21 and 40 are lost; the file's diagonal 0 has the last weight of each row */
   const int lost[] = {0, 20, 21, 40};
   raw[1 * N + 0] = NAN;
   raw[0 * N + 21] = INFINITY;

@@ -52,7 +52,7 @@ MILL_TEST(few_velocities_suffice_or_are_not_taken)
   printf("%d profiles of 5 velocities, %d of 41; kurtosis off by %.1e at most\n", n_few, n_full,
          worst);
   assert_true(n_few > 50 && n_full > 50);
-  /* away from the minimum, and near a limit of the velocity, the full grid */
+  /* a profile that begins off the minimum, or near a velocity limit, takes the full grid */
   int n_grid;
   profile(3, 0.4, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
   assert_int_equal(n_grid, 1);
@@ -159,7 +159,7 @@ MILL_TEST(waves_of_residuals_are_reported)
     assert_close(slot.result.stiff[0], arm[i].stiff, 1e-14);
     assert_int_equal((slot.result.info & MILL_INFO_STIFF) != 0, arm[i].is_stiff);
   }
-  /* 50 % of few pixels, but only 5 standard deviations: n 20, 4 blocks, 16 others of 1 */
+  /* 41 % of few pixels, but only 5 standard deviations: 4 blocks gain 18, noise alone 4 */
   slot.result.info = 0;
   slot.result.n_pix[0] = 20;
   slot.result.chisq[0] = 34;

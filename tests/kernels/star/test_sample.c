@@ -219,6 +219,11 @@ MILL_TEST(a_lower_minimum_is_flagged)
     sample(gaussian);
     assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
   }
+  make_few();
+  slot.starts.has_given = 1; /* F of the fit's row is 0: the refit missed the minimum */
+  memcpy(slot.best.at.hess, hess, sizeof hess);
+  sample_from(gaussian, 0.075);
+  assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
 
 /** Standard deviation that the Gaussian of hess has along one axis. */
@@ -434,7 +439,7 @@ MILL_TEST(the_evidence_has_priors_within_limits)
   assert_close(ln_z[3], ln_z[0] + log(2000.0) - 0.5 * x * x - ln_all, 0.02);
 }
 
-/** A label without hull and prior has no evidence; a hull's evidence is its part of the range. */
+/** The evidence is NaN if a label has no hull and no prior.  A hull counts as a uniform prior. */
 MILL_TEST(the_evidence_knows_hulls)
 {
   mill_hull hull[2] = {{.n_label = 1, .label = {0}, .n_facet = 2},

@@ -11,19 +11,18 @@
 MILL_TEST(probabilities_of_chi_squares)
 {
   static const struct {
-    double x;
-    int n;
-    double expected; /* scipy.stats.chi2.sf */
+    double x, n, expected; /* scipy.stats.chi2.sf */
   } of[] = {
-      {0.3, 1, 0.58388242077036501},       {12.5, 1, 0.00040695201744495946},
-      {0.7, 2, 0.70468808971871355},       {25.0, 2, 3.7266531720786718e-06},
-      {4.2, 3, 0.24066188520961462},       {9.9, 8, 0.27211490927929194},
-      {60.0, 13, 5.2534798527057241e-08},  {1.0, 40, 1},
-      {900.0, 6, 3.7567160194821417e-191}, {3.0, 0, 1},
-      {1600.0, 1601, 0.50235112452095168}, {3300.0, 3000, 8.5138497072716679e-05},
+      {0.3, 1, 0.58388242077036501},        {12.5, 1, 0.00040695201744495946},
+      {0.7, 2, 0.70468808971871355},        {25.0, 2, 3.7266531720786718e-06},
+      {4.2, 3, 0.24066188520961462},        {9.9, 8, 0.27211490927929194},
+      {60.0, 13, 5.2534798527057241e-08},   {1.0, 40, 1},
+      {900.0, 6, 3.7567160194821417e-191},  {3.0, 0, 1},
+      {1600.0, 1601, 0.50235112452095168},  {3300.0, 3000, 8.5138497072716679e-05},
+      {1300.0, 1, 1.1303728441493301e-284}, {1400.0, 3, 2.945619361016289e-303},
   };
   for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) /* sums of terms */
-    assert_close(mill_chisq_pval(of[i].x, of[i].n), of[i].expected, 1e-13 * of[i].expected);
+    assert_close(mill_chisq_pval(of[i].x, (int)of[i].n), of[i].expected, 1e-13 * of[i].expected);
 }
 
 /** Search epochs whose F has a minimum of depth 400 and width 20 km/s at minimum [n] (km/s); an
@@ -158,7 +157,7 @@ MILL_TEST(velocity_of_an_arm)
     for (int j = 0; j < 6; j++) {
       const double e = err[j % 3], sigma = 60 * sqrt(2 / depth[i]);
       const mill_curve at = search(20, e, depth[i], 0, j / 3, &n_eval);
-      /* within a tenth of an error, or of a step: what a parabola misses over it */
+      /* the parabola's minimum is off by at most a tenth of an error, or of the step e */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
       /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  The
@@ -174,7 +173,7 @@ MILL_TEST(velocity_of_an_arm)
   assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
   assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
-  /* a minimum within a velocity limit, but less than the step of two errors; one beyond a limit */
+  /* the minimum at 37 is 6 km/s inside the limit, less than a step of two errors; or outside it */
   for (int j = 0; j < 2; j++) {
     search_max = 43;
     const double sigma = 60 * sqrt(2 / depth[0]);
@@ -193,8 +192,8 @@ MILL_TEST(velocity_of_an_arm)
 MILL_TEST(arms_are_found_far_away)
 {
   static const struct {
-    double depth, chisq, lines; /* drop of F far off; at the star's velocity: chi-square, and
-                                   chi-square of the continuum alone minus chi-square */
+    double depth, chisq, lines; /* depth: drop of F far off.  At the star's velocity: chi-square,
+                                   and the continuum's chi-square minus chi-square */
     int n_pix[2], is_found;
   } of[] = {{400, 1, -300, {1, 1}, 1},    {400, 1, 5000, {1, 1}, 1},    {40, 1, 0, {1, 1}, 0},
             {400, 9, 0, {1, 1}, 0},       {400, 1, -380, {1, 1}, 0},    {400, 1, 0, {1, 0}, 0},

@@ -166,7 +166,7 @@ MILL_TEST(convolved_rows_at_the_pixels_alone)
       double largest = 0.0;
       for (int i = 0; i < b.s.n_pix; i++)
         largest = fmax(largest, fabs(b.pixel[r * BENCH_PIX + i]));
-      /* 33 products in float32; kernels, also of splines, are cut at 1e-6 of their middle */
+      /* errors by 33 float32 products, and by kernels (also splines') cut at 1e-6 of their peak */
       for (int i = 0; i < b.s.n_pix; i++)
         assert_close((double)pixel32[r * BENCH_PIX + i], b.pixel[r * BENCH_PIX + i],
                      3e-6 * largest);
@@ -193,7 +193,7 @@ MILL_TEST(rows_at_the_pixels_alone_are_not_for_all)
     if (c == 4)
       b.model.arm[0].n_pix = 249;
     mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, 0.0, b.index, b.frac);
-    /* all but the first are refused: too broad, near either end, few grid points */
+    /* all but case 0 are refused: a broad kernel, pixels near an end, few grid points a pixel */
     assert_int_equal(blocks_f32.pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
   }
 }

@@ -249,7 +249,7 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
       for (int c = 0; c < 2; c++)
         assert_memory_equal(arm->error.component + c * arm->n_pix, component[c] + first, n_byte);
     }
-    /* beyond the cut by the limits and max_vsini; the spare points at each end span 1540 km/s */
+    /* arms reach beyond 4065 A by the limits and max_vsini; spare points at an end: 1540 km/s */
     assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] >
                 4065 * (1 + (k % 2 ? 150 : 2350) / MILL_C_KM_S));
     assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - (k % 2 ? 2350 : 150) / MILL_C_KM_S));

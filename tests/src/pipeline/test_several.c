@@ -29,13 +29,14 @@ static mill_fit_result chosen(const double *excess, const double *teff, int hull
 
 MILL_TEST(a_row_with_hull_gives_way)
 {
-  /* misfits and Teff of the row with HULL and the other; does the first stay, is the row flagged */
+  /* misfits of HULL's row and the other row, their Teff; 1: HULL's row stays; 1: TWO_MINIMA */
   static const double c[][6] = {
       {6798, 7491, 5964, 11981, 1, 0},  /* a simulated star of 6073 K */
       {13233, 13893, 6986, 6716, 0, 0}, /* one of 6743 K */
       {1000, 1249, 6986, 6716, 0, 0},    {1000, 1251, 6986, 6716, 1, 0},    /* 25 % */
       {1000, 1005.9, 5964, 11981, 0, 1}, {1000, 1006.1, 5964, 11981, 1, 0}, /* 4 * 3000 / 2000 */
-      {10, 13, 5964, 11981, 1, 1},       {-5, -3, 5964, 11981, 1, 1},
+      {10, 13, 5964, 11981, 0, 1},       {-5, -3, 5964, 11981, 0, 1},
+      {-59.1, -58, 7000, 6871, 0, 0},    {-59.1, -55, 7000, 6871, 1, 0},
       {1005, 1000, 5964, 11981, 0, 1},
   };
   for (int i = 0; i < (int)(sizeof c / sizeof c[0]); i++)

@@ -19,8 +19,8 @@ typedef struct mill_schedule_model {
   double rate;          /**< usual rows a second of a rank of speed 1 */
   const double *speed;  /**< [n_rank] NULL: all 1 */
   const int *n_at_once; /**< [n_rank] chunks that a rank draws at a time; NULL: all 1 */
-  const float *cost;    /**< [n_cost] of rows, again and again, with mean 1; the file's row_cost
-                             comes on top */
+  const float *cost;    /**< [n_cost] costs of rows 0, 1 ..., repeated, with mean 1; times the
+                             file's row_cost */
   int64_t n_cost;
   double read_s;   /**< of the reader, a row */
   double alone_s;  /**< from slot to result of a usual row that is alone */

@@ -26,7 +26,7 @@ static void make_files(int n, const int64_t *n_row, const double *open_cost)
 
 static int is_plain; /* no file is compressed */
 
-/* 1 to most rows, all orders of magnitude alike, every seventh slow to open. */
+/* Make files of 1 to most rows, uniform in their logarithm; every seventh is slow to open. */
 static int make_uneven(int64_t n_row, int most, double rate, uint64_t seed)
 {
   mill_random random;
@@ -219,7 +219,7 @@ MILL_TEST(files_stay_whole_where_they_can)
     }
   }
   assert_false(is_dear);
-  /* a cut through a file is one piece more, and a chunk makes one at most */
+  /* a cut through a file makes one piece more, and a chunk makes one cut at most */
   assert_true(n_piece < n_file + sum.n_chunk);
   assert_true((double)n_piece < 1.5 * n_file);
 }
@@ -299,7 +299,7 @@ MILL_TEST(a_run_by_hand)
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
 }
 
-/** Run the files by this plan; times of messages and rows read ahead are a cluster's. */
+/** Run the files by this plan, with a cluster's times of messages and number of rows ahead. */
 static mill_schedule_outcome run_of(const mill_schedule_plan *plan, mill_schedule_model model)
 {
   mill_schedule_outcome outcome;

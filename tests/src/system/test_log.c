@@ -201,7 +201,7 @@ MILL_TEST(a_flood_is_counted)
   assert_int_equal(n_line_with("news "), 2 * MILL_LOG_LINES);
 }
 
-/* How many lines from one place are shown, and the line about the others. */
+/* Of lines from one place in the source some are shown, and a last line counts the others. */
 MILL_TEST(each_rank_shows_its_share)
 {
   static const struct {

@@ -64,8 +64,8 @@ static int stop_at_three(void *context, mill_train_state *state)
              : MILL_OK;
 }
 
-/* The same on a network whose loops all have several blocks (kernels/train/train_cpu.c): of 64
- * models and neurons, 512 outputs and 16,384 parameters. */
+/* An example so large that all loops have several blocks (kernels/train/train_cpu.c).  A block has
+ * 64 models or neurons, 512 outputs or 16,384 parameters. */
 typedef struct wide_example {
   example e;
   float target[MANY * N_WIDE], scale[N_WIDE], last[(WIDTH + 1) * N_WIDE];
