@@ -9,16 +9,18 @@
 
 #include "kernels/star/logic/pair_turn.h"
 
-/** An exchange gets two turns, and more (up to MILL_PAIR_TRIAL) if F is then at most HOPE reduced
- *  chi-squares above its former value. */
+/** Labels that follow an exchange may lower F by HOPE reduced chi-squares.  An exchange gets two
+ *  turns, and more (up to MILL_PAIR_TRIAL) if F is then less than HOPE above its former value. */
 #define MILL_PAIR_HOPE 100.0
 enum { MILL_PAIR_TRIAL = 6, MILL_PAIR_PASSES = 3 }; /**< PASSES: most passes over all epochs */
 
-/** Has the epoch lines, and a velocity of each star? */
+/** Is the epoch's exchange worth turns?  It needs a velocity of each star, and F with labels fixed
+ *  may rise by HOPE at most. */
 MILL_HD static inline int mill_pair_may_exchange(const mill_slot *slot, int i)
 {
   const mill_epoch *e = &slot->epoch[i];
-  return mill_pair_has_lines(e) && isfinite(e->pair_err[0] + e->pair_err[1]);
+  return mill_pair_has_lines(e) && isfinite(e->pair_err[0] + e->pair_err[1]) &&
+         e->exchanged < MILL_PAIR_HOPE * mill_pair_unit_of(slot);
 }
 
 /** Copy n numbers. */
