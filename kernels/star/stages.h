@@ -109,7 +109,7 @@ typedef struct mill_epoch {
   double peak;          /**< significance of this epoch's residual peak */
   double pair_err[2];   /**< errors of the first and second star's velocities, km/s */
   double from, best[2]; /**< first star's shift before a scan; both stars' shifts of least F */
-  double exchanged;     /**< rise of -2 ln L if the stars' velocities are exchanged */
+  double exchanged;     /**< change of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
@@ -206,7 +206,15 @@ typedef struct mill_pair {
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
-  double trust; /**< trust region of the companion's parameters, in typical uncertainties */
+  double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
+  int n_least;       /**< least number of turns */
+  double f[2], fall; /**< F at the end of each star's last turn; its fall since the turn before */
+  /* exchanges (kernels/star/logic/pair_exchange.h) */
+  int exchanged;      /**< the epoch whose velocities are exchanged */
+  int n_pass, n_kept; /**< passes over all epochs so far; exchanges kept in this pass */
+  struct {
+    double f, theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
+  } was; /**< before the exchange */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
   /** For a step d of the star, the companion's best step is follow + along * d, with variances. */

@@ -10,9 +10,7 @@
  *  the joint fit.  A few turns reach the joint minimum and the joint covariance. */
 #pragma once
 
-#include "kernels/star/logic/pair_epochs.h"
-#include "kernels/star/logic/pair_follow.h"
-#include "kernels/star/logic/pair_row.h"
+#include "kernels/star/logic/pair_exchange.h"
 
 /** Two stars are tried if the significance of the residuals' peak is above PEAK_LEAST times the
  *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
@@ -21,7 +19,6 @@
 #define MILL_PAIR_PEAK_WRONG 2.5  /**< in reduced chi-squares: lower peaks may be template errors */
 #define MILL_PAIR_BROAD      30.0 /**< v sin i, km/s: for broader lines PEAK_BROAD suffices */
 #define MILL_PAIR_SHARP      10.0 /**< v sin i, km/s: if lower, a peak near VRAD is no star */
-#define MILL_PAIR_GAIN       40.0 /**< times reduced chi-square: two stars must lower F by more */
 #define MILL_PAIR_WRONG      2.0  /**< factor on least_apart if there is a model error */
 #define MILL_PAIR_RATIO      0.3  /**< flux of the second star over the first's, at the start */
 /** A v sin i above SPLIT, km/s, may be the separation of two slow rotators' lines.  Two equal stars
@@ -30,43 +27,7 @@
 #define MILL_PAIR_SPLIT      60.0
 #define MILL_PAIR_SPLIT_PART 0.45
 #define MILL_PAIR_SLOWER     0.7
-/** Trust region of the companion's parameters, in typical uncertainties: TRUST at first, WIDE in
- *  the last turns, which give the errors. */
-#define MILL_PAIR_TRUST 3.0
-#define MILL_PAIR_WIDE  30.0
-/** The first turn is given up if F is expected to fall by less than half of MILL_PAIR_GAIN.  After
- *  JAC Jacobians the expected fall is the fall so far plus PROMISE times the next step's predicted
- *  fall.  If the stars do not move (is_moving), two rules change after LATER_JAC Jacobians: PROMISE
- *  is replaced by 1, and the turn is also given up if pair.star's v sin i is above BLUNT (km/s). */
-#define MILL_PAIR_PROMISE 3.0
-#define MILL_PAIR_BLUNT   250.0
-/** Numbers of turns (of both stars together) and of Jacobians. */
-enum {
-  MILL_PAIR_TURNS = 6,     /**< turns of a fit */
-  MILL_PAIR_SWAP = 4,      /**< turns after which the brighter star becomes the first one */
-  MILL_PAIR_JAC = 4,       /**< Jacobians before the first turn may be given up */
-  MILL_PAIR_LATER_JAC = 6, /**< Jacobians before this becomes stricter */
-  MILL_PAIR_MOST_JAC = 12, /**< most Jacobians of the first turn */
-  MILL_PAIR_AGAIN = 2      /**< searches of velocities before moving stars are fitted again */
-};
-
-/** Even if F falls by `promised` more, does it fall by less than half of what two stars need? */
-MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
-{
-  return !(slot->result.m2ll - slot->polish.at.f + promised >
-           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(slot));
-}
-
-/** Is this first turn not worth another Jacobian? */
-MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
-{
-  const mill_polish *polish = &slot->polish;
-  /* lines of moving stars are too broad until each epoch has its velocities */
-  const int later = polish->n_jac >= MILL_PAIR_LATER_JAC && !slot->pair.is_moving;
-  return polish->n_jac >= MILL_PAIR_JAC &&
-         (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
-          (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
-}
+enum { MILL_PAIR_AGAIN = 2 }; /**< searches of velocities before moving stars are fitted again */
 
 /** Set least_apart, km/s, from the line width.  Returns 0 if no second star may be sought. */
 MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
@@ -85,48 +46,6 @@ MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot 
   p->is_fitted = 0;
   slot->profile.has_arm = 0; /* the arms' F are of one star */
   return 1;
-}
-
-/** Set in each segment the star whose tangents are asked, and ln(companion's flux / its flux). */
-MILL_HD static inline void mill_pair_relate(mill_slot *slot)
-{
-  for (int i = 0; i < slot->n_segment; i++) {
-    mill_segment *s = &slot->segment[i];
-    const double ln_ratio = slot->pair.ln_ratio[s->arm];
-    s->paired = s->used ? 1 + slot->pair.star : 0;
-    s->pair_ln_ratio = slot->pair.star == 0 ? ln_ratio : -ln_ratio;
-  }
-}
-
-/** Store this star's template and derivatives for the other star's Jacobians; then switch stars. */
-MILL_RESUMABLE(mill_pair_keep_rows)
-{
-  mill_pair *p = &slot->pair;
-  MILL_BEGIN;
-  slot->keep_rows = 1;
-  for (int i = 0; i < slot->n_segment; i++)
-    slot->segment[i].paired = 0;
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = p->theta[p->star][j];
-  mill_ask_point(m, slot);
-  MILL_WAIT(MILL_REQ_TANGENTS);
-  mill_answered(m, slot);
-  slot->keep_rows = 0;
-  p->star = 1 - p->star;
-  mill_pair_relate(slot);
-  MILL_END;
-}
-
-/** For both stars, sum the template over each arm's good pixels, from the last tangents.  In flux
- *  [arm], element 0 is of the star whose tangents were asked for, element 1 of its companion. */
-MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
-{
-  const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
-  for (int a = 0; a < m->n_arm; a++)
-    slot->pair.flux[a][0] = slot->pair.flux[a][1] = 0.0;
-  for (int i = 0; i < slot->n_segment; i++)
-    for (int k = 0; k < 2 && slot->segment[i].paired; k++)
-      slot->pair.flux[slot->segment[i].arm][k] += mill_answer_of(m, slot, i)[at + k];
 }
 
 /** Return the least velocity difference of two stars, km/s. */
@@ -189,172 +108,6 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   p->trust = MILL_PAIR_TRUST;
 }
 
-/** Return the mean over pixels of ln(second star's flux / first star's), from the last Jacobian. */
-MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
-{
-  const mill_pair *p = &slot->pair;
-  double sum = 0.0;
-  for (int a = 0; a < m->n_arm; a++)
-    if (p->flux[a][0] > 0.0 && p->flux[a][1] > 0.0)
-      sum += (double)slot->result.n_pix[a] * log(p->flux[a][1 - p->star] / p->flux[a][p->star]);
-  return sum / (double)slot->result.n_pix_tot;
-}
-
-/** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
-MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
-{
-  /* stars share the signal by flux^2.  Minus: p->flux is of the second's turn, but star is 0 */
-  const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
-  const mill_curve *c;
-  double curvature = 0.0;
-  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
-    const double part = 0.5 * (c->f[0] + c->f[2] - 2.0 * c->f[1]) / (c->step * c->step);
-    curvature += c->n > 0 && isfinite(part) ? part : 0.0;
-  }
-  if (curvature > 0.0)
-    slot->pair.least_apart =
-        MILL_PAIR_APART * sqrt(0.5 * mill_lines_signal(m, slot) / (1.0 + ratio2) / curvature);
-}
-
-/** Measure the lines' width from F without model error, since model error broadens minima. */
-MILL_RESUMABLE(mill_pair_measure)
-{
-  const enum mill_group group = slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS;
-  MILL_BEGIN;
-  for (int i = 0; mill_seek_of(m, slot, i) != NULL; i++) {
-    const double v = slot->of_epochs ? mill_pair_epoch_vrad(slot, i, 0)
-                                     : mill_arm_vrad(m, slot, i, slot->theta[MILL_PAR_VRAD]);
-    mill_seek_begin(slot, v, (double)NAN, mill_seek_of(m, slot, i));
-  }
-  if (!mill_seeks_next(m, slot))
-    MILL_RETURN;
-  mill_ask_curves(m, slot, group);
-  slot->data_only = 1;
-  MILL_WAIT(MILL_REQ_VALUES);
-  mill_answered(m, slot);
-  mill_take_curves(m, slot, group);
-  mill_pair_measured(m, slot);
-  MILL_END;
-}
-
-/** Before a turn find both stars' velocities at each epoch, by scans and by n_settle Jacobians. */
-MILL_RESUMABLE(mill_pair_epochs_look)
-{
-  mill_pair *p = &slot->pair;
-  MILL_BEGIN;
-  slot->of_epochs = slot->n_epoch > 1 && p->n_turn == (p->is_moving ? 1 : MILL_PAIR_SWAP + 1);
-  if (slot->of_epochs) { /* measure again, as the one-star fit smeared the lines */
-    for (int j = 0; j < m->n_par; j++)
-      slot->theta[j] = p->theta[0][j];
-    MILL_CALL(mill_pair_measure);
-  }
-  while (mill_pair_scan(m, slot)) {
-    MILL_ASK_CURVES(MILL_OF_EPOCHS);
-    mill_pair_scanned(slot);
-    p->star = 0; /* mill_pair_keep_rows stores its rows and returns to star 1 */
-    MILL_CALL(mill_pair_keep_rows);
-  }
-  while (p->n_settle > 0) {
-    mill_polish_begin(m, slot, p->theta[p->star]);
-    MILL_ASK(MILL_REQ_TANGENTS);
-    mill_pair_settled(m, slot);
-    p->star = 0;
-    MILL_CALL(mill_pair_keep_rows);
-  }
-  MILL_END;
-}
-
-/** Return the second star's velocity error, km/s, after its last turn; infinite: not known. */
-MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
-{
-  const mill_pair *p = &slot->pair;
-  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0}; /* becomes the inverse's column */
-  int idx[MILL_MAX_PAR], n = 0;
-  for (int j = 0; j < m->n_par; j++)
-    if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, p->theta[1][j]))
-      idx[n++] = j;
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < n; k++)
-      a[i * n + k] = p->point.hess[idx[i] * m->n_par + idx[k]];
-  if (n == 0 || idx[0] != MILL_PAR_VRAD || mill_cholesky(n, a, n) != 0)
-    return INFINITY;
-  mill_cholesky_solve(n, a, n, e);
-  return sqrt(e[0]);
-}
-
-/** Is the second star real?  A false star, which only fits template errors, has broad lines, or a
- *  velocity that is uncertain, at a limit, or far from the first star's.  The first star must be
- *  within the limits, too, since at a limit it has no velocity error. */
-MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
-{
-  const mill_pair *p = &slot->pair;
-  const double v0 = p->theta[0][MILL_PAR_VRAD], v1 = p->theta[1][MILL_PAR_VRAD];
-  return mill_pair_apart(slot) < MILL_PAIR_MOST_APART &&
-         fmin(v0, v1) > m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S &&
-         fmax(v0, v1) < m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S &&
-         p->theta[1][MILL_PAR_VSINI] < MILL_VSINI_FAST &&
-         mill_pair_velocity_error(m, slot) < p->least_apart;
-}
-
-/** Return n turns, or n + MILL_PAIR_MOVING for moving stars. */
-MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
-{
-  return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
-}
-
-/** Digest a turn's Jacobian and propose the next point.  Returns enum mill_polish_outcome. */
-MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  mill_pair_take_flux(m, slot);
-  if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
-    slot->eval.f = INFINITY;
-  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
-  const int outcome = mill_polish_tell(m, slot, f);
-  if (slot->polish.have && slot->polish.at.f == f) { /* the point was accepted */
-    p->at = p->next;
-    mill_pair_epochs_take(m, slot);
-  }
-  if (outcome != MILL_POLISH_GO || p->n_turn > 0)
-    return outcome;
-  if (mill_pair_is_hopeless(slot))
-    return MILL_POLISH_GIVEN_UP;
-  return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
-}
-
-/** End a turn: store the star's parameters, make a step in flux ratios, offsets and epochs'
- *  velocities, and set up the next turn.  Returns 0 if the pair is dropped. */
-MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  const mill_polish *polish = &slot->polish;
-  const int converged = slot->polish.outcome == MILL_POLISH_CONVERGED;
-  if (!polish->have || slot->polish.outcome == MILL_POLISH_GIVEN_UP)
-    return 0;
-  for (int j = 0; j < m->n_par; j++)
-    p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
-  mill_pair_follow(m, slot);
-  mill_pair_epochs_move(m, slot);
-  if (p->star == 1)
-    p->point = polish->at;
-  /* the second star's turn precedes the first star's */
-  slot->best.converged = converged && (p->star == 1 || slot->best.converged);
-  p->n_turn++;
-  p->n_scan = 0;
-  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* up to the last scan */
-  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
-    return 0;
-  if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
-    if (mill_pair_brightness(m, slot) > 0.0) /* the brighter star becomes the first one */
-      mill_pair_swap(m, slot);
-    p->trust = MILL_PAIR_WIDE;
-  }
-  if (early && p->star == 0)
-    mill_pair_sharpen(m, slot, 0);
-  mill_pair_epochs_settle(m, slot);
-  return 1;
-}
-
 /** Are both stars real, and do they lower F enough? */
 MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slot *slot)
 {
@@ -397,18 +150,12 @@ MILL_RESUMABLE(mill_pair_try)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   mill_pair_start(m, slot);
-  while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
-    MILL_CALL(mill_pair_keep_rows);
-    MILL_CALL(mill_pair_epochs_look);
-    mill_polish_begin(m, slot, p->theta[p->star]);
-    do {
-      MILL_ASK(MILL_REQ_TANGENTS);
-      slot->polish.outcome = mill_pair_digest(m, slot);
-    } while (slot->polish.outcome == MILL_POLISH_GO);
-    p->is_fitted = mill_pair_turned(m, slot);
-    if (!p->is_fitted) /* a single star */
-      MILL_RETURN;
-  }
+  p->n_least = mill_pair_turns(p, MILL_PAIR_TURNS);
+  MILL_CALL(mill_pair_turns_run);
+  if (p->is_fitted && slot->n_epoch > 1)
+    MILL_CALL(mill_pair_exchanges);
+  if (!p->is_fitted) /* a single star */
+    MILL_RETURN;
   mill_pair_relate(slot);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
