@@ -2,6 +2,7 @@
 """Coadds of simulated stars with given velocities: stars at several times, or pairs of stars."""
 
 import copy
+import functools
 import os
 import sys
 
@@ -35,6 +36,9 @@ def survey_of(folder, program=None, **settings):
     options = simulate().read(sum(words, []))
     options.program = program
     return Survey(options)
+
+
+kept_survey = functools.lru_cache(2)(survey_of)  # for callers that do not change it
 
 
 def write(path, survey, velocity, noise=None, add=lambda at, ideal: ideal):
@@ -75,21 +79,21 @@ def make_epochs(folder, program, velocity, mjd=None, seed=None, **settings):
     return paths, draw.draw(survey, 0, n_star)
 
 
-def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, **settings):
+def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, alike=0, **settings):
     """Write a file of pairs of stars.  Return the first stars and the second ones.
 
      apart_km_s [n]  velocity of the second star minus that of the first
      ratio [n]       median flux of the second star over the first one's, in arm r; 0: none
      velocity [n]    velocities of the first stars (None: drawn)
      noise           number of the exposure (see write); seeds the noise
+     alike           0: the second star's Teff and log g are its own; 1: the first star's
      settings        options of `starmill simulate`
-    The second star has its own Teff and log g.  Its other labels are the first star's, unless that
-    puts it outside the hulls."""
+    The second star's other labels are the first star's, unless that puts it outside the hulls."""
     n = len(ratio)
-    first, second = (survey_of(os.path.dirname(path), program, stars=n, per_file=n, seed=which, **settings)
+    first, second = (kept_survey(os.path.dirname(path), program, stars=n, per_file=n, seed=which, **settings)
                      for which in (seed, seed + 1_000_000))
     stars, others = draw.draw(first, 0, n), draw.draw(second, 0, n)
-    mixed = others.label.copy()
+    mixed = (1 - alike) * others.label + alike * stars.label
     for i, label in enumerate(first.library.label):
         if label.name not in ("teff", "logg"):
             mixed[:, i] = stars.label[:, i]
