@@ -32,7 +32,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   return MILL_OK;
 }
 
-/* *code: 0 if lib is LIBRARY_HASH; else 1 + its index in HASHES, the hashes of all libraries. */
+/* *code: 0 if lib's hash is the fit's LIBRARY_HASH; else 1 + its index in the fit's HASHES. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};

@@ -422,7 +422,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column.  i_value: index in the struct member of the label or arm; neither: 0. */
+/* Append a line's column.  i_value: the label's or arm's index in the struct member; others: 0. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {

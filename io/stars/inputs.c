@@ -171,7 +171,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
     if (job->settings.config->join_by_name)
-      mill_log_warning("%s: its stars are fitted without it (join_by_name)", path);
+      mill_log_warning("%s: stars of other files are fitted without it (join_by_name)", path);
     mill_file_index_clear(index);
     return add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
   }

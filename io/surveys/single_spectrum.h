@@ -86,7 +86,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
                        int *n_pix, int *number);
 
 /** Read n_pix elements of row i_row in column `number`, from element `first` (counted from 0) on.
- *  NaN and infinity are kept; nulls of integers become NaN.  MILL_ERR_INPUT. */
+ *  NaN and infinity are kept; nulls of integers become NaN.  MILL_ERR_INPUT: unreadable. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 

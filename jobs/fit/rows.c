@@ -204,8 +204,8 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                         table[i]->key, table[i]->path, same[0], same[1]);
   MILL_CHECK(count_rows(call, setup, inputs, n));
   if (n[BY_IDENTIFIER] > 0 && same[0] && call->mpi->rank == 0)
-    mill_log_warning("objects: a listed IDENTIFIER holds the file name, and may select rows of "
-                     "several inputs: %s and %s have the same name",
+    mill_log_warning("objects: %s and %s have the same name, so a listed IDENTIFIER may select "
+                     "rows of both: rename one, or list TARGETIDs",
                      same[0], same[1]);
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));

@@ -94,7 +94,7 @@ enum { MILL_PIXEL_VECS = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1 };
  *  inverse                  in   N^-1
  *  which [n]                in   indices of the continuum functions that are not 0 in the chunk
  *  p [n][MILL_PIXEL_CHUNK]  in   values of these functions
- *  quad [len]               out  len: a multiple of MILL_VEC_N_F64 */
+ *  quad [len]               out  may be written up to the end of the chunk */
 MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
                                         const int *which, int len, const double *p, double *quad)
 {

@@ -30,8 +30,8 @@ enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 
 #define MILL_INLINE    static inline __attribute__((always_inline))
 #define MILL_HD_INLINE MILL_INLINE
 
-/* Load two neighbouring floats (a pair) as one double.  MILL_PAIRS takes pairs p, p + 1, p + 4 ...
- * so that MILL_SHUFFLE moves floats only within 128 bits. */
+/* A pair (two neighbouring floats) loads as one double.  A vector has the pairs 0, 1, 4, 5 ... or
+ * 2, 3, 6, 7 ..., so that MILL_SHUFFLE stays within 128 bits. */
 typedef double mill_vec_pair __attribute__((vector_size(MILL_VEC_BYTES)));
 typedef float mill_vec_ends __attribute__((vector_size(MILL_VEC_BYTES)));
 #if MILL_VEC_BYTES == 64

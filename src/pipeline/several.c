@@ -7,7 +7,7 @@
 /** Row A has the flag HULL, row B has not.  B wins if they tie (MILL_TWO_MINIMA_GAP) or if their
  *  labels are near and B's excess (mill_fit_result) is below 1 + EDGE times A's. */
 static const double EDGE = 0.25;
-/** A second choice's guess lowers chi-square by at least this fraction of the best guess's drop. */
+/** Second choice: a library whose guess has at least this fraction of the best chi-square drop. */
 static const double NEARLY = 0.9;
 
 /* The first library must have the other's labels, and both the same arms.  template_sigma_aa < 0:

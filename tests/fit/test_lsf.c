@@ -35,7 +35,7 @@ static double about_one(double x)
   return 1.0 + 0.25 * x;
 }
 
-/** lack_pix from almost 0, through the change of weights at 0.6 to 0.8, to well sampled 1.65. */
+/** Sigma in pixels: from almost 0, through the change of weights (0.6 to 0.8), to 1.65. */
 static double through_the_change(double x)
 {
   return 0.05 + 1.6 * x;

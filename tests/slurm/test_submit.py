@@ -193,7 +193,7 @@ class Submit(unittest.TestCase):
         self.array("--parts", 3, status=2, says="remove it first")
 
     def test_links_are_followed_before_dots(self):
-        """The parts name the files that starmill fit finds, where the list is behind a link."""
+        """The parts, like starmill fit, start a list's ../ at the target of the list's link."""
         os.makedirs(os.path.join(self.folder, "real", "deep"))
         os.symlink("real/deep", os.path.join(self.folder, "lists"))
         for name in ("real/in", "in"):

@@ -20,16 +20,16 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 /** Typical uncertainty of ln(flux ratio). */
 #define MILL_PAIR_SCALE 0.3
 
-/** Find the companion's best step t->delta within its hulls while the first star stays.  Write the
- *  covariance of the companion's free parameters t->idx [n] to slot->space.matrix[1] [n][n].
- *  Returns 0 if the companion's damped curvature is not positive definite. */
+/** Find the companion's best step t->delta within its hulls while the other star stays.  Write the
+ *  inverse of its damped curvature in the parameters t->idx [n] to slot->space.matrix[1] [n][n].
+ *  Returns 0 if this curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot *slot,
                                                  mill_polish_try *t)
 {
   const mill_pair *p = &slot->pair;
   const int np = m->n_par, n_all = np + mill_pair_n(m), n = t->n;
   double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
-  for (int pass = 0; pass < 2; pass++) { /* 0: the step; 1: covariance, with the crossed facets */
+  for (int pass = 0; pass < 2; pass++) { /* 0: step, and facets it crosses; 1: inverse with these */
     for (int r = 0; r < n; r++) {        /* curvature, damped by the trust region */
       const int k = t->idx[r], is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
       const double width = p->trust * (is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k));

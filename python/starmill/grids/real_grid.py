@@ -74,7 +74,7 @@ def sum_by_layer(path):
         (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n")):
         text, n = re.subn(pattern, new, text)
         need(n == 2, ValueError,
-             "%s is of another version of Turbospectrum, which set-up cannot edit" % path)
+             "%s is not of the expected version of Turbospectrum: remove its folder, and repeat" % path)
     with open(path, "w", encoding="latin-1") as f:
         f.write(text)
 
