@@ -9,11 +9,8 @@
 #include "io/hdf5/output_file.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/jobs.h"
-#include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "src/config/text.h"
-#include "src/system/status_process.h"
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"
 

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From which size is the GPU faster?  Times fits, trainings and particles on the CPU and GPU. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
 #include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
-#include "src/run/crossover.h"
 #include "src/system/blas_threads.h"
 #include "src/system/random.h"
 #include "src/system/stop_signal.h"

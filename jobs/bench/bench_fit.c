@@ -9,7 +9,6 @@
 
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/job_steps.h"
-#include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_UNREADABLE = 3 };

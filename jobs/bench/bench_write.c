@@ -12,7 +12,6 @@
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 enum {

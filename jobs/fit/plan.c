@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,7 +7,6 @@
 #include "io/result/models_file.h"
 #include "io/stars/work.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/schedule.h"
 #include "src/run/backend_choice.h"
 #include "src/system/progress.h"

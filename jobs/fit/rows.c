@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "jobs/fit/steps.h"
-#include "kernels/base/error.h"
 #include "src/pipeline/pipeline.h"
 #include "src/stars/epochs.h"
 #include "src/stars/line_spread.h"

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "io/library/train_file.h"
 #include "io/result/columns.h"
@@ -13,7 +11,6 @@
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"

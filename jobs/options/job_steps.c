@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 
 int mill_job_flush(const char *what)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 
 enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */

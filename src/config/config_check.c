@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 #include "src/system/order.h"

@@ -3,7 +3,6 @@
  * copy of the slot that evaluates one point, or several points that differ only in velocity. */
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "kernels/star/logic/ask.h"
 #include "src/pipeline/pipeline_parts.h"
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/ranks/draw.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "kernels/base/clock.h"
 #include "src/system/log.h"

@@ -5,7 +5,6 @@
 
 #include <ftw.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "src/system/random.h"
 
 #include <Random123/philox.h>
-#include <math.h>
 #include <string.h>
 
 #include "kernels/math/counter_random.h"

@@ -2,7 +2,6 @@
 #include "src/system/watchdog.h"
 
 #include <mpi.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Solution of the last layer, which is linear, by least squares; the hidden layers are fixed. */
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
 #include <lapacke.h>
-#include <mpi.h>
 
-#include "kernels/base/memory.h"
 #include "src/train/train_network.h"
-#include "src/train/train_work.h"
 
 /* Ridges to try, as fractions of the normal equations' mean eigenvalue. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
