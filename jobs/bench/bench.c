@@ -14,8 +14,6 @@
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"
 
-#define N_ELEMENT(array) (sizeof(array) / sizeof((array)[0]))
-
 /* ---- the command line ---- */
 
 enum { FIT = 1, CROSSOVER = 2, WRITE = 4 };
@@ -116,7 +114,7 @@ static int parse(int argc, char **argv, mill_bench_options *options)
   const char *name = first < argc ? argv[first] : "";
   options->fit.input = argv + first + 1;
   options->fit.n_input = argc - first - 1;
-  for (size_t i = 0; i < N_ELEMENT(tasks); i++)
+  for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++)
     if (strcmp(name, tasks[i].name) == 0) {
       options->task = tasks[i].task;
       return check_task(name, tasks[i].bit, given, options);

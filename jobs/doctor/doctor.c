@@ -19,8 +19,8 @@
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/jobs.h"
-#include "jobs/options/job_steps.h"
 #include "kernels/gpu.h"
+#include "src/config/text.h"
 #include "src/run/backend_choice.h"
 #include "src/system/blas_threads.h"
 #include "src/system/status_gpu.h"
@@ -499,7 +499,7 @@ static int examine(doctor_job *job)
   printf("%s: %d %s, %d %s\n", r->exit_status == 0 ? "ready" : "not ready", r->n_failure,
          r->n_failure == 1 ? "failure" : "failures", r->n_warning,
          r->n_warning == 1 ? "warning" : "warnings");
-  return mill_job_flush("what was found");
+  return mill_text_flush(stdout, "what was found");
 }
 
 static int start(doctor_job *job, int argc, char **argv)
