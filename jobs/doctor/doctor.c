@@ -84,7 +84,6 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
-/* Print a line of the report.  The topic is the key up to its dot; a new topic gets a heading. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;

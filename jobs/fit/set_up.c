@@ -323,7 +323,6 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Start the thread that watches for reasons to stop. */
 static int watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
 {
   int err = MILL_OK;

@@ -64,7 +64,6 @@ static int thin_rows(int factor, int n, int n_in, float **x)
   return MILL_GIVE(&to, x);
 }
 
-/* Filter and thin the last layer's weights and biases; thin the wavelengths. */
 int mill_arm_thin(int factor, mill_arm *arm)
 {
   mill_emulator *e = &arm->emulator;

@@ -210,7 +210,6 @@ static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
   return MILL_OK;
 }
 
-/* Read wave_mask: auto, or a list of ranges [min, max] in Angstrom. */
 static int read_wave_mask(reader *in, const yaml_node_t *node)
 {
   static const char what[] = "a list of ranges like [[4300, 4450]]";
@@ -334,7 +333,6 @@ static int read_objects(reader *in, const yaml_node_t *node)
   return MILL_GIVE(&list, &in->config->select.star); /* the caller frees the previous list */
 }
 
-/* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */
 static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;

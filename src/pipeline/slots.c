@@ -61,7 +61,6 @@ void mill_slots_trim(mill_slots *slots)
       drop_own(slots, &slots->entry[i].memory);
 }
 
-/* Free the memory of all slots; returns 1 if there was any. */
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
@@ -439,7 +438,6 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
       mill_posterior_bytes(slots->member->model.set.sample.n_draw, slots->member->model.n_deriv));
 }
 
-/* Download in one go, then set pointers into the host's copies. */
 int mill_slots_fetch(mill_slots *s, const int *i_slot, int n)
 {
   mill_fetched *f = &s->fetched;
@@ -492,7 +490,6 @@ static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, 
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;
 }
 
-/* Let *model point into the host's copy of the slot, made by mill_slots_fetch. */
 void mill_slots_fetched(const mill_slots *s, int i_slot, int i_segment, mill_segment_model *model)
 {
   const mill_slot_entry *e = &s->entry[i_slot];

@@ -91,7 +91,6 @@ static void free_templates(mill_waveset_cache *c, int id)
   t->block = NULL;
 }
 
-/** Free the memory of a set on host and backend. */
 static void free_memory(mill_waveset_cache *c, entry *e)
 {
   if (e->i_guess != NONE)
@@ -530,7 +529,6 @@ done:
   return err;
 }
 
-/* Find the solvers for n_diag and blur_ln in the set's list; make them if the list lacks them. */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {

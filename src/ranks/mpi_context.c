@@ -205,7 +205,6 @@ static int severity(int code)
   return code == MILL_OK ? 0 : code == MILL_ERR_INPUT ? 1 : code == MILL_ERR_STOPPED ? 2 : 3 + code;
 }
 
-/* Find the rank with the most severe code, and send its code and message to all ranks. */
 int mill_mpi_agree(const mill_mpi *mpi, int code)
 {
   struct {
@@ -323,7 +322,6 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
   return MILL_OK;
 }
 
-/* Add up this rank's share of each core. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;

@@ -200,7 +200,6 @@ int mill_watchdog_start(void (*log)(const char *text))
   return MILL_OK;
 }
 
-/* Starts and stops may be nested: only the last stop ends the thread. */
 void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);
@@ -218,7 +217,6 @@ void mill_watchdog_stop(void)
   pthread_cond_destroy(&changed);
 }
 
-/* Take a slot for the call, if the watchdog runs and a slot is free. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
 {
   int token = -1;

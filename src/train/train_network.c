@@ -19,7 +19,6 @@ void mill_train_state_clear(mill_train_state *state)
   memset(state, 0, sizeof *state);
 }
 
-/* Draw hidden layers at random; the last layer comes from the problem. */
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state)
 {

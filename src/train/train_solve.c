@@ -153,7 +153,6 @@ static int validate(const mill_mpi *mpi, mill_train_team *team, const float *par
   return mill_train_team_validate(mpi, team, loss);
 }
 
-/* Rank 0 solves with each ridge, all ranks validate, and the layer of the least loss stays. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after)
