@@ -22,7 +22,6 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   if (code == MILL_OK)
     code = mill_fit_identity(call->options, &setup->config, &identity);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));
-
   const mill_run_info info = {
       .lib = &setup->lib,
       .library = setup->library,

@@ -164,11 +164,9 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   const char *text = scalar(node);
   /* first compare the text itself, as lsf has the word `off`; then true or false in its place */
   for (int pass = 0; pass < 2; pass++) {
-    for (int i = 0; words[i]; i++)
-      if (strcmp(text, words[i]) == 0) {
-        *out = i;
-        return MILL_OK;
-      }
+    *out = mill_option_word(words, text);
+    if (*out >= 0)
+      return MILL_OK;
     for (size_t i = 0; is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
       text = strcasecmp(text, yes[i]) == 0 ? "true" : strcasecmp(text, no[i]) == 0 ? "false" : text;
   }
