@@ -9,15 +9,10 @@
 #include "io/hdf5/output_file.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/jobs.h"
-#include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/error.h"
 #include "src/config/text.h"
-#include "src/system/status_process.h"
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"
-
-#define N_ELEMENT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- the command line ---- */
 
@@ -119,7 +114,7 @@ static int parse(int argc, char **argv, mill_bench_options *options)
   const char *name = first < argc ? argv[first] : "";
   options->fit.input = argv + first + 1;
   options->fit.n_input = argc - first - 1;
-  for (size_t i = 0; i < N_ELEMENT(tasks); i++)
+  for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++)
     if (strcmp(name, tasks[i].name) == 0) {
       options->task = tasks[i].task;
       return check_task(name, tasks[i].bit, given, options);

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From which size is the GPU faster?  Times fits, trainings and particles on the CPU and GPU. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
+#include "src/config/text.h"
 #include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
-#include "src/run/crossover.h"
 #include "src/system/blas_threads.h"
 #include "src/system/random.h"
 #include "src/system/stop_signal.h"
@@ -273,7 +270,7 @@ static int measure(const crossover *c, const work_kind *kind, int64_t *from)
     p->size = (int64_t)ceil((double)n_done * part_size);
     n_point++;
     print_point(kind, p, device);
-    MILL_CHECK(mill_job_flush("the table"));
+    MILL_CHECK(mill_text_flush(stdout, "the table"));
     is_short = n_done < n;
     if (is_short || (device[0].over && device[1].over))
       break;
@@ -391,5 +388,5 @@ int mill_bench_task_crossover(mill_bench *job)
       MILL_CHECK(tell(&c, &kinds[k], from[k]));
   if (job->options.keep && !c.gpu_name[0])
     printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
-  return mill_job_flush("the table");
+  return mill_text_flush(stdout, "the table");
 }

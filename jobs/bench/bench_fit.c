@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/options/job_steps.h"
-#include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_UNREADABLE = 3 };
@@ -192,5 +191,5 @@ int mill_bench_task_fit(mill_bench *job)
   mill_bench_print_head(job, run->meters.backend);
   print_overview(all, n_run, run, job->config.fit.optimizer);
   print_stages(run);
-  return mill_job_flush("the table");
+  return mill_text_flush(stdout, "the table");
 }

@@ -4,10 +4,6 @@
 
 #include "io/catalog/catalog_list.h"
 #include "jobs/fit/fit.h"
-#include "jobs/options/options.h"
-#include "kernels/data/library.h"
-#include "src/config/config.h"
-#include "src/ranks/mpi_context.h"
 #include "src/system/status_process.h"
 
 typedef struct mill_bench mill_bench;

@@ -10,9 +10,8 @@
 #include "io/result/result_file.h"
 #include "io/result/table.h"
 #include "jobs/bench/bench_job.h"
-#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/system/regular_file.h"
 
 enum {
@@ -194,7 +193,7 @@ int mill_bench_task_write(mill_bench *job)
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   if (job->mpi.rank == 0)
     print(job, &run, &m);
-  err = mill_mpi_agree(&job->mpi, mill_job_flush("the table"));
+  err = mill_mpi_agree(&job->mpi, mill_text_flush(stdout, "the table"));
 done:
   if (job->mpi.rank == 0 && folder[0])
     mill_bench_remove_folder(folder);

@@ -19,11 +19,8 @@
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/jobs.h"
-#include "jobs/options/job_steps.h"
-#include "jobs/options/option_table.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
-#include "src/ranks/mpi_context.h"
+#include "src/config/text.h"
 #include "src/run/backend_choice.h"
 #include "src/system/blas_threads.h"
 #include "src/system/status_gpu.h"
@@ -87,7 +84,6 @@ static int parse(int argc, char **argv, doctor_job *job)
 
 /* ---- the report ---- */
 
-/* Print a line of the report.  The topic is the key up to its dot; a new topic gets a heading. */
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
@@ -502,7 +498,7 @@ static int examine(doctor_job *job)
   printf("%s: %d %s, %d %s\n", r->exit_status == 0 ? "ready" : "not ready", r->n_failure,
          r->n_failure == 1 ? "failure" : "failures", r->n_warning,
          r->n_warning == 1 ? "warning" : "warnings");
-  return mill_job_flush("what was found");
+  return mill_text_flush(stdout, "what was found");
 }
 
 static int start(doctor_job *job, int argc, char **argv)

@@ -116,7 +116,6 @@ static double quantile(const mill_velocity_counts *counts, int64_t n, double par
   return -FIRST_KM_S;
 }
 
-/* A mistaken medium shifts all velocities by +-AIR_KM_S, so the median velocity reveals it. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n)
 {
   *n = 0;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "io/surveys/spectra.h"
-#include "kernels/data/library.h"
 #include "kernels/data/result.h"
 #include "src/ranks/mpi_context.h"
 

@@ -22,7 +22,6 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   if (code == MILL_OK)
     code = mill_fit_identity(call->options, &setup->config, &identity);
   MILL_CHECK(mill_mpi_agree(call->mpi, code));
-
   const mill_run_info info = {
       .lib = &setup->lib,
       .library = setup->library,
@@ -185,15 +184,13 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   mill_result_summary *summary = &out->summary;
   const int closed = mill_result_close(out->result, summary);
   out->result = NULL;
-  err = mill_mpi_agree(call->mpi, err == MILL_OK ? closed : err);
-  if (err != MILL_ERR_MPI) { /* after an MPI error no collective call is safe */
-    const int settled = mill_work_settle(out->work);
-    err = err == MILL_OK ? settled : err;
-  }
+  err = mill_mpi_agree(call->mpi, mill_error_of(err, closed));
+  if (err != MILL_ERR_MPI) /* after an MPI error no collective call is safe */
+    err = mill_error_of(err, mill_work_settle(out->work));
   if (err != MILL_ERR_MPI) {
     const int settled = mill_board_settle(out->board, call->mpi);
     *is_settled = settled == MILL_OK;
-    err = err == MILL_OK ? settled : err;
+    err = mill_error_of(err, settled);
   }
   return err;
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,7 +6,7 @@
 #include "io/result/models_file.h"
 #include "io/stars/work.h"
 #include "jobs/fit/steps.h"
-#include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/ranks/schedule.h"
 #include "src/run/backend_choice.h"
 #include "src/system/progress.h"
@@ -202,9 +200,7 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
   if (task->call->options->models)
     fprintf(out, "models       %s, about %s\n", task->call->options->models,
             size_text(models_bytes(inputs, sum->n_exposure), size));
-  if (fflush(out) != 0 || ferror(out))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
-  return MILL_OK;
+  return mill_text_flush(out, "the plan");
 }
 
 int mill_fit_print_plan(const mill_fit_task *task)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
@@ -170,7 +169,6 @@ static int find_same_name(const mill_inputs *inputs, const char *same[2])
   return MILL_OK;
 }
 
-/* Resolve wave_mask: auto; check the tables of starts, priors and stars against the rows. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/fit.h"
 
-#include <math.h>
-
 #include "jobs/jobs.h"
-#include "jobs/options/option_table.h"
-#include "kernels/base/error.h"
 
 #define TEXT(member) MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
 #define FLAG(member) MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)

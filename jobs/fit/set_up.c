@@ -9,13 +9,10 @@
 #include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
-#include "io/status/status_board.h"
 #include "io/surveys/formats.h"
-#include "kernels/base/error.h"
 #include "src/config/arms.h"
 #include "src/pipeline/device_model.h"
 #include "src/pipeline/several.h"
-#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/shipped_file.h"
@@ -326,7 +323,6 @@ static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Start the thread that watches for reasons to stop. */
 static int watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
 {
   int err = MILL_OK;

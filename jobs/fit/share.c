@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "jobs/fit/steps.h"
-#include "kernels/base/error.h"
 #include "src/pipeline/pipeline.h"
 #include "src/stars/epochs.h"
 #include "src/stars/line_spread.h"
@@ -204,7 +203,6 @@ static int keep_segments(stars *s, mill_star *star, left_out *left)
   return MILL_OK;
 }
 
-/* Write the row of a star that is not fitted. */
 static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
 {
   mill_fit_result result;
@@ -272,7 +270,6 @@ static int take_next(stars *s, mill_star **star)
   return MILL_OK;
 }
 
-/* Report the memory of pipeline and reader to the status board. */
 static void note_memory(const stars *s)
 {
   mill_board *board = s->task->out->board;
@@ -333,7 +330,6 @@ static int next_fittable(stars *s, mill_star **star)
   return MILL_OK;
 }
 
-/* Start the threads that read this rank's stars. */
 static int begin_stars(const mill_fit_task *task, stars *s)
 {
   const mill_reader_plan plan = {
@@ -512,7 +508,6 @@ static int fit_rows(share *s)
   return MILL_OK;
 }
 
-/* Fit this rank's share of the rows.  A failure or a signal on this rank stops the others too. */
 int mill_fit_share(const mill_fit_task *task)
 {
   share s = {.task = task, .stars = {.task = task}, .watch = -1};

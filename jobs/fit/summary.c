@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-#include "kernels/base/error.h"
-#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "io/library/train_file.h"
 #include "io/result/columns.h"
@@ -13,8 +11,8 @@
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
+#include "src/config/text.h"
 #include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
@@ -343,7 +341,8 @@ static int end_in_python(int argc, char **argv)
   MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
     if (text[i] && strcmp(table->row[i].name, "help") == 0 && mill_option_helped(1, 0, table, NULL))
-      return mill_python_is_other_rank() ? 0 : mill_error_exit_status(mill_job_flush("help"));
+      return mill_python_is_other_rank() ? 0
+                                         : mill_error_exit_status(mill_text_flush(stdout, "help"));
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];
     if (row->kind == MILL_OPTION_HEADING)

@@ -4,7 +4,6 @@
 
 #include "io/files/lock_file.h"
 #include "io/library/grid_file.h"
-#include "kernels/data/library.h"
 #include "src/train/train_arm.h"
 
 /** A grid file's good models: those that train an emulator, and those left out to measure it. */

@@ -9,15 +9,7 @@
 #include <unistd.h>
 
 #include "io/hdf5/output_file.h"
-#include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
-
-int mill_job_flush(const char *what)
-{
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print %s: %s", what, strerror(errno));
-  return MILL_OK;
-}
 
 int mill_job_end(const char *name, int err)
 {

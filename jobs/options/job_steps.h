@@ -4,9 +4,6 @@
 
 #include "src/ranks/mpi_context.h"
 
-/** Flush standard output.  MILL_ERR_OUTPUT if the text is lost.  what: its name, "the summary". */
-int mill_job_flush(const char *what);
-
 /** Print the failure err of a job without other ranks; returns the job's exit status. */
 int mill_job_end(const char *name, int err);
 

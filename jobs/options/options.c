@@ -204,7 +204,6 @@ static int apply_libraries(const mill_fit_options *options, mill_config *config)
   return MILL_OK;
 }
 
-/* Set the configuration keys of the given options; then the arms and the list of stars. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 {
   MILL_CHECK(apply_libraries(options, config));

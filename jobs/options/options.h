@@ -3,7 +3,6 @@
 #pragma once
 
 #include "jobs/options/option_table.h"
-#include "src/config/config.h"
 
 /** Values of the command line; texts are borrowed from argv; NULL: option not given. */
 typedef struct mill_fit_options {

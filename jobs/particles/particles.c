@@ -2,16 +2,13 @@
 #include "jobs/jobs.h"
 
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"
 #include "src/run/backend_choice.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "src/config/text.h"
 #include "src/ranks/same_on_ranks.h"

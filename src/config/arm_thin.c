@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 
 enum { REACH = 12 }; /* half width of the low-pass filter, in coarse grid steps */
@@ -66,7 +64,6 @@ static int thin_rows(int factor, int n, int n_in, float **x)
   return MILL_GIVE(&to, x);
 }
 
-/* Filter and thin the last layer's weights and biases; thin the wavelengths. */
 int mill_arm_thin(int factor, mill_arm *arm)
 {
   mill_emulator *e = &arm->emulator;

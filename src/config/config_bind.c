@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 #include "src/pipeline/guess_table.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
@@ -55,9 +53,7 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
     break;
   case MILL_OPTION_WORD:
     mill_text_shown(at, value);
-    while (k->words[n] && strcmp(k->words[n], at) != 0)
-      n++;
-    is_right = k->words[n] != NULL;
+    is_right = mill_option_word(k->words, at) >= 0;
     break;
   case MILL_OPTION_PATH:
     if (!mill_text_is_printable(at))

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/yaml_file.h"
 #include "src/system/regular_file.h"

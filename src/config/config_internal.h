@@ -3,7 +3,6 @@
 #pragma once
 
 #include "src/config/config.h"
-#include "src/config/option.h"
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* bits of mill_selection.fiberstatus_allowed */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of all keys, for reading, checks, printing, options, --help and documentation. */
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 
 #define MAX_VEL   299792.0 /* km/s: just below the speed of light */

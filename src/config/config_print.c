@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 #include "src/system/order.h"
@@ -164,9 +162,7 @@ int mill_config_print(const mill_config *config, FILE *out)
   MILL_CHECK(mill_config_check(config));
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
-  if (fflush(out) != 0 || ferror(out))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
-  return MILL_OK;
+  return mill_text_flush(out, "the configuration");
 }
 
 /* ---- documentation ---- */
@@ -228,17 +224,10 @@ int mill_config_print_keys(FILE *out)
     print_cell(or_empty(k->elsewhere), "", out);
     fputc('\n', out);
   }
-  if (fflush(out) != 0 || ferror(out))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
-  return MILL_OK;
+  return mill_text_flush(out, "the keys");
 }
 
 /* ---- identity ---- */
-
-static int compare_key(const void *a, const void *b)
-{
-  return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
-}
 
 /* Copy a configuration and sort its lists whose order means nothing. */
 static void sort_lists(const mill_config *config, mill_config *copy)
@@ -265,7 +254,7 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
 
 int mill_config_identity(const mill_config *config, char **text)
 {
-  const mill_option *sorted[MILL_N_KEY];
+  const char *name[MILL_N_KEY];
   MILL_OWNED mill_config *copy = NULL;
   MILL_OWNED char *buffer = NULL;
   size_t n_buffer = 0;
@@ -279,12 +268,12 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_CHECK(take_hash("sky_components", config->sky_hash, copy->sky_components,
                        sizeof copy->sky_components));
   for (int i = 0; i < MILL_N_KEY; i++)
-    sorted[i] = &mill_config_key[i];
-  qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);
+    name[i] = mill_config_key[i].name;
+  qsort(name, MILL_N_KEY, sizeof name[0], mill_by_text_at);
   FILE *const out = open_memstream(&buffer, &n_buffer);
   for (int i = 0; i < MILL_N_KEY && out; i++)
-    if (sorted[i]->is_identity)
-      print_key(copy, sorted[i], out);
+    if (mill_config_key_of(name[i])->is_identity)
+      print_key(copy, mill_config_key_of(name[i]), out);
   MILL_CHECK(mill_text_close(out, MILL_OK, "the text of the configuration"));
   return MILL_GIVE(&buffer, text);
 }

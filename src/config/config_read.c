@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <yaml.h>
 
-#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
@@ -166,11 +164,9 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   const char *text = scalar(node);
   /* first compare the text itself, as lsf has the word `off`; then true or false in its place */
   for (int pass = 0; pass < 2; pass++) {
-    for (int i = 0; words[i]; i++)
-      if (strcmp(text, words[i]) == 0) {
-        *out = i;
-        return MILL_OK;
-      }
+    *out = mill_option_word(words, text);
+    if (*out >= 0)
+      return MILL_OK;
     for (size_t i = 0; is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
       text = strcasecmp(text, yes[i]) == 0 ? "true" : strcasecmp(text, no[i]) == 0 ? "false" : text;
   }
@@ -212,7 +208,6 @@ static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
   return MILL_OK;
 }
 
-/* Read wave_mask: auto, or a list of ranges [min, max] in Angstrom. */
 static int read_wave_mask(reader *in, const yaml_node_t *node)
 {
   static const char what[] = "a list of ranges like [[4300, 4450]]";
@@ -336,7 +331,6 @@ static int read_objects(reader *in, const yaml_node_t *node)
   return MILL_GIVE(&list, &in->config->select.star); /* the caller frees the previous list */
 }
 
-/* Read a list of bit numbers into the mask of allowed FIBERSTATUS bits. */
 static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;

@@ -3,8 +3,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +115,7 @@ static int read_names(const mill_option *row, const char *text, char *names, int
   }
 }
 
-static int find_word(const char *const *words, const char *text)
+int mill_option_word(const char *const *words, const char *text)
 {
   for (int i = 0; words[i]; i++)
     if (strcmp(words[i], text) == 0)
@@ -134,7 +132,7 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
   switch (row->kind) {
   case MILL_OPTION_WORD:
   case MILL_OPTION_PATH:
-    fits = row->kind == MILL_OPTION_WORD ? find_word(row->words, text) >= 0
+    fits = row->kind == MILL_OPTION_WORD ? mill_option_word(row->words, text) >= 0
                                          : *text && strlen(text) < row->size;
     if (!fits)
       return 0;
@@ -142,7 +140,7 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
     memcpy(at, text, strlen(text));
     return 1;
   case MILL_OPTION_CHOICE:
-    i = find_word(row->words, text);
+    i = mill_option_word(row->words, text);
     if (i >= 0)
       *(int *)at = i;
     return i >= 0;

@@ -66,6 +66,9 @@ typedef struct mill_option {
  *  the option, its allowed values and the text. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
 
+/** Return the index of a text among words, which end with NULL; -1: none. */
+int mill_option_word(const char *const *words, const char *text);
+
 /** Write the allowed values of a row, for messages: "an integer from 1 to 24". */
 const char *mill_option_takes(const mill_option *row, char out[256]);
 

@@ -2,8 +2,6 @@
 /** A list of stars, each by its TARGETID, IDENTIFIER or OBJECT. */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/base/memory.h"
 
 enum { MILL_STAR_NAME = 64 /* bytes of an IDENTIFIER; an OBJECT has less */ };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/config/text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,13 @@ int mill_text_close(FILE *text, int code, const char *what)
   int failed = !text || ferror(text);
   failed |= text && fclose(text) != 0;
   return failed && code == MILL_OK ? MILL_ERROR(MILL_ERR_MEMORY, "no memory for %s", what) : code;
+}
+
+int mill_text_flush(FILE *out, const char *what)
+{
+  if (fflush(out) != 0 || ferror(out))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print %s: %s", what, strerror(errno));
+  return MILL_OK;
 }
 
 int mill_command_text(int argc, char *const *argv, char **out)

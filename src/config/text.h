@@ -44,5 +44,8 @@ int mill_command_text(int argc, char *const *argv, char **out);
  *  error, if there is one; else MILL_ERR_MEMORY if the text named by `what` is incomplete. */
 int mill_text_close(FILE *text, int code, const char *what);
 
+/** Flush a stream.  MILL_ERR_OUTPUT if its text is lost.  what: name of the text, "the summary". */
+int mill_text_flush(FILE *out, const char *what);
+
 /** Print a text as a double-quoted YAML scalar. */
 void mill_text_print_quoted(const char *text, FILE *out);

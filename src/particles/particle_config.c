@@ -20,12 +20,11 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
  * 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  A row with min takes whole numbers, min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
-  for (int i = 0; row->words && row->words[i]; i++)
-    if (strcmp(row->words[i], text) == 0) {
-      *x = i;
-      return 1;
-    }
-  return !row->words && mill_text_to_real(text, x) && fabs(*x) <= MILL_PARTICLE_FAR &&
+  if (row->words) {
+    *x = mill_option_word(row->words, text);
+    return *x >= 0.0;
+  }
+  return mill_text_to_real(text, x) && fabs(*x) <= MILL_PARTICLE_FAR &&
          (*x == 0.0 || fabs(*x) >= 1.0 / MILL_PARTICLE_FAR) &&
          (row->min == 0 || (*x >= row->min && *x <= row->max && *x == floor(*x)));
 }

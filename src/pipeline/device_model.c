@@ -102,15 +102,15 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
           "npoly_per_1000aa out, or give model_error: false",
           lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }
-  for (int a = 0; a < lib->n_arm; a++)
+  for (int a = 0; a < lib->n_arm; a++) {
+    const double r_pix = s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step);
     /* the first condition keeps the half width within int */
-    if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
-        mill_rotation_half_width(s->rotation,
-                                 s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
-            MILL_MAX_ROTATION)
+    if (r_pix > MILL_MAX_ROTATION ||
+        mill_rotation_half_width(s->rotation, r_pix) > MILL_MAX_ROTATION)
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
                         s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
+  }
   return MILL_OK;
 }
 

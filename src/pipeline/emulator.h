@@ -3,7 +3,6 @@
 #pragma once
 
 #include "kernels/cpu/lanes.h"
-#include "kernels/data/library.h"
 
 /** Compute spectra of an arm at n sets of labels by its emulator.
  *

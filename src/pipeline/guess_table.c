@@ -77,7 +77,6 @@ double mill_guess_fourier_length(double n_vel)
   return n;
 }
 
-/* Count templates, velocities and bins, and estimate the memory that they need. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set)
 {
   const double ln_step = set->guess_vel_step_km_s / MILL_C_KM_S;
@@ -98,7 +97,6 @@ mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_setti
   return cost;
 }
 
-/* Emulate each arm's templates, then broaden and bin them (bin_templates). */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table)
 {

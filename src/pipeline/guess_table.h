@@ -6,8 +6,6 @@
  *  divided by their continuum and Fourier transformed. */
 #pragma once
 
-#include "kernels/data/library.h"
-#include "kernels/data/settings.h"
 #include "kernels/cpu/lanes.h"
 
 /** An arm's templates over all bins of its grid. */

@@ -3,7 +3,6 @@
  * copy of the slot that evaluates one point, or several points that differ only in velocity. */
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "kernels/star/logic/ask.h"
 #include "src/pipeline/pipeline_parts.h"
 
@@ -59,7 +58,6 @@ done:
   return err;
 }
 
-/* Load the star into the first slot, and let the backend prepare the star without fitting it. */
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;

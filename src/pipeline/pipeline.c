@@ -149,7 +149,6 @@ int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
   return MILL_OK;
 }
 
-/* If a library's model or the slots have changed, upload them to the library's device. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
   const mill_backend *be = p->backend;

@@ -6,12 +6,7 @@
  *  slots or threads, nor on the stars fitted at the same time. */
 #pragma once
 
-#include "kernels/backend.h"
 #include "kernels/base/memory.h"
-#include "kernels/data/library.h"
-#include "kernels/data/result.h"
-#include "kernels/data/settings.h"
-#include "kernels/data/star.h"
 #include "src/pipeline/slots.h"
 
 typedef struct mill_pipeline mill_pipeline;

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "kernels/base/error.h"
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/several.h"
 

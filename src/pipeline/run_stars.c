@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "src/pipeline/pipeline_parts.h"
 #include "src/system/log.h"

@@ -10,8 +10,7 @@ static const double EDGE = 0.25;
 /** Second choice: a library whose guess has at least this fraction of the best chi-square drop. */
 static const double NEARLY = 0.9;
 
-/* The first library must have the other's labels, and both the same arms.  template_sigma_aa < 0:
- * the templates are at the instrument's resolution. */
+/* template_sigma_aa < 0: the templates are at the instrument's resolution. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label)
 {
   for (int l = 0; l < other->n_label; l++) {
@@ -35,7 +34,6 @@ int mill_several_match(const mill_library *first, const mill_library *other, int
   return MILL_OK;
 }
 
-/* Put the labels' fixed values and priors in the other library's order. */
 mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
                                         const int *label)
 {
@@ -163,8 +161,7 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
-/* Keep a library's row if it is the best so far, and choose the next library.  If step 2 has ended
- * and the best row has HULL, begin step 3 (several.h).  A mere guess (is_guess) gives no row. */
+/* After step 2, a best row with HULL begins step 3 (several.h).  A mere guess gives no row. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

@@ -61,7 +61,6 @@ void mill_slots_trim(mill_slots *slots)
       drop_own(slots, &slots->entry[i].memory);
 }
 
-/* Free the memory of all slots; returns 1 if there was any. */
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
@@ -94,34 +93,31 @@ static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
  *  large pages.  On failure a slot keeps its memory. */
 static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
-  int err = MILL_OK;
+  int code = MILL_OK;
+  size_t n = 1;
   void *memory = NULL;
   mill_slot_memory *mine = &e->memory;
   n_byte = mill_round_up(n_byte, MILL_ARRAY_BYTES);
   if (n_byte <= mine->cap)
-    goto done;
+    return MILL_OK;
   if (mine->at) {
-    MILL_TRY(s->memory.backend->alloc(s->memory.device, n_byte, &memory));
+    MILL_CHECK(s->memory.backend->alloc(s->memory.device, n_byte, &memory));
     drop_own(s, mine);
     *mine = (mill_slot_memory){memory, n_byte, 1};
-    MILL_TRY(clear_models(s, memory, n_byte));
-    goto done;
+    return clear_models(s, memory, n_byte);
   }
-  size_t n = 1;
   const mill_slot_entry *end = s->entry + s->n_slot;
   while (e + n < end && !e[n].memory.at && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
   for (;; n /= 2) { /* halve the number of slots until there is memory */
-    err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
-    if (err != MILL_ERR_MEMORY || n == 1)
+    code = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
+    if (code != MILL_ERR_MEMORY || n == 1)
       break;
   }
-  MILL_TRY(err);
+  MILL_CHECK(code);
   for (size_t i = 0; i < n; i++)
     e[i].memory = (mill_slot_memory){(char *)memory + i * n_byte, n_byte, 0};
-  MILL_TRY(clear_models(s, memory, n * n_byte));
-done:
-  return err;
+  return clear_models(s, memory, n * n_byte);
 }
 
 /** Return the bytes of a segment's array of sigmas, with padding. */
@@ -442,7 +438,6 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
       mill_posterior_bytes(slots->member->model.set.sample.n_draw, slots->member->model.n_deriv));
 }
 
-/* Download in one go, then set pointers into the host's copies. */
 int mill_slots_fetch(mill_slots *s, const int *i_slot, int n)
 {
   mill_fetched *f = &s->fetched;
@@ -495,7 +490,6 @@ static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, 
   return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;
 }
 
-/* Let *model point into the host's copy of the slot, made by mill_slots_fetch. */
 void mill_slots_fetched(const mill_slots *s, int i_slot, int i_segment, mill_segment_model *model)
 {
   const mill_slot_entry *e = &s->entry[i_slot];

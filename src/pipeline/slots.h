@@ -5,8 +5,6 @@
  *  turns; the slot holds the star's wavelength sets for all of them.  One thread at a time. */
 #pragma once
 
-#include "kernels/backend.h"
-#include "kernels/data/star.h"
 #include "src/pipeline/device_model.h"
 #include "src/pipeline/waveset_cache.h"
 

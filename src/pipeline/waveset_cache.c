@@ -81,21 +81,13 @@ int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *
   return MILL_OK;
 }
 
-static void free_templates(mill_waveset_cache *c, int id)
-{
-  guess_templates *t = &c->templates[id];
-  if (--t->n_user > 0)
-    return;
-  c->backend->release(c->device, t->block);
-  c->stats.bytes -= t->bytes;
-  t->block = NULL;
-}
-
-/** Free the memory of a set on host and backend. */
 static void free_memory(mill_waveset_cache *c, entry *e)
 {
-  if (e->i_guess != NONE)
-    free_templates(c, e->i_guess);
+  guess_templates *t = e->i_guess != NONE ? &c->templates[e->i_guess] : NULL;
+  if (t && --t->n_user == 0) {
+    c->backend->release(c->device, t->block);
+    c->stats.bytes -= t->bytes;
+  }
   e->i_guess = NONE;
   mill_free(e->wave_aa);
   e->wave_aa = NULL;
@@ -530,7 +522,6 @@ done:
   return err;
 }
 
-/* Find the solvers for n_diag and blur_ln in the set's list; make them if the list lacks them. */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
                               mill_deconv *out)
 {

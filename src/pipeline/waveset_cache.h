@@ -8,7 +8,6 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/data/library.h"
 #include "kernels/data/star.h"
 #include "src/pipeline/guess_table.h"
 

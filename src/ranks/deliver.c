@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-/* The owners are the first ranks of the nodes. */
 int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
 {
   int n = 0;

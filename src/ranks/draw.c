@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/ranks/draw.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
@@ -144,7 +142,6 @@ static int ask(mill_draw *draw, int *arrived)
   return MILL_OK;
 }
 
-/* After the fixed first draw, rank 0 draws from the counter, and the other ranks ask rank 0. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number)
 {
   int err = MILL_OK, arrived = 0, watch = -1;

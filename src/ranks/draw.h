@@ -10,8 +10,6 @@
  *  give up waiting for an answer at any time. */
 #pragma once
 
-#include <stdint.h>
-
 #include "src/ranks/mpi_context.h"
 
 typedef struct mill_draw mill_draw;

@@ -5,7 +5,6 @@
 
 #include <ftw.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,7 +205,6 @@ static int severity(int code)
   return code == MILL_OK ? 0 : code == MILL_ERR_INPUT ? 1 : code == MILL_ERR_STOPPED ? 2 : 3 + code;
 }
 
-/* Find the rank with the most severe code, and send its code and message to all ranks. */
 int mill_mpi_agree(const mill_mpi *mpi, int code)
 {
   struct {
@@ -249,27 +247,23 @@ void mill_mpi_type_free(MPI_Datatype *type)
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all)
 {
-  int err = MILL_OK, n = 0;
+  const int n = (int)n_mine;
   MILL_OWNED int *count = NULL, *start = NULL;
   MILL_OWNED void *gathered = NULL;
   MILL_AT_END(mill_mpi_type_free) MPI_Datatype type = MPI_DATATYPE_NULL;
   *all = NULL;
-  MILL_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (*n_all > INT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "%lld %s", (long long)*n_all, too_many); /* on every rank */
-  n = (int)n_mine;
-  err = MILL_ALLOC(mpi->size, &count);
-  MILL_STEP(MILL_ALLOC(mpi->size, &start));
-  MILL_STEP(mill_alloc_bytes((size_t)*n_all, size, &gathered));
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
+    return MILL_ERROR(MILL_ERR_RANGE, "%lld %s", (long long)*n_all, too_many); /* on every rank */
+  const int code = mill_error_of(MILL_ALLOC(mpi->size, &count), MILL_ALLOC(mpi->size, &start));
+  MILL_CHECK(
+      mill_mpi_agree(mpi, mill_error_of(code, mill_alloc_bytes((size_t)*n_all, size, &gathered))));
+  MILL_CHECK_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
   for (int rank = 1; rank < mpi->size; rank++)
     start[rank] = start[rank - 1] + count[rank - 1];
-  MILL_TRY(mill_mpi_record_type(size, &type));
-  MILL_MPI(MPI_Allgatherv(mine, n, type, gathered, count, start, type, mpi->comm));
-  err = MILL_GIVE(&gathered, all);
-done:
-  return err;
+  MILL_CHECK(mill_mpi_record_type(size, &type));
+  MILL_CHECK_MPI(MPI_Allgatherv(mine, n, type, gathered, count, start, type, mpi->comm));
+  return MILL_GIVE(&gathered, all);
 }
 
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context)
@@ -328,7 +322,6 @@ int mill_mpi_stop_settle(mill_mpi *mpi)
   return MILL_OK;
 }
 
-/* Add up this rank's share of each core. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
 {
   MILL_AT_END(mill_mpi_free) mill_mpi node = nobody;

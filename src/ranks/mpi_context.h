@@ -3,8 +3,6 @@
 #pragma once
 
 #include <mpi.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "kernels/base/memory.h"
 

@@ -2,8 +2,6 @@
 /** Comparison of all ranks' settings. */
 #pragma once
 
-#include <stddef.h>
-
 #include "src/ranks/mpi_context.h"
 
 /** Compare a text with rank 0's, line by line.

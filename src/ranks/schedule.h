@@ -12,8 +12,6 @@
  *  tests/src/ranks/schedule_model.h can run it with recorded costs. */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/base/memory.h"
 #include "kernels/data/settings.h"
 

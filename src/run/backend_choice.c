@@ -150,7 +150,6 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
   return mill_mpi_agree(mpi, code);
 }
 
-/* If *found is 0, `why` says what is missing: the file, a GPU, or the line of this GPU and CPU. */
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size)
 {

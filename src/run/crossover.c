@@ -142,7 +142,6 @@ static void print_line(FILE *out, const mill_crossover *line)
           line->n_thread, line->date, line->revision, line->gpu, line->cpu);
 }
 
-/* Write the new line and the file's other lines to a temporary file, which replaces the file. */
 int mill_crossover_keep(const char *path, const mill_crossover *line)
 {
   char text[MAX_LINE], temporary[MILL_CROSSOVER_PATH + 32];

@@ -44,7 +44,6 @@ static int find_epoch(const mill_star *star, const exposure_time *t)
   return epoch;
 }
 
-/* By night: order exposures by time; an epoch begins after a gap of NIGHT_GAP or more. */
 int mill_star_number_epochs(mill_star *star, int by_night)
 {
   MILL_OWNED exposure_time *time = NULL;

@@ -125,7 +125,6 @@ static double sigma_at(const mill_raw_segment *s, int by_matrix, int i)
   return mill_pixel_width(s->n_pix, s->wave_aa, i) * sum * sum / (2.0 * sqrt(M_PI) * square);
 }
 
-/* The width is the tenth percentile of sigma, in A, over N_LOOK pixels. */
 double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
 {
   const int is_matrix = s->resolution && s->n_diag > 0;
@@ -333,7 +332,6 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
   return (int)n_step + 1;
 }
 
-/* *solve: inverse Gaussians (solvers) [n][n_diag][n_diag], then at [n_pix] as floats if n > 1. */
 int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double templ_aa,
                           double blur_ln, mill_deconv *plan, double **solve, size_t *n_solve,
                           size_t *bytes)

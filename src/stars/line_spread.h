@@ -4,8 +4,6 @@
  *  (docs/science/numerics.md, "Line-spread function"). */
 #pragma once
 
-#include "kernels/data/library.h"
-#include "kernels/data/settings.h"
 #include "kernels/data/star.h"
 #include "kernels/star/slot.h"
 

@@ -17,7 +17,6 @@ static size_t folder_length(const char *path)
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Replace the path by its link's target until it is no link. */
 int mill_resolve_links(const char *path, char *out, size_t size)
 {
   char target[MAX_PATH];

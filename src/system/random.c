@@ -2,20 +2,15 @@
 #include "src/system/random.h"
 
 #include <Random123/philox.h>
-#include <math.h>
 #include <string.h>
 
 #include "kernels/math/counter_random.h"
 
 void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t purpose)
 {
-  memset(r, 0, sizeof *r);
-  r->key[0] = (uint32_t)seed;
-  r->key[1] = (uint32_t)(seed >> 32);
   /* counter[0] counts the stream's blocks of 4 words: the stream repeats after 2^34 words */
-  r->counter[1] = purpose;
-  r->counter[2] = (uint32_t)index;
-  r->counter[3] = (uint32_t)(index >> 32);
+  *r = (mill_random){.key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+                     .counter = {0, purpose, (uint32_t)index, (uint32_t)(index >> 32)}};
 }
 
 uint32_t mill_random_word(mill_random *r)

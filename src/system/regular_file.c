@@ -171,18 +171,19 @@ int mill_write_all(int fd, const char *data, size_t n)
 
 static int write_bytes(const char *path, int is_synced, const char *data, size_t n_byte)
 {
-  int err = MILL_OK;
+  int reason = 0;
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be created: %s", path, strerror(errno));
   /* some file systems report a full disk only by fsync or close */
   if (mill_write_all(fd, data, n_byte) != 0 || (is_synced && fsync(fd) != 0))
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
-  if (close(fd) != 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
-  if (err != MILL_OK)
-    unlink(path);
-  return err;
+    reason = errno;
+  if (close(fd) != 0 && reason == 0)
+    reason = errno;
+  if (reason == 0)
+    return MILL_OK;
+  unlink(path);
+  return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(reason));
 }
 
 int mill_whole_file_write(const char *path, const char *temporary, int is_synced, const void *image,

@@ -90,9 +90,7 @@ int mill_gpu_read(int i, mill_gpu *gpu)
   nvml_pci pci;
   int mode = 0, pending = 0;
   unsigned long long n_error = 0;
-  memset(gpu, 0, sizeof *gpu);
-  gpu->percent = gpu->ecc = -1;
-  gpu->ecc_uncorrected = -1;
+  *gpu = (mill_gpu){.percent = -1, .ecc = -1, .ecc_uncorrected = -1};
   if (i < 0 || !is_usable() || nvml.by_index((unsigned)i, &device) != NVML_SUCCESS)
     return 0;
   memset(&pci, 0, sizeof pci);

@@ -2,7 +2,6 @@
 #include "src/system/status_process.h"
 
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

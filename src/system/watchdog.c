@@ -2,7 +2,6 @@
 #include "src/system/watchdog.h"
 
 #include <mpi.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -189,7 +188,6 @@ int mill_watchdog_start(void (*log)(const char *text))
   }
   dog.log = log;
   dog.ends = 0;
-  memset(slots, 0, sizeof slots);
   if (mill_cond_init(&changed) != 0)
     return MILL_ERROR(MILL_ERR_INTERNAL, "cannot make the watchdog's condition variable");
   const int rc = mill_thread_start(&dog.thread, watch, NULL);
@@ -202,7 +200,6 @@ int mill_watchdog_start(void (*log)(const char *text))
   return MILL_OK;
 }
 
-/* Starts and stops may be nested: only the last stop ends the thread. */
 void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);
@@ -220,7 +217,6 @@ void mill_watchdog_stop(void)
   pthread_cond_destroy(&changed);
 }
 
-/* Take a slot for the call, if the watchdog runs and a slot is free. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
 {
   int token = -1;
@@ -229,16 +225,12 @@ int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what
     if (!slots[i].used)
       token = i;
   if (token >= 0) {
+    slot *s = &slots[token];
     va_list args;
+    *s = (slot){1, kind, pthread_self(), .number = dog.n_begun++, .extra_s = extra_s};
     va_start(args, what);
-    vsnprintf(slots[token].what, sizeof slots[token].what, what, args);
+    vsnprintf(s->what, sizeof s->what, what, args);
     va_end(args);
-    slots[token].kind = kind;
-    slots[token].age_s = slots[token].stop_s = 0;
-    slots[token].extra_s = extra_s;
-    slots[token].thread = pthread_self();
-    slots[token].number = dog.n_begun++;
-    slots[token].used = 1;
   }
   return token;
 }

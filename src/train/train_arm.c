@@ -21,13 +21,12 @@ enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };
 
 void mill_train_arm_settings_init(mill_train_arm_settings *settings)
 {
-  memset(settings, 0, sizeof *settings);
+  *settings = (mill_train_arm_settings){.log_flux = 1,
+                                        .unit = MILL_TRAIN_NOISE,
+                                        .sn = 100,
+                                        .last = MILL_TRAIN_COMPONENTS,
+                                        .keep_gib = 4};
   mill_train_settings_init(&settings->net);
-  settings->log_flux = 1;
-  settings->unit = MILL_TRAIN_NOISE;
-  settings->sn = 100;
-  settings->last = MILL_TRAIN_COMPONENTS;
-  settings->keep_gib = 4;
 }
 
 int mill_train_arm_settings_check(const mill_train_arm_settings *s)

@@ -19,17 +19,14 @@ void mill_train_state_clear(mill_train_state *state)
   memset(state, 0, sizeof *state);
 }
 
-/* Draw hidden layers at random; the last layer comes from the problem. */
 int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
                      mill_train_state *state)
 {
   mill_train_shape shape;
   mill_random r;
-  memset(state, 0, sizeof *state);
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
-  state->n_param = shape.n_param;
-  state->rate = settings->rate;
-  state->best_loss = INFINITY;
+  *state =
+      (mill_train_state){.n_param = shape.n_param, .rate = settings->rate, .best_loss = INFINITY};
   MILL_CHECK(MILL_ALLOC(shape.n_param, &state->param));
   MILL_CHECK(MILL_ALLOC(shape.n_param, &state->m)); /* Adam's moments m and v */
   MILL_CHECK(MILL_ALLOC(shape.n_param, &state->v));

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Solution of the last layer, which is linear, by least squares; the hidden layers are fixed. */
-#include <math.h>
 #include <string.h>
 
 #include <cblas.h>
 #include <lapacke.h>
-#include <mpi.h>
 
-#include "kernels/base/memory.h"
 #include "src/train/train_network.h"
-#include "src/train/train_work.h"
 
 /* Ridges to try, as fractions of the normal equations' mean eigenvalue. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
@@ -157,7 +153,6 @@ static int validate(const mill_mpi *mpi, mill_train_team *team, const float *par
   return mill_train_team_validate(mpi, team, loss);
 }
 
-/* Rank 0 solves with each ridge, all ranks validate, and the layer of the least loss stays. */
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after)

@@ -117,7 +117,6 @@ static int centre(mill_train_statistics *s)
   return MILL_OK;
 }
 
-/* Add n spectra y [n][n_pix]; when the room is full, replace rows by principal directions. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 {
   const size_t n_pix = (size_t)s->n_pix;
@@ -297,7 +296,6 @@ int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
   return MILL_OK;
 }
 
-/* Project scaled residuals on the patterns; rest: the squares that remain. */
 int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
                                  const float *y, double *z, double *rest)
 {
