@@ -99,7 +99,6 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
                                           double *out, size_t out_pitch)
 {
   const int n_out = grid->n_out, last = grid->n_axis - 1;
-  const int n_chunk = (n_out + MILL_CHUNK - 1) / MILL_CHUNK;
   double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER],
       slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
   size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
@@ -118,10 +117,9 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
   /* linear: reuse the two points' coefficients for the third and fourth, whose weight is 0 */
   const int beyond = order > 2 ? 2 * n_out : 0;
   (void)b; /* the CPU's loop does not use b */
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n_out, MILL_CHUNK))
   {
-    const int k0 = i_chunk * MILL_CHUNK;
-    const int n = n_out - k0 < MILL_CHUNK ? n_out - k0 : MILL_CHUNK;
+    const int k0 = i_chunk * MILL_CHUNK, n = mill_chunk_len(n_out, k0, MILL_CHUNK);
     double sum[1 + MILL_MAX_GRID_AXIS][MILL_CHUNK], line[MILL_CHUNK];
     for (int t = 0; t <= n_tangent; t++)
       for (int c = 0; c < n; c++)

@@ -149,13 +149,12 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   const mill_waveset *ws = s->ws;
   const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
   const int n_number = n_fourier * 2 * MILL_GUESS_LANE;
-  const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n = s->n_pix;
   const int n_sky = what == MILL_BINS_ALL ? m->arm[s->arm].n_sky : 0;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = i_chunk * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = i_chunk * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double x[MILL_CHUNK]; /* c / sigma */
     if (what == MILL_BINS_ALL) {
       mill_continuum_of(s, nk, work->solve, first, len, x);

@@ -151,11 +151,9 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
 {
   const int n = s->n_pix;
   double acc[3] = {0.0, 0.0, 0.0};
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double flux[MILL_CHUNK], inverse[MILL_CHUNK];
     int n_bad = 0;
     MILL_SIMD_SUM(n_bad)
