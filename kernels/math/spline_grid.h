@@ -77,13 +77,6 @@ MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, doub
   return span - 1;
 }
 
-MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
-                                          double *weight, double *slope)
-{
-  return grid->linear ? mill_linear_basis(grid->n_node[l], grid->knot[l], x, weight, slope)
-                      : mill_spline_basis(grid->n_node[l], grid->knot[l], x, weight, slope);
-}
-
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
  *  grid                        in   with arrays in the block's memory space
@@ -105,12 +98,15 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
   const int order = mill_spline_grid_order(grid), bits = order / 2; /* log2 of 2 or 4 */
   int n_line = 1; /* lines of `order` grid points along the last axis */
   for (int l = last; l >= 0; l--) {
-    const int first = mill_grid_basis(grid, l, in[l], weight[l], slope[l]);
+    const int n_node = grid->n_node[l];
+    const int first = grid->linear
+                          ? mill_linear_basis(n_node, grid->knot[l], in[l], weight[l], slope[l])
+                          : mill_spline_basis(n_node, grid->knot[l], in[l], weight[l], slope[l]);
     for (int i = 0; i < MILL_SPLINE_ORDER && n_tangent > 0; i++)
       slope[l][i] *= in[(size_t)(1 + l) * in_pitch + (size_t)l];
     stride[l] = row;
     origin += (size_t)first * row;
-    row *= (size_t)grid->n_node[l];
+    row *= (size_t)n_node;
     n_line *= l < last ? order : 1;
   }
   const double *w = weight[last], *d = slope[last];
