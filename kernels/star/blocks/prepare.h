@@ -214,10 +214,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   MILL_SERIAL(b)
   {
     s->sn = isfinite(sn) ? sn : -1e9;
-    s->n_good = 0;
-    s->used = 0;
-    s->sum_ln_var = 0.0;
-    s->dd = 0.0;
+    s->n_good = s->used = 0;
+    s->sum_ln_var = s->dd = 0.0;
   }
   MILL_BARRIER(b);
   if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
